@@ -1,0 +1,49 @@
+# Two commands for a newcomer: `make demo` and `make test`. Everything else is below them.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help demo test test-gpu check format schemas clean
+
+help:
+	@echo "make demo      gate example_project's kernels on this machine"
+	@echo "make test      the whole test suite (CPU)"
+	@echo "make test-gpu  the tests that need an NVIDIA GPU, with the python that has torch"
+	@echo "make check     ruff, mypy, import-linter, vulture"
+	@echo "make format    let ruff rewrite the sources"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(STAMP): $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/python -m pytest --cgins example_project
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+# The machine with the GPU often brings its own torch: nothing is installed here.
+test-gpu:
+	$(PYTHON) -m pytest -p pytest_cgins.plugin -m gpu tests/gpu
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,3 @@
+"""Kernel regression gating for pytest."""
+
+__version__ = "0.1.0"

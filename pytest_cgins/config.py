@@ -1,0 +1,82 @@
+"""`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pytest_cgins.model import Contract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How far a kernel may be from gold: the derived rule, or plain allclose."""
+
+    kind: Literal["derived", "explicit"] = "derived"
+    """`explicit`: |y − gold| ≤ atol + rtol·|gold|, every element."""
+    rtol: float = 0.0
+    """Relative part, for `explicit`."""
+    atol: float = 0.0
+    """Absolute part, for `explicit`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Implementation:
+    """One way in which a kernel is written."""
+
+    name: str
+    """Unique among the kernel's implementations for one device."""
+    device: Literal["cpu", "cuda"]
+    """Device type."""
+    contract: Contract
+    """How it is called."""
+    sources: tuple[Path, ...]
+    """Absolute paths, main file first."""
+    target: str = ""
+    """`module:function`, contract `python`."""
+    entry: str = ""
+    """Function in the main source (contract `torch-extension`); a launcher's is in its schema line."""
+    defines: tuple[tuple[str, str], ...] = ()
+    """Preprocessor definitions, in the order of the file."""
+    flags: tuple[str, ...] = ()
+    """Further compiler flags."""
+    archs: tuple[str, ...] = ()
+    """CUDA architectures such as `sm_90a`."""
+    interpret: bool = False
+    """Run a Triton kernel in Triton's interpreter (device `cpu`)."""
+    line: int = 0
+    """Line in cgins.yaml, 1-based."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelEntry:
+    """One kernel of cgins.yaml."""
+
+    name: str
+    """Its key."""
+    op: str
+    """Qualified name of the op it replaces."""
+    implementations: tuple[Implementation, ...]
+    """At least one."""
+    tolerance: Tolerance = Tolerance()
+    """For rule 1."""
+    line: int = 0
+    """Line in cgins.yaml, 1-based."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole cgins.yaml."""
+
+    file: Path
+    """Absolute path of the file."""
+    traces: tuple[Path, ...]
+    """Absolute paths of the trace packs' folders."""
+    kernels: tuple[KernelEntry, ...]
+    """In the order of the file."""
+
+    @property
+    def root(self) -> Path:
+        """Folder of the file: relative paths start here, and Python targets and ops are imported from it."""
+        return self.file.parent

@@ -1,0 +1,116 @@
+"""Every error that pytest-cgins raises on purpose.
+
+    CginsError
+    ├── ConfigError            cgins.yaml, an option or an environment variable is wrong
+    ├── TraceError             something about traces
+    │   ├── PackError          a trace pack on disk is corrupt, hostile, or of another version
+    │   ├── RecordError        a call cannot be recorded as it is
+    │   └── ReplayError        a record does not reproduce its own gold
+    ├── KernelError            something about one kernel
+    │   ├── SourceError        its sources, entry point or schema line
+    │   ├── BuildError         its compiler said no
+    │   └── LaunchError        it returned an error code, or raised
+    ├── WorkerError            a worker process
+    │   ├── WorkerCrashed      it died: signal, abort, exit
+    │   ├── WorkerTimeout      it did not answer within its limit and was killed
+    │   ├── ProtocolError      it answered something that is not in the protocol
+    │   └── ServiceError       the service in it raised; carries the remote type and traceback
+    └── InfrastructureError    a tool or device that is needed is not there
+
+Each message has three parts: what happened, the value that was met, and the remedy. `remedy` is an
+argument of its own so that no error can forget it.
+"""
+
+from __future__ import annotations
+
+
+class CginsError(Exception):
+    """Base of all. `str(error)` is "what happened" followed by "→ remedy"."""
+
+    def __init__(self, what: str, *, remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}\n→ {self.remedy}" if self.remedy else self.what
+
+
+class ConfigError(CginsError):
+    """`cgins.yaml`, an ini value or an option is wrong. `file:line` leads the message where known."""
+
+
+class TraceError(CginsError):
+    """Base of what concerns traces."""
+
+
+class PackError(TraceError):
+    """A trace pack is corrupt, truncated, oversized, hostile, or of another schema version."""
+
+
+class RecordError(TraceError):
+    """An op call cannot be recorded: an opaque leaf, a wrapper tensor, an unbound argument."""
+
+
+class ReplayError(TraceError):
+    """A record, replayed on the device it was recorded on, does not give its own gold."""
+
+
+class KernelError(CginsError):
+    """Base of what concerns one kernel."""
+
+
+class SourceError(KernelError):
+    """A kernel's source, entry point or schema line is missing or does not fit the op."""
+
+
+class BuildError(KernelError):
+    """A compiler refused the kernel. `log` is its whole output, `command` the command line."""
+
+    def __init__(self, what: str, *, remedy: str = "", log: str = "", command: str = "") -> None:
+        super().__init__(what, remedy=remedy)
+        self.log = log
+        self.command = command
+
+
+class LaunchError(KernelError):
+    """A launcher returned an error code, or a callable raised, on valid inputs."""
+
+
+class WorkerError(CginsError):
+    """Base of what concerns worker processes. `output` is the tail of the worker's stdout + stderr."""
+
+    def __init__(self, what: str, *, remedy: str = "", output: str = "") -> None:
+        super().__init__(what, remedy=remedy)
+        self.output = output
+
+
+class WorkerCrashed(WorkerError):
+    """The process ended while a request was open. `returncode` is negative for a signal."""
+
+    def __init__(
+        self, what: str, *, remedy: str = "", output: str = "", returncode: int | None = None
+    ) -> None:
+        super().__init__(what, remedy=remedy, output=output)
+        self.returncode = returncode
+
+
+class WorkerTimeout(WorkerError):
+    """The process did not answer within the request's limit, and was killed."""
+
+
+class ProtocolError(WorkerError):
+    """The process sent something that the protocol does not have."""
+
+
+class ServiceError(WorkerError):
+    """The service raised. `kind` is the remote exception's class name, `trace` its traceback text."""
+
+    def __init__(self, what: str, *, remedy: str = "", kind: str = "", trace: str = "") -> None:
+        super().__init__(what, remedy=remedy, output=trace)
+        self.kind = kind
+        self.trace = trace
+
+
+class InfrastructureError(CginsError):
+    """A tool or device that the run needs is missing or was lost."""

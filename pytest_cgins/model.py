@@ -1,0 +1,663 @@
+"""The data that flows: frozen, free of torch, and refusing combinations that cannot be.
+
+Sizes are in bytes, times in nanoseconds or seconds as their names say, strides and offsets in
+elements. `dtype` is torch's name without the prefix ("float32"). Every class here can be written as
+JSON and read back with validation (`pytest_cgins.documents`), and the published JSON Schemas are made
+from the docstrings under the fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, Literal
+
+TRACE_PACK_VERSION = 1
+REPORT_VERSION = 1
+CONTRACT_VERSION = 1
+
+
+class Document:
+    """Base of everything that is written as JSON: unknown keys are refused on reading."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+# ---- calls and traces ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value(Document):
+    """One node of an argument tree: a leaf, or a container of further nodes."""
+
+    kind: Literal[
+        "none", "bool", "int", "float", "complex", "str", "tensor", "dtype", "device",
+        "memory_format", "layout", "ellipsis", "slice", "tuple", "list", "dict", "size", "generator",
+    ]  # fmt: skip
+    """What the node is. A `slice` has three items, a `dict` has as many `keys` as items."""
+    value: bool | int | str | None = None
+    """The leaf's value. float: `float.hex()`; complex: two hex floats and a blank between; tensor: its
+    index in the tensors of the call; dtype, device, memory_format, layout: torch's name without `torch.`."""
+    items: tuple[Value, ...] = ()
+    """Children of a container, in order."""
+    keys: tuple[str, ...] = ()
+    """Keys of a `dict`, one a child."""
+
+    def __post_init__(self) -> None:
+        containers = ("slice", "tuple", "list", "dict", "size")
+        if self.items and self.kind not in containers:
+            raise ValueError(f"a {self.kind} node cannot have items")
+        if len(self.keys) != (len(self.items) if self.kind == "dict" else 0):
+            raise ValueError(f"a {self.kind} node with {len(self.items)} items has {len(self.keys)} keys")
+        if self.kind == "slice" and len(self.items) != 3:
+            raise ValueError(f"a slice has 3 items, not {len(self.items)}")
+        wanted = {"bool": bool, "int": int, "tensor": int, "none": type(None), "ellipsis": type(None)}
+        leaf = wanted.get(self.kind, type(None) if self.kind in containers else str)
+        if self.kind == "generator":
+            leaf = type(None)
+        if type(self.value) is not leaf:
+            raise ValueError(f"a {self.kind} node cannot hold {self.value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument(Document):
+    """One parameter of a call, bound to the op's signature."""
+
+    name: str
+    """Parameter name in the op's signature (`*args` items are `args.0`, `args.1`, …)."""
+    value: Value
+    """What was passed, or the signature's default."""
+    passed: Literal["positional", "keyword", "default"]
+    """How the caller passed it; replay passes it the same way (a default is left out)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpCall(Document):
+    """A call of an op: what is passed where. Tensors are kept beside it, by index."""
+
+    op: str
+    """Importable qualified name, e.g. `torch.nn.functional.layer_norm` or `models.decoder.rms_norm`."""
+    arguments: tuple[Argument, ...]
+    """In the order of the op's signature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMeta(Document):
+    """How one tensor lies on one storage."""
+
+    dtype: str
+    """torch's name without the prefix."""
+    shape: tuple[int, ...]
+    """Sizes; () for a zero-dimensional tensor."""
+    stride: tuple[int, ...]
+    """In elements, one a dimension."""
+    offset: int
+    """First element, in elements of `dtype`, from the start of the storage's recorded span."""
+    storage: int
+    """Index of the storage; tensors that alias share one."""
+    requires_grad: bool = False
+    """Whether it took part in autograd as it was passed."""
+
+    def __post_init__(self) -> None:
+        if len(self.shape) != len(self.stride):
+            raise ValueError(f"shape {self.shape} and stride {self.stride} differ in length")
+        if any(n < 0 for n in (*self.shape, *self.stride, self.offset, self.storage)):
+            raise ValueError(f"negative size, stride, offset or storage in {self}")
+
+    @property
+    def numel(self) -> int:
+        """Number of elements: the product of `shape`."""
+        product = 1
+        for size in self.shape:
+            product *= size
+        return product
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics(Document):
+    """Summary of a tensor's values; means and extremes are over the finite ones, in fp64."""
+
+    numel: int
+    """Number of elements."""
+    finite: int
+    """How many are finite."""
+    nan: int
+    """How many are NaN."""
+    positive_infinite: int
+    """How many are +inf."""
+    zero: int
+    """How many are exactly zero."""
+    mean: float
+    """Mean of the finite elements; 0 if there are none."""
+    std: float
+    """Population standard deviation of the finite elements; 0 if there are none."""
+    minimum: float
+    """Least finite element; 0 if there are none."""
+    maximum: float
+    """Greatest finite element; 0 if there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob(Document):
+    """A content-addressed file of the pack: `blobs/<sha256>.safetensors`, one uint8 tensor `data`."""
+
+    sha256: str
+    """Of the file as written, 64 hex digits."""
+    nbytes: int
+    """Length of `data`, in bytes."""
+
+    def __post_init__(self) -> None:
+        if len(self.sha256) != 64 or set(self.sha256) - set("0123456789abcdef"):
+            raise ValueError(f"{self.sha256!r} is not a sha256 in lower-case hex")
+        if self.nbytes < 0:
+            raise ValueError(f"nbytes {self.nbytes} is negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(Document):
+    """How to make a storage's content again, the same on every host: a counter-based stream."""
+
+    distribution: Literal["normal", "half_normal", "integer", "bernoulli", "constant"]
+    """`half_normal`: max(0, normal), what a ReLU leaves behind. `integer`: uniform in [low, high]."""
+    seed: int
+    """Key of the stream, 64 bits."""
+    mean: float = 0.0
+    """Of `normal` and `half_normal` before clipping; the value of `constant`; P(1) of `bernoulli`."""
+    std: float = 1.0
+    """Of `normal` and `half_normal` before clipping."""
+    low: float = 0.0
+    """Least value; `normal` is clipped to it."""
+    high: float = 0.0
+    """Greatest value; `normal` is clipped to it."""
+    sha256: str
+    """Of the generated bytes: a host that makes others must not use them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage(Document):
+    """The bytes under one or more input tensors: only the span that the call can reach."""
+
+    nbytes: int
+    """Length of the span."""
+    dtype: str
+    """Element type of the content (of the first tensor that lies on it)."""
+    blob: Blob | None = None
+    """The recorded bytes (tier `full`; indices and masks in tier `recipe`)."""
+    recipe: Recipe | None = None
+    """How to make them (tier `recipe`)."""
+
+    def __post_init__(self) -> None:
+        if self.blob is not None and self.recipe is not None:
+            raise ValueError("a storage has a blob or a recipe, not both")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldTensor(Document):
+    """One recorded output (or one input after the call, where the op mutates it)."""
+
+    meta: TensorMeta
+    """As torch returned it. `storage` numbers the gold storages, apart from the inputs'."""
+    statistics: Statistics
+    """Of the whole tensor."""
+    blob: Blob | None = None
+    """All elements in logical (row-major) order, tier `full`."""
+    sample_blob: Blob | None = None
+    """Elements at the positions of `sample_seed`, in their order, tier `recipe`."""
+    sample_seed: int = 0
+    """Key of the position stream."""
+    sample_count: int = 0
+    """Number of sampled positions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold(Document):
+    """What the op gave."""
+
+    outputs: Value
+    """Tree of what was returned; its tensor leaves index `tensors`."""
+    tensors: tuple[GoldTensor, ...]
+    """Returned tensors first, then the mutated inputs."""
+    mutated: tuple[tuple[int, int], ...] = ()
+    """Pairs (input tensor index, gold tensor index) of inputs that the op changed."""
+    aliases: tuple[tuple[int, int], ...] = ()
+    """Pairs (gold tensor index, input tensor index) of outputs that share an input's storage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autocast(Document):
+    """Autocast as it was active on one device type."""
+
+    device_type: str
+    """`cpu` or `cuda`."""
+    dtype: str
+    """The lower precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context(Document):
+    """What besides the arguments decides the result."""
+
+    grad_enabled: bool = False
+    """`torch.is_grad_enabled()`."""
+    inference_mode: bool = False
+    """`torch.is_inference_mode_enabled()`."""
+    autocast: tuple[Autocast, ...] = ()
+    """Active autocast states."""
+    default_dtype: str = "float32"
+    """`torch.get_default_dtype()`."""
+    deterministic: bool = False
+    """`torch.are_deterministic_algorithms_enabled()`."""
+    float32_matmul_precision: str = "highest"
+    """`torch.get_float32_matmul_precision()`."""
+    training: bool | None = None
+    """`training` of the innermost module around the call, None outside any module."""
+    rng_seed: int | None = None
+    """Seed set before the gold was made, for ops that draw random numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin(Document):
+    """Where and with what a trace was recorded."""
+
+    device: str
+    """Device type of the recording, `cpu` or `cuda`."""
+    device_name: str
+    """CPU or GPU model."""
+    torch: str
+    """torch version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace(Document):
+    """The recording of one op call. Never changed once written."""
+
+    id: str
+    """First 16 hex digits of the sha256 of the call, tensors, context and gold."""
+    signature: str
+    """Readable and unique in its pack: `f32-8x128x768-1b9c` (dtype, shape of the first tensor, digest)."""
+    call: OpCall
+    """The op and its arguments."""
+    tensors: tuple[TensorMeta, ...]
+    """The argument tensors, as they lay before the call."""
+    storages: tuple[Storage, ...]
+    """What they lie on."""
+    context: Context
+    """Grad mode, autocast and the like."""
+    gold: Gold | None
+    """None in tier `shapes`."""
+    replay: Literal["bitwise", "derived", "unchecked"]
+    """How the self-check went: bitwise, within the derived rule (torch calls the op nondeterministic), or
+    not done (tier `shapes`)."""
+    count: int
+    """How many calls of the recorded run had this signature."""
+    origin: Origin
+    """Where it was recorded."""
+
+    @property
+    def dtype(self) -> str:
+        """Of the first floating-point tensor argument, else of the first tensor; "none" without any."""
+        for meta in self.tensors:
+            if "float" in meta.dtype:
+                return meta.dtype
+        return self.tensors[0].dtype if self.tensors else "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePack(Document):
+    """The manifest of a folder of traces from one model: `manifest.json`."""
+
+    version: int
+    """Schema version, `TRACE_PACK_VERSION`."""
+    name: str
+    """Name of the pack, by default its folder's."""
+    tier: Literal["shapes", "recipe", "full"]
+    """How much is kept of tensors."""
+    traces: tuple[Trace, ...]
+    """Ordered by op and signature."""
+
+
+# ---- kernels ------------------------------------------------------------------------------------
+
+Contract = Literal["launcher", "torch-extension", "python"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSource(Document):
+    """One implementation of a kernel, found, read and checked, not yet built."""
+
+    kernel: str
+    """Name in cgins.yaml."""
+    implementation: str
+    """Name of the implementation, unique in its kernel and device."""
+    op: str
+    """Qualified name of the op it replaces."""
+    device: Literal["cpu", "cuda"]
+    """Device type it runs on."""
+    contract: Contract
+    """How it is called."""
+    entry: str
+    """Function name in the source, or attribute in the Python module."""
+    schema: str
+    """The schema line of a launcher, in torch's schema language; "" for the other contracts."""
+    files: tuple[str, ...]
+    """Absolute paths of the sources, main file first."""
+    module: str = ""
+    """Importable module name (contract `python`)."""
+    import_root: str = ""
+    """Folder put on `sys.path` for `module` (contract `python`)."""
+    flags: tuple[str, ...] = ()
+    """Further compiler flags, defines included."""
+    archs: tuple[str, ...] = ()
+    """CUDA architectures to build for; () means that of the present device."""
+    interpret: bool = False
+    """Run Triton's interpreter instead of its compiler (device `cpu`)."""
+    digest: str = ""
+    """sha256 over the sources' content and all of the above but paths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledKernel(Document):
+    """A kernel that a worker can load."""
+
+    source: KernelSource
+    """What it was built from."""
+    library: str
+    """Absolute path of the shared library; "" for contract `python`."""
+    key: str
+    """Build cache key: sha256 over source, headers, flags, compiler and contract version."""
+    build_seconds: float
+    """Wall time of the build; 0 when it came from the cache."""
+    cached: bool
+    """Whether it came from the cache."""
+
+
+# ---- cases and results --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Document):
+    """One (kernel implementation, trace, device, dtype) to gate: one pytest item."""
+
+    kernel: str
+    """Kernel name."""
+    implementation: str
+    """Implementation name."""
+    device: str
+    """`cpu` or `cuda:0`."""
+    op: str
+    """Qualified name of the op."""
+    pack: str
+    """Name of the trace pack."""
+    pack_path: str
+    """Absolute path of the pack's folder."""
+    trace_id: str
+    """Id of the trace in the pack."""
+    signature: str
+    """Signature of the trace."""
+    dtype: str
+    """Data type of the case."""
+
+    @property
+    def name(self) -> str:
+        """Node name: `layer_norm/cuda-triton/distilbert/f32-8x128x768-1b9c`."""
+        device_type = self.device.split(":")[0]
+        where = (
+            self.implementation
+            if self.implementation.startswith(device_type)
+            else f"{device_type}-{self.implementation}"
+        )
+        return f"{self.kernel}/{where}/{self.pack}/{self.signature}"
+
+
+class Status(str, Enum):
+    """What became of a case."""
+
+    PASSED = "PASSED"
+    FASTER = "FASTER"
+    SAME = "SAME"
+    NEW = "NEW"
+    WEAK = "WEAK"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    INCORRECT = "INCORRECT"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    TIMEOUT = "TIMEOUT"
+    SUSPECT = "SUSPECT"
+    BUILD_ERROR = "BUILD_ERROR"
+    SLOWER = "SLOWER"
+    BELOW_FLOOR = "BELOW_FLOOR"
+    RESOURCES = "RESOURCES"
+    TRACE_DRIFT = "TRACE_DRIFT"
+    INFRASTRUCTURE = "INFRASTRUCTURE"
+    SKIPPED = "SKIPPED"
+
+    @property
+    def outcome(self) -> Literal["pass", "fail", "error", "skip"]:
+        """What it means to pytest, JUnit and the exit code, before `--cgins-strict` and `gate.fail_on`."""
+        if self in (Status.TRACE_DRIFT, Status.INFRASTRUCTURE):
+            return "error"
+        if self is Status.SKIPPED:
+            return "skip"
+        good = (Status.PASSED, Status.FASTER, Status.SAME, Status.NEW, Status.WEAK, Status.INCONCLUSIVE)
+        return "pass" if self in good else "fail"
+
+
+class Reason(str, Enum):
+    """Why a verdict is what it is; stable codes for scripts."""
+
+    OK = "ok"
+    NO_POWER = "no-power"
+    OUTPUT_COUNT = "output-count"
+    SHAPE = "shape"
+    DTYPE = "dtype"
+    DEVICE = "device"
+    STRIDE = "stride"
+    EMPTY = "empty"
+    UNWRITTEN = "unwritten"
+    NAN_PATTERN = "nan-pattern"
+    INFINITE_PATTERN = "infinite-pattern"
+    GOLD_MISMATCH = "gold-mismatch"
+    REFERENCE_MISMATCH = "reference-mismatch"
+    RAISED = "raised"
+    ERROR_CODE = "error-code"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed-out"
+    COMPILER = "compiler"
+    SOURCE = "source"
+    GOLD_DRIFT = "gold-drift"
+    WORKER_LOST = "worker-lost"
+    TOOL_MISSING = "tool-missing"
+    DEVICE_ABSENT = "device-absent"
+    CONTRACT = "contract"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstElement(Document):
+    """The element farthest outside (or nearest to) its tolerance."""
+
+    output: int
+    """Index of the output tensor."""
+    index: tuple[int, ...]
+    """Position in it."""
+    expected: str
+    """What was expected there, as text (round-trip digits; NaN and infinities spelled)."""
+    got: str
+    """What the kernel gave."""
+    tolerance: float
+    """Allowed absolute distance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Document):
+    """One comparison: a rule on one set of inputs."""
+
+    rule: Literal["form", "gold", "reference"]
+    """`form`: shape, dtype, stride, NaN pattern; `gold`: rule 1; `reference`: rule 2."""
+    inputs: str
+    """Name of the input set: `recorded`, `fresh`, `edge`."""
+    passed: bool
+    """Whether it held."""
+    reason: Reason
+    """`ok`, or why not."""
+    message: str
+    """One paragraph for a person; "" when it passed."""
+    share: float | None
+    """Error as a share of what is allowed, the greater of max and rms: above 1 fails. None for `form`."""
+    wrong: int = 0
+    """Elements outside tolerance."""
+    compared: int = 0
+    """Elements compared."""
+    worst: WorstElement | None = None
+    """The worst element."""
+    map: str = ""
+    """Compact picture of where the wrong elements are; "" when there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power(Document):
+    """Whether the case tells one forged answer from the right one."""
+
+    forgery: Literal["zeros", "ones", "input-copy", "permuted-gold"]
+    """What was offered instead of the kernel's answer."""
+    caught: bool
+    """Whether some rule refused it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correctness(Document):
+    """All that was checked of a kernel's answers on one case."""
+
+    checks: tuple[Check, ...]
+    """In the order in which they were made."""
+    power: tuple[Power, ...]
+    """One a forgery that can be made for this case."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there was a check, and all held."""
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+    @property
+    def share(self) -> float | None:
+        """Greatest error as a share of what is allowed."""
+        return max((check.share for check in self.checks if check.share is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment(Document):
+    """What a measurement or report was made with."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    device_name: str
+    """CPU or GPU model."""
+    python: str
+    """Python version."""
+    torch: str
+    """torch version."""
+    cuda: str = ""
+    """CUDA version that torch was built with, "" without."""
+    driver: str = ""
+    """NVIDIA driver version, "" without."""
+    triton: str = ""
+    """Triton version, "" without."""
+    host_cores: int = 0
+    """Cores that the process may use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm(Document):
+    """One side of a timing."""
+
+    name: Literal["kernel", "torch"]
+    """Whose time it is."""
+    samples_ns_per_call: tuple[float, ...]
+    """One a batch, in the order in which they were taken; two a block."""
+    median_ns_per_call: float
+    """Median of the samples."""
+    iqr_ns_per_call: float
+    """Distance of the quartiles of the samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(Document):
+    """Interleaved timings of a case's arms."""
+
+    method: Literal["cuda-graph", "cuda-event", "perf-counter"]
+    """Clock and batching; the same for all arms."""
+    cache: Literal["cold", "warm"]
+    """Whether rotated inputs outrun the last-level cache twice over."""
+    calls_per_batch: int
+    """Calls in one timed batch."""
+    orders: str
+    """Order of arms a block, K for kernel and T for torch, blocks parted by blanks: `KTTK TKKT`."""
+    kernel: Arm
+    """The kernel's times."""
+    torch: Arm
+    """torch's times, eager."""
+    speedup_vs_torch: float
+    """exp of the median over blocks of ½(ln t₁ + ln t₂ − ln k₁ − ln k₂): above 1 the kernel is faster."""
+    speedup_low: float
+    """First quartile of the same over blocks."""
+    speedup_high: float
+    """Third quartile of the same over blocks."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know: a fallback that was taken, a warm cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Document):
+    """Status, reason, message, numbers."""
+
+    status: Status
+    """What became of the case."""
+    reason: Reason
+    """Why, as a code."""
+    message: str
+    """Why, for a person."""
+    numbers: dict[str, float]
+    """What it rests on; keys carry their unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation(Document):
+    """All that is known of one case after it ran."""
+
+    case: Case
+    """Which."""
+    verdict: Verdict
+    """The outcome."""
+    kernel_digest: str
+    """Digest of the kernel that was run; "" if it was never found."""
+    correctness: Correctness | None
+    """None if it never ran."""
+    measurement: Measurement | None
+    """None if it was not timed."""
+    build_seconds: float
+    """Wall time of its build, 0 from the cache."""
+    seconds: float
+    """Wall time of the whole evaluation."""
+    output: str = ""
+    """Tail of what the kernel printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReport(Document):
+    """What `--cgins-json` writes."""
+
+    version: int
+    """Schema version, `REPORT_VERSION`."""
+    cgins: str
+    """Version of pytest-cgins."""
+    seed: int
+    """Seed of the fresh inputs: `--cgins-seed` repeats them."""
+    started_at: str
+    """UTC, ISO 8601."""
+    seconds: float
+    """Wall time of the session."""
+    exit_status: int
+    """Exit code of the session."""
+    environments: tuple[Environment, ...]
+    """One a device that was used."""
+    evaluations: tuple[Evaluation, ...]
+    """Ordered by case name."""
