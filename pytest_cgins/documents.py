@@ -5,7 +5,7 @@ Reading is strict: no coercion, no unknown keys, depth and size bounded before p
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _adapter(cls: type[T]) -> TypeAdapter[T]:
     from pydantic import TypeAdapter
 

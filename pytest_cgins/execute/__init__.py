@@ -1,1 +1,1 @@
-""""""
+"""Worker processes, their protocol, and the services they serve."""

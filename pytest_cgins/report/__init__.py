@@ -1,1 +1,1 @@
-""""""
+"""What a session found, for people and for programs."""

@@ -1,1 +1,1 @@
-""""""
+"""What happens between pytest's hooks and the evaluator."""

@@ -1,1 +1,1 @@
-""""""
+"""Timers and the numbers made from their samples."""

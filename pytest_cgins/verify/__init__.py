@@ -1,1 +1,1 @@
-""""""
+"""Is the kernel's answer right?"""
