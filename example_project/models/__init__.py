@@ -1,0 +1,1 @@
+"""The models whose ops the kernels in this project replace."""

@@ -1,0 +1,315 @@
+"""Build, verify, time, judge: one case in, one evaluation out.
+
+The plugin and regeneration share this. Nothing that a kernel does makes `Evaluator.evaluate` raise:
+whatever happens becomes a verdict of that case. torch is not imported here; it lives in the workers.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins import documents, gate
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import (
+    BuildError,
+    CginsError,
+    ConfigError,
+    InfrastructureError,
+    ServiceError,
+    WorkerError,
+    WorkerTimeout,
+)
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.process import Reply
+from pytest_cgins.kernels.build import build, default_cache
+from pytest_cgins.kernels.source import find
+from pytest_cgins.model import (
+    Case,
+    CompiledKernel,
+    Correctness,
+    Environment,
+    Evaluation,
+    KernelSource,
+    Measurement,
+    Reason,
+    Status,
+    Verdict,
+)
+from pytest_cgins.text import nearest
+from pytest_cgins.trace.store import open_pack
+
+TIMING_BUDGET_S = 0.1
+"""Time a case may spend in timed batches; warm-up and calibration come on top."""
+
+
+class _EndedError(Exception):
+    """The evaluation is over before there is anything to compare."""
+
+    def __init__(self, status: Status, reason: Reason, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.verdict = Verdict(status=status, reason=reason, message=message, numbers={})
+        self.output = output
+
+
+class Evaluator:
+    """Evaluates the cases of one `cgins.yaml`, with worker processes that it owns.
+
+    Args:
+        config: the loaded file.
+        seed: seed of the fresh inputs; the same seed repeats them.
+        device: `cpu` or `cuda` leaves the other's cases out; `auto` keeps both, and those whose device is
+            absent come out as `SKIPPED`.
+        timing: whether right kernels are timed.
+        cache: folder of built kernels, by default the user's cache folder.
+        timeout_s: limit for one request to a worker, in seconds.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        seed: int,
+        device: str = "auto",
+        timing: bool = True,
+        cache: Path | None = None,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self.config = config
+        self.seed = seed
+        self._device = device
+        self._timing = timing
+        self._cache = cache or default_cache()
+        self._timeout_s = timeout_s
+        self._pool = WorkerPool({})
+        self._kernels: dict[tuple[str, str, str], CompiledKernel | CginsError] = {}
+        self._environments: dict[str, Environment] | None = None
+
+    def cases(self) -> tuple[Case, ...]:
+        """All cases, kernel by kernel in the order of the file.
+
+        Raises:
+            PackError: a trace pack cannot be read.
+            ConfigError: a kernel replaces an op of which no pack has a trace.
+        """
+        packs = [(path, open_pack(path).pack) for path in self.config.traces]
+        recorded = sorted({trace.call.op for _, pack in packs for trace in pack.traces})
+        cases: list[Case] = []
+        for kernel in self.config.kernels:
+            if kernel.op not in recorded:
+                raise ConfigError(
+                    f"{self.config.file}:{kernel.line}: kernel {kernel.name!r} replaces {kernel.op}, of which "
+                    f"none of the {len(packs)} trace packs has a record",
+                    remedy=nearest(kernel.op, recorded)
+                    or f"record it: cgins record SCRIPT.py --out traces/NAME --ops {kernel.op}",
+                )
+            for implementation in kernel.implementations:
+                if self._device in ("auto", implementation.device):
+                    cases += [
+                        _case(kernel, implementation, path, pack.name, trace)
+                        for path, pack in packs
+                        for trace in pack.traces
+                        if trace.call.op == kernel.op
+                    ]
+        return tuple(cases)
+
+    def environments(self) -> tuple[Environment, ...]:
+        """What the workers run on; empty if none was started."""
+        return tuple((self._environments or {}).values())
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._pool.close()
+
+    def evaluate(self, case: Case) -> Evaluation:
+        """Build, verify, time and judge one case."""
+        started = time.monotonic()
+        result = Evaluation(
+            case=case,
+            verdict=Verdict(status=Status.SKIPPED, reason=Reason.OK, message="", numbers={}),
+            kernel_digest="",
+            correctness=None,
+            measurement=None,
+            build_seconds=0.0,
+            seconds=0.0,
+        )
+        try:
+            self._require_device(case)
+            compiled = self._compiled(case)
+            result = replace(
+                result, kernel_digest=compiled.source.digest, build_seconds=compiled.build_seconds
+            )
+            result = self._verified_and_timed(result, compiled)
+        except _EndedError as end:
+            result = replace(result, verdict=end.verdict, output=end.output)
+        return replace(result, seconds=time.monotonic() - started)
+
+    def source(self, kernel: str, implementation: str, device: str) -> KernelSource:
+        """The source of one implementation.
+
+        Raises:
+            SourceError: it is not as the contract wants it.
+        """
+        return find(self.config, *self._entry(kernel, implementation, device))
+
+    def _entry(self, kernel: str, implementation: str, device: str) -> tuple[KernelEntry, Implementation]:
+        for entry in self.config.kernels:
+            for candidate in entry.implementations:
+                if (entry.name, candidate.name, candidate.device) == (kernel, implementation, device):
+                    return entry, candidate
+        raise ConfigError(
+            f"{self.config.file} has no implementation {implementation!r} of kernel {kernel!r} for {device}",
+            remedy=nearest(kernel, [entry.name for entry in self.config.kernels]),
+        )
+
+    def _require_device(self, case: Case) -> None:
+        if self._environments is None:
+            reply = self._reference("describe", {})
+            self._environments = {
+                name: documents.load_python(Environment, value)
+                for name, value in reply.result["environments"].items()
+            }
+        device = case.device.split(":")[0]
+        if device not in self._environments:
+            raise _EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
+
+    def _compiled(self, case: Case) -> CompiledKernel:
+        """The built kernel; its build time is reported with the first case only."""
+        device = case.device.split(":")[0]
+        key = (case.kernel, case.implementation, device)
+        if key not in self._kernels:
+            try:
+                source = self.source(case.kernel, case.implementation, device)
+                compiled = build(source, cache=self._cache)
+                self._kernels[key] = replace(compiled, build_seconds=0.0, cached=True)
+                return compiled
+            except CginsError as error:
+                self._kernels[key] = error
+        found = self._kernels[key]
+        if isinstance(found, BuildError):
+            raise _EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(found), found.log)
+        if isinstance(found, InfrastructureError):
+            raise _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(found))
+        if isinstance(found, CginsError):
+            raise _EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(found))
+        return found
+
+    def _verified_and_timed(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
+        case = result.case
+        with ExitStack() as open_buffers:
+            prepared = self._reference("prepare", self._preparation(case))
+            _closing(open_buffers, prepared)
+            if prepared.result["drift"]:
+                raise _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
+            sets = prepared.result["sets"]
+            answers = self._run_kernel(case, compiled, sets, prepared.buffers)
+            _closing(open_buffers, answers)
+            judged = self._reference(
+                "judge", {**self._preparation(case), "sets": answers.result["sets"]}, answers.buffers
+            )
+            correctness = documents.load_python(Correctness, judged.result["correctness"])
+            measurement = None
+            if correctness.passed and self._timing:
+                measurement = self._time(case, compiled, sets[0], prepared.buffers[0])
+        return replace(
+            result,
+            correctness=correctness,
+            measurement=measurement,
+            verdict=gate.decide(correctness, measurement),
+            output=answers.output,
+        )
+
+    def _preparation(self, case: Case) -> dict[str, Any]:
+        kernel = next(entry for entry in self.config.kernels if entry.name == case.kernel)
+        tolerance = kernel.tolerance
+        return {
+            "case": documents.dump_python(case),
+            "tolerance": {"kind": tolerance.kind, "rtol": tolerance.rtol, "atol": tolerance.atol},
+            "seed": self.seed,
+            "import_root": str(self.config.root),
+        }
+
+    def _run_kernel(
+        self, case: Case, compiled: CompiledKernel, sets: list[Any], buffers: tuple[Buffer, ...]
+    ) -> Reply:
+        request = {
+            "kernel": documents.dump_python(compiled),
+            "device": case.device,
+            "sets": sets,
+            "import_root": str(self.config.root),
+        }
+        reply = self._untrusted("verification", "run", request, buffers)
+        errors = [answer["error"] for answer in reply.result["sets"] if answer["error"]]
+        if errors:
+            raise _ended_by(errors[0]["kind"], errors[0]["message"], reply.output)
+        return reply
+
+    def _time(self, case: Case, compiled: CompiledKernel, inputs: Any, buffer: Buffer) -> Measurement:
+        request = {
+            "kernel": documents.dump_python(compiled),
+            "device": case.device,
+            "import_root": str(self.config.root),
+            "budget_s": TIMING_BUDGET_S,
+            "seed": self.seed,
+            **{key: inputs[key] for key in ("call", "tensors", "outputs", "context")},
+        }
+        reply = self._untrusted("timing", "measure", request, (buffer,))
+        return documents.load_python(Measurement, reply.result)
+
+    def _untrusted(self, role: str, method: str, params: Any, buffers: tuple[Buffer, ...]) -> Reply:
+        """A request to a worker that runs the kernel: its death is the kernel's doing."""
+        try:
+            return self._pool.call(role, method, params, buffers, timeout_s=self._timeout_s)
+        except WorkerTimeout as error:
+            raise _EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
+        except ServiceError as error:
+            raise _ended_by(error.kind, str(error), error.output) from error
+        except WorkerError as error:
+            raise _EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
+
+    def _reference(self, method: str, params: Any, buffers: tuple[Buffer, ...] = ()) -> Reply:
+        """A request to the trusted worker, tried once more if the worker is lost."""
+        for last in (False, True):
+            try:
+                return self._pool.call("reference", method, params, buffers, timeout_s=self._timeout_s)
+            except ServiceError as error:
+                raise _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, str(error), error.output) from error
+            except WorkerError as error:
+                if last or method == "judge":
+                    raise _EndedError(
+                        Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
+                    ) from error
+        raise AssertionError("the loop above returns or raises")
+
+
+def _case(kernel: KernelEntry, implementation: Implementation, path: Path, pack: str, trace: Any) -> Case:
+    return Case(
+        kernel=kernel.name,
+        implementation=implementation.name,
+        device="cpu" if implementation.device == "cpu" else "cuda:0",
+        op=kernel.op,
+        pack=pack,
+        pack_path=str(path),
+        trace_id=trace.id,
+        signature=trace.signature,
+        dtype=trace.dtype,
+    )
+
+
+def _closing(stack: ExitStack, reply: Reply) -> None:
+    for buffer in reply.buffers:
+        stack.callback(buffer.close)
+
+
+def _ended_by(kind: str, message: str, output: str) -> _EndedError:
+    """The verdict for an exception that the kernel, or its loading, raised in a worker."""
+    if kind == "ContractError":
+        return _EndedError(Status.SKIPPED, Reason.CONTRACT, message, output)
+    if kind == "InfrastructureError":
+        return _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, message, output)
+    reason = Reason.ERROR_CODE if kind == "LaunchError" else Reason.RAISED
+    return _EndedError(Status.RUNTIME_ERROR, reason, message, output)
