@@ -13,7 +13,10 @@ import pytest_cgins
 
 @pytest_cgins.mark
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """x · weight / sqrt(mean(x²) + eps) over the last axis, the mean taken in fp32 (Zhang & Sennrich, 2019)."""
+    """Root mean square norm over the last axis (Zhang & Sennrich, 2019).
+
+    x · weight / sqrt(mean(x²) + eps), with the mean taken in fp32.
+    """
     wide = x if x.dtype == torch.float64 else x.float()
     scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return (wide * scale).to(x.dtype) * weight

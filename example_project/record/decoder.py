@@ -1,17 +1,14 @@
-"""Record the Llama-style decoder (random weights), prefill and one token: `python record/decoder.py`."""
+"""Record the Llama-style decoder (random weights), prefill and one token: `python -m record.decoder`."""
 
-import sys
 from pathlib import Path
 
 import torch
+from models.decoder import Decoder
+
+import pytest_cgins
+from record.common import DTYPES, randomize
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import pytest_cgins  # noqa: E402 (the project's folder has to be on the path first)
-from models.decoder import Decoder  # noqa: E402
-from record.common import DTYPES, randomize  # noqa: E402
-
 OPS = ["torch.nn.functional.linear", "torch.nn.functional.softmax", "models.decoder.rms_norm"]
 
 

@@ -1,17 +1,14 @@
-"""Record DistilBERT (random weights, two of its six equal layers): `python record/distilbert.py`."""
+"""Record DistilBERT (random weights, two of its six equal layers): `python -m record.distilbert`."""
 
-import sys
 from pathlib import Path
 
 import torch
 from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
+import pytest_cgins
+from record.common import DTYPES, randomize
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import pytest_cgins  # noqa: E402 (the project's folder has to be on the path first)
-from record.common import DTYPES, randomize  # noqa: E402
-
 OPS = [
     "torch.nn.functional.linear",
     "torch.nn.functional.layer_norm",

@@ -1,17 +1,14 @@
-"""Record ResNet-50 (random weights): `python record/resnet50.py` in this project's folder."""
+"""Record ResNet-50 (random weights): `python -m record.resnet50` in this project's folder."""
 
-import sys
 from pathlib import Path
 
 import torch
+from models.resnet import ResNet50
+
+import pytest_cgins
+from record.common import DTYPES, randomize
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import pytest_cgins  # noqa: E402 (the project's folder has to be on the path first)
-from models.resnet import ResNet50  # noqa: E402
-from record.common import DTYPES, randomize  # noqa: E402
-
 OPS = ["torch.nn.functional.linear", "torch.nn.functional.softmax"]
 
 

@@ -1,0 +1,1 @@
+"""Scripts that record the trace packs of this project."""
