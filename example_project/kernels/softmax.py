@@ -1,0 +1,33 @@
+"""Softmax in Triton: one program a row, the row held in registers."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _softmax_rows(x, out, width, x_row_stride, out_row_stride, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < width
+    value = tl.load(x + row * x_row_stride + column, mask=inside, other=float("-inf")).to(tl.float32)
+    exponential = tl.exp(value - tl.max(value, axis=0))
+    result = exponential / tl.sum(exponential, axis=0)
+    tl.store(out + row * out_row_stride + column, result.to(out.dtype.element_ty), mask=inside)
+
+
+def softmax(input: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Softmax of any tensor over `dim`; the sum is taken in fp32."""
+    moved = input.movedim(dim, -1)
+    rows = moved.reshape(-1, moved.shape[-1])
+    out = torch.empty(moved.shape, dtype=dtype or input.dtype, device=input.device)
+    flat = out.view(rows.shape)
+    _softmax_rows[(rows.shape[0],)](
+        rows,
+        flat,
+        rows.shape[1],
+        rows.stride(0),
+        flat.stride(0),
+        BLOCK=triton.next_power_of_2(rows.shape[1]),
+    )
+    return out.movedim(-1, dim)
