@@ -1,0 +1,150 @@
+"""The child: serves one service object, a request at a time, until its parent closes the connection.
+
+Run as `python -c 'from pytest_cgins.execute.worker import main; main(…)'` by `process.WorkerProcess`.
+A service is a plain class, `Service(settings: dict)`, whose public methods take `(params, buffers)` and
+return `(result, buffers)`. Whatever a method raises is an answer too. A service whose process must not be
+used again (a CUDA error is sticky) sets its attribute `fatal`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import fcntl
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import Any
+
+from pytest_cgins.errors import CginsError, ProtocolError
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.protocol import START, Channel
+
+MAXIMUM_TEXT = 64 * 1024
+
+_LOWEST_FD = 200
+_PR_SET_PDEATHSIG = 1
+_LINE_BUFFERED = 1  # _IOLBF
+
+
+def main(fd: int, *, parent: int, death_signal: bool) -> None:
+    """Serve on the inherited socket `fd`. Does not return.
+
+    Args:
+        fd: the socket; moved out of the way of code that closes or reuses low descriptors.
+        parent: process id of the parent, to notice that it was gone before we began to look.
+        death_signal: ask the kernel for SIGKILL when the parent's *thread* that made us ends; right only
+            if that is its main thread.
+    """
+    connection = _move_high(fd)
+    _die_with_parent(parent, connection, death_signal)
+    _make_output_immediate()
+    try:
+        _serve(Channel(connection))
+    except EOFError:
+        os._exit(0)
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+        os._exit(70)
+
+
+def _serve(channel: Channel) -> None:
+    service: Any = None
+    while True:
+        request, buffers = channel.receive()
+        answer: dict[str, Any] = {"nonce": request["nonce"]}
+        results: list[Buffer] = []
+        try:
+            if request["method"] == START:
+                service = _make_service(request["params"])
+                answer["result"] = os.getpid()
+            else:
+                answer["result"], results = _method(service, request["method"])(request["params"], buffers)
+        except BaseException as error:  # noqa: BLE001 - whatever code under test raises is an answer
+            answer["error"] = describe(error)
+        answer["fatal"] = bool(getattr(service, "fatal", False))
+        _flush()
+        try:
+            channel.send(answer, results)
+        except ProtocolError as error:
+            channel.send({"nonce": answer["nonce"], "error": describe(error), "fatal": answer["fatal"]})
+        for buffer in (*buffers, *results):
+            buffer.close()
+
+
+def _make_service(params: dict[str, Any]) -> Any:
+    module, _, name = params["service"].partition(":")
+    return getattr(importlib.import_module(module), name)(params["settings"])
+
+
+def _method(service: Any, name: str) -> Any:
+    method = None if name.startswith("_") else getattr(type(service), name, None)
+    if not callable(method):
+        raise ProtocolError(f"{type(service).__name__} has no method {name!r}")
+    return method.__get__(service)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as JSON: `kind` (class name), `message`, `remedy`, `trace` (its traceback's end)."""
+    remedy = error.remedy if isinstance(error, CginsError) else ""
+    message = error.what if isinstance(error, CginsError) else _text(error)
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return {
+        "kind": type(error).__name__[:200],
+        "message": message[:MAXIMUM_TEXT],
+        "remedy": remedy,
+        "trace": trace[-MAXIMUM_TEXT:],
+    }
+
+
+def _text(error: BaseException) -> str:
+    """str(error), though the kernel's exception class may itself raise there."""
+    try:
+        return str(error)
+    except BaseException as worse:  # noqa: BLE001
+        return f"(its text could not be made: {type(worse).__name__})"
+
+
+def _flush() -> None:
+    """Bring out all that was printed before the answer, from Python's buffers and from C's."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
+
+
+def _move_high(fd: int) -> socket.socket:
+    connection = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST_FD))
+    os.close(fd)
+    return connection
+
+
+def _make_output_immediate() -> None:
+    """What a kernel prints before it crashes must be seen: no full buffering on pipes."""
+    faulthandler.enable()
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _LINE_BUFFERED, ctypes.c_size_t(0))
+
+
+def _die_with_parent(parent: int, connection: socket.socket, death_signal: bool) -> None:
+    if death_signal and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:
+            os._exit(0)
+    else:
+        threading.Thread(target=_watch, args=(connection.fileno(),), name="cgins-parent", daemon=True).start()
+
+
+def _watch(fd: int) -> None:
+    """End the process once the other side of the socket is closed, also in the middle of a request."""
+    poll = select.poll()
+    poll.register(fd, 0)  # POLLHUP is always reported
+    poll.poll()
+    os._exit(0)
