@@ -1,0 +1,39 @@
+"""The shell's door: `cgins`. The subcommands are in the parts that they belong to."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pytest_cgins import __version__
+from pytest_cgins.errors import CginsError
+from pytest_cgins.kernels import commands as kernels
+from pytest_cgins.trace import commands as trace
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
+    """
+    parser = argparse.ArgumentParser(
+        prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
+    )
+    parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    trace.add_parsers(subparsers)
+    kernels.add_parsers(subparsers)
+    arguments = parser.parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except CginsError as error:
+        print(f"cgins: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code

@@ -1,0 +1,124 @@
+"""pytest's door: options, marker and fixtures. What they do is in `pytest_cgins.session`.
+
+This module is imported in every run of pytest where pytest-cgins is installed, so it imports nothing but
+pytest; the rest comes in only with `--cgins`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_cgins.session.fixtures import Benchmark, CaseUnderTest, Recorder, RemoteKernel
+
+FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_record"})
+NEEDS_CGINS = "needs --cgins"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option group `cgins`."""
+    group = parser.getgroup("cgins", "kernel regression gate")
+    group.addoption("--cgins", action="store_true", help="gate the kernels of every cgins.yaml")
+    group.addoption("--cgins-json", metavar="PATH", help="write everything that was found to PATH as JSON")
+    group.addoption(
+        "--cgins-seed", type=_seed, metavar="N", help="seed of the fresh inputs (default: a new one each run)"
+    )
+    group.addoption(
+        "--cgins-strict", action="store_true", help="fail cases that cannot tell a forged answer (WEAK)"
+    )
+    group.addoption(
+        "--cgins-device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="run the cases of this device only (default: all, absent devices are skipped)",
+    )
+    group.addoption("--cgins-no-timing", action="store_true", help="check answers, do not time kernels")
+    group.addoption(
+        "--cgins-timeout",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="limit for one request to a worker process (default: %(default)s)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and, with `--cgins`, the session."""
+    config.addinivalue_line(
+        "markers",
+        "cgins(kernel=None, op=None, implementation=None): a test of kernels in cgins.yaml; "
+        "the arguments choose the cases of cgins_case and the kernel of cgins_kernel",
+    )
+    if config.getoption("--cgins"):
+        from pytest_cgins.session.run import GateSession
+
+        config.pluginmanager.register(GateSession(config), "cgins-session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs the gate when the gate is off."""
+    if config.getoption("--cgins"):
+        return
+    for item in items:
+        if item.get_closest_marker("cgins") or not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.skip(reason=NEEDS_CGINS))
+
+
+@pytest.fixture
+def cgins_case(request: pytest.FixtureRequest) -> CaseUnderTest:
+    """One case of the nearest cgins.yaml; the test runs once for each that the marker `cgins` leaves."""
+    _require_gate(request)
+    from pytest_cgins.session.fixtures import case_under_test
+
+    return case_under_test(request)
+
+
+@pytest.fixture
+def cgins_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
+    """The kernel that the marker `cgins` names, as a callable; it runs in a worker process."""
+    _require_gate(request)
+    from pytest_cgins.session.fixtures import remote_kernel
+
+    return remote_kernel(request)
+
+
+@pytest.fixture
+def cgins_benchmark(request: pytest.FixtureRequest) -> Benchmark:
+    """Times a callable of yours, in this process: `cgins_benchmark(fn, *args)`."""
+    _require_gate(request)
+    from pytest_cgins.session.fixtures import Benchmark
+
+    return Benchmark(request)
+
+
+@pytest.fixture
+def cgins_record(request: pytest.FixtureRequest, tmp_path: Path) -> Recorder:
+    """Records a trace pack under `tmp_path`: `with cgins_record("name", ops=[…]): model(x)`."""
+    _require_gate(request)
+    from pytest_cgins.session.fixtures import Recorder
+
+    return Recorder(tmp_path)
+
+
+def _require_gate(request: pytest.FixtureRequest) -> None:
+    # A fixture can be asked for by name while the test runs, which no skip mark foresees.
+    if not request.config.getoption("--cgins"):
+        pytest.skip(NEEDS_CGINS)
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise ValueError(text)
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError(text)
+    return value

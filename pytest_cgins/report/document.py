@@ -1,0 +1,70 @@
+"""The session as one JSON document, `--cgins-json`, and its published schema."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins import __version__, documents
+from pytest_cgins.model import REPORT_VERSION, Environment, Evaluation, SessionReport
+
+
+def session_report(
+    evaluations: Iterable[Evaluation],
+    environments: Iterable[Environment],
+    *,
+    seed: int,
+    started_at: datetime,
+    seconds: float,
+    exit_status: int,
+) -> SessionReport:
+    """Put together what a session found; `started_at` is in UTC."""
+    return SessionReport(
+        version=REPORT_VERSION,
+        cgins=__version__,
+        seed=seed,
+        started_at=started_at.isoformat(timespec="seconds"),
+        seconds=seconds,
+        exit_status=exit_status,
+        environments=tuple(environments),
+        evaluations=tuple(sorted(evaluations, key=lambda evaluation: evaluation.case.name)),
+    )
+
+
+def write(report: SessionReport, path: Path) -> None:
+    """Write the report as JSON. A reader sees the old file or the new one, never half of one.
+
+    Raises:
+        OSError: the folder or file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(documents.dump(report, indent=1) + "\n")
+        # mkstemp makes files for their owner only; a report is for the next step of a pipeline.
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def report_schema() -> dict[str, Any]:
+    """JSON Schema of the document, as published in `pytest_cgins/schemas/report-1.json`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **documents.json_schema(SessionReport),
+    }
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,68 @@
+"""The message of one failed case: what is wrong, where, and how to see it again."""
+
+from __future__ import annotations
+
+from pytest_cgins.model import Check, Evaluation
+from pytest_cgins.report.numbers import ratio
+
+OUTPUT_LINES = 40
+"""Lines of the kernel's own output that a message quotes, from the end."""
+
+
+def message(evaluation: Evaluation, *, command: str) -> str:
+    """All that a person needs to start looking for the error.
+
+    Args:
+        evaluation: of a case that failed or ended in an error.
+        command: shell command that runs this case again with the same inputs.
+    """
+    parts = [headline(evaluation)]
+    verdict = evaluation.verdict
+    rest = verdict.message.partition("\n")[2]
+    if rest:
+        parts.append(rest)
+    failed = [check for check in _checks(evaluation) if not check.passed]
+    parts += [_check(check, quote=check.message != verdict.message) for check in failed]
+    if evaluation.output.strip():
+        parts.append(_quoted_output(evaluation.output))
+    parts.append(f"op      {evaluation.case.op}\nagain   {command}")
+    return "\n\n".join(parts)
+
+
+def headline(evaluation: Evaluation) -> str:
+    """One line: status, reason code, and the first line of the verdict's message."""
+    verdict = evaluation.verdict
+    first = verdict.message.partition("\n")[0]
+    return f"{verdict.status.value} ({verdict.reason.value}){': ' if first else ''}{first}"
+
+
+def _checks(evaluation: Evaluation) -> tuple[Check, ...]:
+    return evaluation.correctness.checks if evaluation.correctness is not None else ()
+
+
+def _check(check: Check, *, quote: bool) -> str:
+    """One failed comparison; `quote` repeats its message, which the headline may have said already."""
+    lines = [f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}"]
+    if quote and check.message:
+        lines.append(check.message)
+    if check.compared:
+        share = "" if check.share is None else f", error {ratio(check.share)} of the tolerance"
+        lines.append(f"wrong   {check.wrong:,} of {check.compared:,} elements{share}")
+    if check.worst is not None:
+        worst = check.worst
+        lines += [
+            f"worst   output {worst.output} at {list(worst.index)}",
+            f"        expected {worst.expected}",
+            f"        got      {worst.got}",
+            f"        allowed  ±{worst.tolerance:.3g}",
+        ]
+    if check.map:
+        lines.append(check.map)
+    return "\n".join(lines)
+
+
+def _quoted_output(output: str) -> str:
+    lines = output.rstrip().splitlines()
+    left_out = len(lines) - OUTPUT_LINES
+    head = [f"… {left_out} earlier lines"] if left_out > 0 else []
+    return "\n".join(["output of the worker:", *head, *(f"  | {line}" for line in lines[-OUTPUT_LINES:])])

@@ -1,0 +1,43 @@
+"""Numbers as text: three significant digits, and never on the other side of a limit than the number."""
+
+from __future__ import annotations
+
+import math
+
+_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+
+
+def ratio(value: float) -> str:
+    """A ratio to a limit or to a rival, such as `0.313`, `1.0004` or `2.4e-05`.
+
+    Rounding never carries it over 1: 1.0004 is over the limit and must read so.
+    """
+    if not math.isfinite(value):
+        return str(value)
+    for digits in range(3, 18):
+        text = _significant(value, digits)
+        if (float(text) > 1) == (value > 1) and (float(text) < 1) == (value < 1):
+            return text
+    return repr(value)
+
+
+def speedup(value: float) -> str:
+    """How many times as fast: `1.23x`."""
+    return f"{ratio(value)}x"
+
+
+def time_ns(value: float) -> str:
+    """A time given in nanoseconds, in the unit that leaves one to three digits before the point: `1.15 us`."""
+    for scale, unit in _TIME_UNITS:
+        # The value is rounded before the unit is chosen, so that 999,999 ns reads 1 ms and not 1000 us.
+        if float(f"{abs(value):.3g}") >= scale:
+            return f"{_significant(value / scale, 3)} {unit}"
+    return f"{_significant(value, 3)} ns"
+
+
+def _significant(value: float, digits: int) -> str:
+    """Plain notation where it is short, an exponent where it is not."""
+    text = f"{value:.{digits}g}"
+    if "e" in text and 1e-4 <= abs(value) < 1e6:
+        return f"{value:.0f}" if abs(value) >= 1 else text
+    return text

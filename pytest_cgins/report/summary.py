@@ -1,0 +1,153 @@
+"""From evaluations to the few numbers and lines that a person reads first. Pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from pytest_cgins.model import Evaluation, Power, Status
+
+_WORST_FIRST = (
+    Status.INCORRECT,
+    Status.SUSPECT,
+    Status.RUNTIME_ERROR,
+    Status.TIMEOUT,
+    Status.BUILD_ERROR,
+    Status.BELOW_FLOOR,
+    Status.SLOWER,
+    Status.RESOURCES,
+    Status.INFRASTRUCTURE,
+    Status.TRACE_DRIFT,
+    Status.WEAK,
+    Status.INCONCLUSIVE,
+    Status.SKIPPED,
+    Status.NEW,
+    Status.SAME,
+    Status.PASSED,
+    Status.FASTER,
+)
+
+
+def rank(status: Status) -> int:
+    """Place of a status in the order from worst, 0, to best."""
+    return _WORST_FIRST.index(status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Speed against torch over the timed cases of a kernel."""
+
+    cases: int
+    """How many were timed."""
+    median: float
+    """Median of `speedup_vs_torch`."""
+    low: float
+    """Least of them."""
+    high: float
+    """Greatest of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRow:
+    """One kernel implementation in the table."""
+
+    kernel: str
+    """Kernel name."""
+    implementation: str
+    """Implementation name."""
+    device: str
+    """Device type."""
+    cases: int
+    """Evaluated cases."""
+    statuses: tuple[tuple[Status, int], ...]
+    """How many cases ended how, worst first."""
+    share: float | None
+    """Greatest error as a share of tolerance; None where nothing was compared."""
+    speed: Speed | None
+    """None where nothing was timed."""
+
+
+def rows(evaluations: Iterable[Evaluation]) -> tuple[KernelRow, ...]:
+    """One row a kernel implementation, in the order of their first evaluations."""
+    groups: dict[tuple[str, str, str], list[Evaluation]] = {}
+    for evaluation in evaluations:
+        case = evaluation.case
+        key = (case.kernel, case.implementation, case.device.split(":")[0])
+        groups.setdefault(key, []).append(evaluation)
+    return tuple(_row(*key, members) for key, members in groups.items())
+
+
+def _row(kernel: str, implementation: str, device: str, members: list[Evaluation]) -> KernelRow:
+    counts = Counter(member.verdict.status for member in members)
+    shares = [
+        member.correctness.share
+        for member in members
+        if member.correctness is not None and member.correctness.share is not None
+    ]
+    speeds = [member.measurement.speedup_vs_torch for member in members if member.measurement is not None]
+    speed = (
+        Speed(cases=len(speeds), median=median(speeds), low=min(speeds), high=max(speeds)) if speeds else None
+    )
+    return KernelRow(
+        kernel=kernel,
+        implementation=implementation,
+        device=device,
+        cases=len(members),
+        statuses=tuple(sorted(counts.items(), key=lambda pair: rank(pair[0]))),
+        share=max(shares, default=None),
+        speed=speed,
+    )
+
+
+def failures(evaluations: Iterable[Evaluation], *, strict: bool) -> tuple[Evaluation, ...]:
+    """Those that fail the session or end in an error, worst first: by status, then by share of tolerance."""
+    chosen = [
+        evaluation for evaluation in evaluations if outcome(evaluation, strict=strict) in ("fail", "error")
+    ]
+
+    def order(evaluation: Evaluation) -> tuple[int, float, str]:
+        share = evaluation.correctness.share if evaluation.correctness is not None else None
+        return rank(evaluation.verdict.status), -(share or 0.0), evaluation.case.name
+
+    return tuple(sorted(chosen, key=order))
+
+
+def outcome(evaluation: Evaluation, *, strict: bool) -> str:
+    """`pass`, `fail`, `error` or `skip`; under `--cgins-strict` a `WEAK` case fails."""
+    status = evaluation.verdict.status
+    return "fail" if strict and status is Status.WEAK else status.outcome
+
+
+def weak(evaluations: Iterable[Evaluation]) -> tuple[tuple[Evaluation, tuple[str, ...]], ...]:
+    """The `WEAK` cases, each with the forgeries that no rule refused."""
+    return tuple(
+        (evaluation, tuple(power.forgery for power in _powers(evaluation) if not power.caught))
+        for evaluation in evaluations
+        if evaluation.verdict.status is Status.WEAK
+    )
+
+
+def _powers(evaluation: Evaluation) -> tuple[Power, ...]:
+    return evaluation.correctness.power if evaluation.correctness is not None else ()
+
+
+def skips(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
+    """Reasons of `SKIPPED` cases and how many have each, most frequent first."""
+    counts = Counter(
+        evaluation.verdict.message or evaluation.verdict.reason.value
+        for evaluation in evaluations
+        if evaluation.verdict.status is Status.SKIPPED
+    )
+    return tuple(counts.most_common())
+
+
+def build_seconds(evaluations: Iterable[Evaluation]) -> float:
+    """Time spent in compilers: of each kernel once, however many cases or processes report it."""
+    longest: dict[tuple[str, str, str, str], float] = {}
+    for evaluation in evaluations:
+        case = evaluation.case
+        key = (case.kernel, case.implementation, case.device, evaluation.kernel_digest)
+        longest[key] = max(longest.get(key, 0.0), evaluation.build_seconds)
+    return sum(longest.values())

@@ -1,0 +1,44 @@
+"""What a verdict means to pytest: pass, warning, skip, failure or error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.report import failure, summary
+
+if TYPE_CHECKING:
+    from pytest_cgins.session.run import GateSession
+
+
+class WeakCaseWarning(pytest.PytestWarning):
+    """A kernel passed a case that some forged answer passes too."""
+
+
+def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+    """Skip, or raise what is not the kernel's doing."""
+    outcome = summary.outcome(evaluation, strict=gate.strict)
+    if outcome == "skip":
+        pytest.skip(f"{evaluation.verdict.reason.value}: {evaluation.verdict.message}")
+    if outcome == "error":
+        _fail(item, evaluation, gate)
+
+
+def settle_call(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+    """Fail what the kernel did wrong, warn of a case that proves little."""
+    if summary.outcome(evaluation, strict=gate.strict) == "fail":
+        _fail(item, evaluation, gate)
+    if evaluation.verdict.status is Status.WEAK:
+        item.warn(WeakCaseWarning(f"{item.name}: {failure.headline(evaluation)}"))
+
+
+def assert_ok(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+    """Both in one, for a user's test."""
+    settle_setup(item, evaluation, gate)
+    settle_call(item, evaluation, gate)
+
+
+def _fail(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+    pytest.fail(failure.message(evaluation, command=gate.command(item)), pytrace=False)

@@ -1,0 +1,93 @@
+"""Which cases a user's test gets: those of the nearest `cgins.yaml` that its marker leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cgins.errors import CginsError, ConfigError
+from pytest_cgins.model import Case
+from pytest_cgins.text import nearest
+
+if TYPE_CHECKING:
+    from pytest_cgins.session.run import GateSession
+
+SELECTORS = ("kernel", "op", "implementation")
+"""Arguments of the marker `cgins`, each the name of a field of `Case`."""
+
+
+def parametrize(metafunc: pytest.Metafunc, gate: GateSession) -> None:
+    """Give a test one parameter set a case; whatever is wrong is a collection error."""
+    try:
+        file = nearest_config(metafunc.definition.path, gate.config.rootpath)
+        cases = chosen(gate.cases(file), selection(metafunc.definition))
+    except CginsError as error:
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from error
+    metafunc.parametrize("cgins_case", cases, ids=[case.name for case in cases], indirect=True)
+
+
+def nearest_config(test: Path, root: Path) -> Path:
+    """The `cgins.yaml` beside a test file, or in the nearest folder above it, up to `root`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for folder in test.parents:
+        if (folder / "cgins.yaml").is_file():
+            return folder / "cgins.yaml"
+        if folder == root:
+            break
+    raise ConfigError(
+        f"no cgins.yaml beside {test}, nor in a folder above it up to {root}",
+        remedy="put one there, or run pytest with --rootdir set to the folder that has it",
+    )
+
+
+def selection(item: pytest.Item) -> dict[str, str]:
+    """What the marker `cgins` of a test asks for, the marker nearest to the test first.
+
+    Raises:
+        ConfigError: the marker has positional or unknown arguments.
+    """
+    wanted: dict[str, str] = {}
+    for marker in item.iter_markers("cgins"):
+        if marker.args:
+            raise ConfigError(
+                f"the marker cgins takes no positional argument, but was given {marker.args[0]!r}",
+                remedy=f"name it: @pytest.mark.cgins(kernel={marker.args[0]!r})",
+            )
+        for name, value in marker.kwargs.items():
+            if name not in SELECTORS:
+                raise ConfigError(
+                    f"the marker cgins has no argument {name!r}",
+                    remedy=nearest(name, SELECTORS) or f"it has {', '.join(SELECTORS)}",
+                )
+            wanted.setdefault(name, _text(name, value))
+    return wanted
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(
+            f"the marker's {name} is {value!r}, of type {type(value).__name__}",
+            remedy=f"give a string: @pytest.mark.cgins({name}='…')",
+        )
+    return value
+
+
+def chosen(cases: tuple[Case, ...], wanted: dict[str, str]) -> list[Case]:
+    """The cases whose fields have the wanted values.
+
+    Raises:
+        ConfigError: no case has one of them.
+    """
+    for name, value in wanted.items():
+        known = sorted({getattr(case, name) for case in cases})
+        if value not in known:
+            raise ConfigError(
+                f"no case has the {name} {value!r}",
+                remedy=nearest(value, known) or f"there are {', '.join(known) or 'no cases at all'}",
+            )
+    return [case for case in cases if all(getattr(case, name) == value for name, value in wanted.items())]

@@ -1,0 +1,87 @@
+"""The evaluations of a session, as they come in from this process or from xdist's workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins import documents
+from pytest_cgins.model import Environment, Evaluation
+from pytest_cgins.report.summary import rank
+
+_PENDING = pytest.StashKey[list[tuple[Path, Evaluation]]]()
+
+
+def keep(item: pytest.Item, file: Path, evaluation: Evaluation) -> None:
+    """Have the item's next report carry an evaluation, and its properties go to JUnit XML.
+
+    `file` is the `cgins.yaml` that the case comes from.
+    """
+    item.stash.setdefault(_PENDING, []).append((file, evaluation))
+    verdict = evaluation.verdict
+    item.user_properties += [("cgins_status", verdict.status.value), ("cgins_reason", verdict.reason.value)]
+    item.user_properties += [(f"cgins_{name}", number) for name, number in verdict.numbers.items()]
+
+
+def attach(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Put the item's pending evaluations on a report, as plain JSON types: xdist sends it so."""
+    pending = item.stash.get(_PENDING, [])
+    if pending:
+        report.__dict__["cgins"] = [
+            (str(file), documents.dump_python(evaluation)) for file, evaluation in pending
+        ]
+        del item.stash[_PENDING]
+
+
+class Results:
+    """What the reports of a session brought."""
+
+    def __init__(self) -> None:
+        self._evaluations: dict[tuple[str, str], Evaluation] = {}
+        self._environments: dict[str, Environment] = {}
+        self._blameless: set[str] = set()
+        self._kernel_failures = 0
+        self._infrastructure_failures = 0
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take the evaluations from a report, and count whose fault its failure is."""
+        sent: list[tuple[str, Any]] = report.__dict__.get("cgins", [])
+        for file, value in sent:
+            evaluation = documents.load_python(Evaluation, value)
+            self._add_evaluation(file, evaluation)
+            if evaluation.verdict.status.outcome == "error":
+                self._blameless.add(report.nodeid)
+        if report.failed:
+            if report.nodeid in self._blameless:
+                self._infrastructure_failures += 1
+            else:
+                self._kernel_failures += 1
+
+    def _add_evaluation(self, file: str, evaluation: Evaluation) -> None:
+        # A user's test may evaluate a case that cgins.yaml gates as well: the worse of the two counts.
+        key = (file, evaluation.case.name)
+        known = self._evaluations.get(key)
+        if known is None or rank(evaluation.verdict.status) < rank(known.verdict.status):
+            self._evaluations[key] = evaluation
+
+    def add_environments(self, environments: tuple[Environment, ...]) -> None:
+        """Take what a process ran on; a device that is known already is not taken twice."""
+        for environment in environments:
+            self._environments.setdefault(environment.device, environment)
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """Ordered by case name."""
+        return tuple(sorted(self._evaluations.values(), key=lambda evaluation: evaluation.case.name))
+
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        """Ordered by device."""
+        return tuple(self._environments[device] for device in sorted(self._environments))
+
+    @property
+    def only_infrastructure_failed(self) -> bool:
+        """Whether tests failed and all of them for `TRACE_DRIFT` or `INFRASTRUCTURE`."""
+        return self._infrastructure_failures > 0 and self._kernel_failures == 0

@@ -1,0 +1,190 @@
+"""A session with `--cgins`: evaluators, results, exit code, and the same over xdist's workers."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import time
+from collections.abc import Generator
+from datetime import datetime, timezone
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins import config as configuration
+from pytest_cgins import documents
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.model import Case, Environment, SessionReport
+from pytest_cgins.report import document, terminal
+from pytest_cgins.session import results
+from pytest_cgins.session.collect import CaseItem, CginsFile
+from pytest_cgins.session.parametrize import parametrize
+
+EXIT_INFRASTRUCTURE = 6
+"""Exit code when all that failed was a drifted trace, a tool or a device."""
+
+
+class GateSession:
+    """The hooks of one pytest process, and what they share.
+
+    Under xdist each worker process has its own evaluators and its reports carry the evaluations; the
+    controller collects them, and it alone writes.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self._workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+        self.seed = self._choose_seed()
+        self.strict: bool = config.getoption("--cgins-strict")
+        self._evaluators: dict[Path, Evaluator] = {}
+        self._cases: dict[Path, tuple[Case, ...]] = {}
+        self._results = results.Results()
+        self._started_at = datetime.now(timezone.utc)
+        self._started = time.monotonic()
+        self._report: SessionReport | None = None
+        self._unwritten: OSError | None = None
+
+    def _choose_seed(self) -> int:
+        if self._workerinput is not None:
+            seed: int = self._workerinput["cgins_seed"]
+            return seed
+        given: int | None = self.config.getoption("--cgins-seed")
+        return random.SystemRandom().randrange(2**31) if given is None else given
+
+    # ---- what items and fixtures ask for
+
+    def evaluator(self, file: Path) -> Evaluator:
+        """The evaluator of one `cgins.yaml`, made at the first call.
+
+        Raises:
+            ConfigError: the file is wrong.
+        """
+        if file not in self._evaluators:
+            option = self.config.getoption
+            self._evaluators[file] = Evaluator(
+                configuration.load(file),
+                seed=self.seed,
+                device=option("--cgins-device"),
+                timing=not option("--cgins-no-timing"),
+                timeout_s=option("--cgins-timeout"),
+            )
+        return self._evaluators[file]
+
+    def cases(self, file: Path) -> tuple[Case, ...]:
+        """The cases of one `cgins.yaml`.
+
+        Raises:
+            CginsError: the file or one of its trace packs is wrong.
+        """
+        if file not in self._cases:
+            self._cases[file] = self.evaluator(file).cases()
+        return self._cases[file]
+
+    def command(self, item: pytest.Item) -> str:
+        """Shell command that runs an item again on the same inputs, from the folder where pytest began."""
+        option = self.config.getoption
+        words = ["pytest", "--cgins", f"--cgins-seed={self.seed}"]
+        words += ["--cgins-strict"] if self.strict else []
+        words += [f"--cgins-device={option('--cgins-device')}"] * (option("--cgins-device") != "auto")
+        path = relpath(item.path, self.config.invocation_params.dir)
+        node = item.nodeid.partition("::")[2]
+        return shlex.join([*words, f"{path}::{node}"])
+
+    # ---- pytest's hooks
+
+    def pytest_report_header(self) -> str:
+        """Say the seed before anything can go wrong."""
+        return f"cgins: seed {self.seed}"
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Take every `cgins.yaml`."""
+        if file_path.name == "cgins.yaml":
+            file: pytest.Collector = CginsFile.from_parent(parent, path=file_path, gate=self)
+            return file
+        return None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run tests that take `cgins_case` once a case."""
+        if "cgins_case" in metafunc.fixturenames:
+            parametrize(metafunc, self)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Send the item's evaluations along with the report of the phase in which they were made."""
+        report = yield
+        results.attach(item, report)
+        if isinstance(item, CaseItem):
+            item.locate_skip(report)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take them in."""
+        if self._workerinput is None:
+            self._results.add(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End the workers, settle the exit code, write the document."""
+        for evaluator in self._evaluators.values():
+            self._results.add_environments(evaluator.environments())
+            evaluator.close()
+        if self._workerinput is not None:
+            sent = [documents.dump_python(environment) for environment in self._results.environments]
+            getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)
+            return
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and self._results.only_infrastructure_failed:
+            session.exitstatus = EXIT_INFRASTRUCTURE
+        self._report = document.session_report(
+            self._results.evaluations,
+            self._results.environments,
+            seed=self.seed,
+            started_at=self._started_at,
+            seconds=time.monotonic() - self._started,
+            exit_status=int(session.exitstatus),
+        )
+        self._write(session)
+
+    def _write(self, session: pytest.Session) -> None:
+        path = self.config.getoption("--cgins-json")
+        if path is None or self._report is None:
+            return
+        try:
+            document.write(self._report, self.config.invocation_params.dir / path)
+        except OSError as error:
+            # Without its report a pipeline would read a stale one: that must not look like success.
+            self._unwritten = error
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show the section `cgins`."""
+        if self._unwritten is not None:
+            terminalreporter.write_line(f"cgins: --cgins-json was not written: {self._unwritten}", red=True)
+        if self._report is None or not self._report.evaluations:
+            return
+        terminalreporter.section("cgins", sep="=")
+        writer = terminalreporter._tw  # noqa: SLF001 (pytest gives plugins no other way to ask for colour)
+        text = terminal.render(
+            self._report,
+            width=writer.fullwidth,
+            colour=writer.hasmarkup,
+            verbosity=self.config.get_verbosity(),
+            strict=self.strict,
+        )
+        terminalreporter.write(text)
+
+    # ---- xdist
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Controller: one seed for all workers."""
+        node.workerinput["cgins_seed"] = self.seed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Controller: a worker has ended and says what it ran on; one that crashed says nothing."""
+        sent = (getattr(node, "workeroutput", None) or {}).get("cgins_environments", [])
+        self._results.add_environments(tuple(documents.load_python(Environment, value) for value in sent))
