@@ -1,0 +1,65 @@
+"""Timing on the host: loops between two readings of the monotonic clock."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
+
+from pytest_cgins.timing.timer import ArmName, Arms, calls_for
+
+TARGET_S = 1e-3
+"""Least length of the fastest arm's batch: 10⁴ times the clock's resolution and call overhead."""
+
+
+class HostTimer:
+    """`time.perf_counter_ns` around a loop of calls, with the garbage collector off."""
+
+    method: Final[Literal["perf-counter"]] = "perf-counter"
+
+    def __init__(self, arms: Arms, *, copies: int, limit_s: float) -> None:
+        """Warm the arms up and choose the batch; `limit_s` bounds one batch of every arm together."""
+        self._turns = {name: itertools.cycle(range(copies)) for name in arms}
+        self._arms = arms
+        self.distinct_calls = copies
+        seconds = {name: self._seconds_per_call(name, limit_s / len(arms)) for name in arms}
+        self.calls_per_batch = calls_for(TARGET_S, seconds, limit_s)
+        self.batch_seconds = self.calls_per_batch * sum(seconds.values()) / len(seconds)
+
+    def batch(self, arm: ArmName) -> float:
+        """Run one batch; gives nanoseconds a call."""
+        return self._loop(arm, self.calls_per_batch) / self.calls_per_batch
+
+    def _seconds_per_call(self, arm: ArmName, limit_s: float) -> float:
+        """Best of ever longer loops until one lasts `TARGET_S`: the first calls are warm-up."""
+        calls, best = 1, float("inf")
+        deadline = time.perf_counter() + limit_s
+        while True:
+            elapsed = self._loop(arm, calls) / 1e9
+            best = min(best, elapsed / calls)
+            if elapsed >= TARGET_S or time.perf_counter() > deadline:
+                # A second look, since a first call that is slow enough would otherwise be all of it.
+                return best if calls > 1 else min(best, self._loop(arm, 1) / 1e9)
+            calls *= 2
+
+    def _loop(self, arm: ArmName, calls: int) -> int:
+        call, turn = self._arms[arm], self._turns[arm]
+        with _no_garbage_collection():
+            start = time.perf_counter_ns()
+            for _ in range(calls):
+                call(next(turn))
+            return max(1, time.perf_counter_ns() - start)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

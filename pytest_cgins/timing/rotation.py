@@ -1,0 +1,61 @@
+"""How many copies of a call's tensors it takes so that none is found in the last-level cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_COPIES = 256
+"""About as many launches as a CUDA graph of 300 µs holds of the shortest kernels."""
+REUSE_FACTOR = 2
+"""The bytes touched between two uses of a copy, in cache sizes."""
+
+_CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """Copies of the tensors that successive calls take in turn."""
+
+    copies: int
+    """At least 1."""
+    bytes_per_call: int
+    """Inputs and outputs of one call."""
+    cache_bytes: int
+    """Last-level cache of the device; 0 if unknown."""
+
+    def is_cold(self, distinct_calls: int) -> bool:
+        """Whether `distinct_calls` calls between two uses of a copy push it out of the cache."""
+        touched = min(distinct_calls, self.copies) * self.bytes_per_call
+        return self.cache_bytes > 0 and touched > REUSE_FACTOR * self.cache_bytes
+
+
+def plan(bytes_per_call: int, cache_bytes: int, *, memory_bytes: int) -> Rotation:
+    """Choose the fewest copies that outrun the cache, or a single one if that takes too many.
+
+    Args:
+        bytes_per_call: inputs and outputs of one call.
+        cache_bytes: last-level cache; 0 if unknown.
+        memory_bytes: how much the copies may take together.
+    """
+    if bytes_per_call <= 0 or cache_bytes <= 0:
+        return Rotation(1, bytes_per_call, cache_bytes)
+    copies = REUSE_FACTOR * cache_bytes // bytes_per_call + 1
+    if copies > MOST_COPIES or copies * bytes_per_call > memory_bytes:
+        copies = 1
+    return Rotation(copies, bytes_per_call, cache_bytes)
+
+
+def last_level_cache_bytes(device: str) -> int:
+    """Size of the GPU's L2, or of the largest cache that the first CPU core reaches; 0 if unknown."""
+    if device.startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    return max((_cache_size(path) for path in _CPU_CACHES.glob("index*/size")), default=0)
+
+
+def _cache_size(path: Path) -> int:
+    """Bytes of a cache as sysfs writes it: `32768K`; 0 for anything else."""
+    text = path.read_text().strip()
+    return int(text[:-1]) * 1024 if text[:-1].isdigit() and text.endswith("K") else 0
