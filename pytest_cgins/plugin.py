@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--cgins"):
         from pytest_cgins.session.run import GateSession
 
-        config.pluginmanager.register(GateSession(config), "cgins-session")
+        config.pluginmanager.register(GateSession(config), GateSession.plugin_name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -97,7 +97,7 @@ def cgins_benchmark(request: pytest.FixtureRequest) -> Benchmark:
 
 @pytest.fixture
 def cgins_record(request: pytest.FixtureRequest, tmp_path: Path) -> Recorder:
-    """Records a trace pack under `tmp_path`: `with cgins_record("name", ops=[…]): model(x)`."""
+    """Record trace packs under `tmp_path`; takes what `pytest_cgins.record` takes."""
     _require_gate(request)
     from pytest_cgins.session.fixtures import Recorder
 

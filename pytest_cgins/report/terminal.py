@@ -18,6 +18,9 @@ from pytest_cgins.report.numbers import ratio, speedup, time_ns
 SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""
 
+MINIMUM_WIDTH = 72
+"""Columns that the tables take at least: in fewer, numbers would have to be broken."""
+
 _STYLES = {"pass": "green", "fail": "red", "error": "magenta", "skip": "yellow"}
 
 
@@ -35,7 +38,7 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int, s
     # legacy_windows and the environment's own ideas (NO_COLOR, COLUMNS) are pytest's business, settled already.
     console = Console(
         file=out,
-        width=width,
+        width=max(width, MINIMUM_WIDTH),
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,
@@ -65,7 +68,7 @@ def _kernels(report: SessionReport, *, colour: bool) -> Table:
     table.add_column("implementation", overflow="fold")
     table.add_column("cases", justify="right", no_wrap=True)
     table.add_column("status", overflow="fold")
-    table.add_column("worst error", justify="right", overflow="fold")
+    table.add_column("worst error", justify="right", no_wrap=True)
     table.add_column("speed vs torch", overflow="fold")
     for row in summary.rows(report.evaluations):
         table.add_row(

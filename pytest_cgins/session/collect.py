@@ -29,7 +29,7 @@ class CginsFile(pytest.File):
             cases = self._gate.cases(self.path)
         except CginsError as error:
             raise self.CollectError(str(error)) from error
-        lines = {
+        lines: dict[tuple[str, str, str], int] = {
             (kernel.name, implementation.name, implementation.device): implementation.line
             for kernel in self._gate.evaluator(self.path).config.kernels
             for implementation in kernel.implementations

@@ -13,12 +13,11 @@ from pytest_cgins.model import Case, Evaluation, Trace
 from pytest_cgins.session import outcome, results
 from pytest_cgins.session.parametrize import nearest_config
 from pytest_cgins.session.remote import RemoteKernel, remote_kernel
+from pytest_cgins.session.run import GateSession
 from pytest_cgins.trace.store import PackReader, open_pack
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from pytest_cgins.session.run import GateSession
 
 __all__ = ["CaseUnderTest", "Recorder", "RemoteKernel", "case_under_test", "remote_kernel"]
 
@@ -69,7 +68,7 @@ def case_under_test(request: pytest.FixtureRequest) -> CaseUnderTest:
             "it cannot run the test once a case",
             pytrace=False,
         )
-    gate: GateSession = request.config.pluginmanager.get_plugin("cgins-session")
+    gate = GateSession.of(request.config)
     file = nearest_config(request.node.path, request.config.rootpath)
     return CaseUnderTest(request.node, request.param, file, gate)
 

@@ -14,12 +14,11 @@ from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.kernels.build import build, default_cache
 from pytest_cgins.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.session.parametrize import nearest_config, selection
+from pytest_cgins.session.run import GateSession
 from pytest_cgins.text import nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from pytest_cgins.session.run import GateSession
 
 
 class RemoteKernel:
@@ -84,7 +83,7 @@ class RemoteKernel:
         root = {"import_root": str(self._evaluator.config.root), "device": device}
         reply = self._call("reference", "output_metas", {**request, **root}, inputs)
         one_set = {"name": "call", **request, "outputs": reply["outputs"], "context": reply["context"]}
-        kernel = documents.dump_python(self._compiled(device.split(":")[0]))
+        kernel = documents.dump_python(self._compiled(device.partition(":")[0]))
         answer = self._pool.call(
             "verification",
             "run",
@@ -116,7 +115,7 @@ class RemoteKernel:
 
 def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
     """Make the value of `cgins_kernel`."""
-    gate: GateSession = request.config.pluginmanager.get_plugin("cgins-session")
+    gate = GateSession.of(request.config)
     try:
         wanted = selection(request.node)
         if "kernel" not in wanted:

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Generator
 from datetime import datetime, timezone
+from functools import cached_property
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from pytest_cgins import config as configuration
 from pytest_cgins import documents
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.report import document, terminal
 from pytest_cgins.session import results
@@ -33,6 +35,8 @@ class GateSession:
     controller collects them, and it alone writes.
     """
 
+    plugin_name = "cgins-session"
+
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self._workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
@@ -45,6 +49,13 @@ class GateSession:
         self._started = time.monotonic()
         self._report: SessionReport | None = None
         self._unwritten: OSError | None = None
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> GateSession:
+        """The session of this process, which runs with `--cgins`."""
+        found = config.pluginmanager.get_plugin(cls.plugin_name)
+        assert isinstance(found, cls)
+        return found
 
     def _choose_seed(self) -> int:
         if self._workerinput is not None:
@@ -81,6 +92,11 @@ class GateSession:
         if file not in self._cases:
             self._cases[file] = self.evaluator(file).cases()
         return self._cases[file]
+
+    @cached_property
+    def pool(self) -> WorkerPool:
+        """Workers for tests that call kernels themselves; the evaluators have their own."""
+        return WorkerPool()
 
     def command(self, item: pytest.Item) -> str:
         """Shell command that runs an item again on the same inputs, from the folder where pytest began."""
@@ -131,6 +147,8 @@ class GateSession:
         for evaluator in self._evaluators.values():
             self._results.add_environments(evaluator.environments())
             evaluator.close()
+        if "pool" in self.__dict__:
+            self.pool.close()
         if self._workerinput is not None:
             sent = [documents.dump_python(environment) for environment in self._results.environments]
             getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)
@@ -166,7 +184,7 @@ class GateSession:
         if self._report is None or not self._report.evaluations:
             return
         terminalreporter.section("cgins", sep="=")
-        writer = terminalreporter._tw  # noqa: SLF001 (pytest gives plugins no other way to ask for colour)
+        writer = self.config.get_terminal_writer()
         text = terminal.render(
             self._report,
             width=writer.fullwidth,

@@ -1,0 +1,121 @@
+"""What all tests share: pytester, a build cache, and evaluations made to measure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.model import (
+    Arm,
+    Case,
+    Check,
+    Correctness,
+    Evaluation,
+    Measurement,
+    Power,
+    Reason,
+    Status,
+    Verdict,
+    WorstElement,
+)
+
+pytest_plugins = ["pytester"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests for a GPU are skipped where no NVIDIA driver is loaded."""
+    if Path("/dev/nvidiactl").exists():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache of built kernels for the whole run, apart from the user's own."""
+    folder = tmp_path_factory.mktemp("build-cache")
+    os.environ["CGINS_CACHE_DIR"] = str(folder)
+    return folder
+
+
+def _measurement(kernel_ns: float, torch_ns: float) -> Measurement:
+    def arm(name: str, median: float) -> Arm:
+        return Arm(
+            name=name, samples_ns_per_call=(median, median), median_ns_per_call=median, iqr_ns_per_call=0.0
+        )
+
+    speedup = torch_ns / kernel_ns
+    return Measurement(
+        method="perf-counter",
+        cache="warm",
+        calls_per_batch=1,
+        orders="KTTK",
+        kernel=arm("kernel", kernel_ns),
+        torch=arm("torch", torch_ns),
+        speedup_vs_torch=speedup,
+        speedup_low=speedup,
+        speedup_high=speedup,
+    )
+
+
+def _evaluation(
+    status: Status = Status.PASSED,
+    *,
+    kernel: str = "scale",
+    implementation: str = "cpp",
+    device: str = "cpu",
+    signature: str = "f32-2x3-0001",
+    reason: Reason = Reason.OK,
+    message: str = "",
+    share: float | None = 0.25,
+    times_ns: tuple[float, float] | None = (1000.0, 2000.0),
+    accepted: tuple[str, ...] = (),
+    worst: WorstElement | None = None,
+    picture: str = "",
+    output: str = "",
+    build_seconds: float = 0.0,
+) -> Evaluation:
+    check = Check(
+        rule="reference",
+        inputs="fresh",
+        passed=status.outcome == "pass",
+        reason=reason,
+        message=message,
+        share=share,
+        wrong=0 if status.outcome == "pass" else 2,
+        compared=6,
+        worst=worst,
+        map=picture,
+    )
+    power = tuple(Power(forgery=name, caught=name not in accepted) for name in ("zeros", "ones"))
+    ran = status not in (Status.SKIPPED, Status.BUILD_ERROR, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
+    return Evaluation(
+        case=Case(
+            kernel=kernel,
+            implementation=implementation,
+            device=device,
+            op="torch.nn.functional.gelu",
+            pack="tiny",
+            pack_path="/packs/tiny",
+            trace_id="0" * 16,
+            signature=signature,
+            dtype="float32",
+        ),
+        verdict=Verdict(status=status, reason=reason, message=message, numbers={}),
+        kernel_digest="d" * 64,
+        correctness=Correctness(checks=(check,), power=power) if ran else None,
+        measurement=_measurement(*times_ns) if ran and times_ns else None,
+        build_seconds=build_seconds,
+        seconds=0.5,
+        output=output,
+    )
+
+
+@pytest.fixture
+def make_evaluation() -> Callable[..., Evaluation]:
+    """Makes an evaluation with the given status, numbers and texts."""
+    return _evaluation

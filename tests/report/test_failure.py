@@ -1,0 +1,66 @@
+"""The message of one failed case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_cgins.model import Evaluation, Reason, Status, WorstElement
+from pytest_cgins.report import failure
+
+Make = Callable[..., Evaluation]
+
+
+def test_message_has_all_a_person_needs(make_evaluation: Make) -> None:
+    """Status, reason, place, both values, tolerance, map, output and the command to see it again."""
+    evaluation = make_evaluation(
+        Status.INCORRECT,
+        reason=Reason.REFERENCE_MISMATCH,
+        message="2 of 6 elements are wrong",
+        share=12.5,
+        worst=WorstElement(output=0, index=(1, 2), expected="0.5", got="nan", tolerance=1.25e-6),
+        picture="row 1 |..X|",
+        output="a line of the kernel\n",
+    )
+    text = failure.message(evaluation, command="pytest --cgins --cgins-seed=7 cgins.yaml::scale")
+    assert text.startswith("INCORRECT (reference-mismatch): 2 of 6 elements are wrong\n")
+    for part in (
+        "reference rule on fresh inputs",
+        "wrong   2 of 6 elements, error 12.5 of the tolerance",
+        "output 0 at [1, 2]",
+        "expected 0.5",
+        "got      nan",
+        "allowed  ±1.25e-06",
+        "row 1 |..X|",
+        "  | a line of the kernel",
+        "op      torch.nn.functional.gelu",
+        "again   pytest --cgins --cgins-seed=7 cgins.yaml::scale",
+    ):
+        assert part in text
+    assert text.count("2 of 6 elements are wrong") == 1
+
+
+def test_message_of_a_case_that_never_ran(make_evaluation: Make) -> None:
+    """Without a comparison the message is the verdict's, all lines of it, once."""
+    evaluation = make_evaluation(
+        Status.BUILD_ERROR, reason=Reason.COMPILER, message="g++ refused scale.cpp\nscale.cpp:3: error: x"
+    )
+    text = failure.message(evaluation, command="again please")
+    assert text.startswith("BUILD_ERROR (compiler): g++ refused scale.cpp\n\nscale.cpp:3: error: x\n")
+    assert text.count("scale.cpp:3") == 1
+
+
+def test_long_output_is_quoted_from_its_end(make_evaluation: Make) -> None:
+    """The last lines are shown, and how many are not."""
+    output = "\n".join(f"line {number}" for number in range(100))
+    text = failure.message(make_evaluation(Status.TIMEOUT, output=output), command="-")
+    assert "… 60 earlier lines" in text
+    assert "| line 60\n" in text
+    assert "| line 99\n" in text
+    assert "| line 59\n" not in text
+
+
+def test_headline_is_one_line(make_evaluation: Make) -> None:
+    """The short summary of pytest shows one line: it ends before the details begin."""
+    evaluation = make_evaluation(Status.TIMEOUT, reason=Reason.TIMED_OUT, message="too late\ndetails")
+    assert failure.headline(evaluation) == "TIMEOUT (timed-out): too late"
+    assert failure.headline(make_evaluation()) == "PASSED (ok)"

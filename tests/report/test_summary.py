@@ -1,0 +1,84 @@
+"""From evaluations to rows and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.report import summary
+
+Make = Callable[..., Evaluation]
+
+
+def test_rows_are_one_an_implementation(make_evaluation: Make) -> None:
+    """Implementations of one name on two devices are two rows; cases of one are counted together."""
+    found = summary.rows(
+        [
+            make_evaluation(share=0.2, times_ns=(100, 200)),
+            make_evaluation(signature="b", share=0.9, times_ns=(100, 50)),
+            make_evaluation(signature="c", share=0.1, times_ns=(100, 100)),
+            make_evaluation(Status.SKIPPED, device="cuda:0"),
+        ]
+    )
+    assert [(row.kernel, row.implementation, row.device, row.cases) for row in found] == [
+        ("scale", "cpp", "cpu", 3),
+        ("scale", "cpp", "cuda", 1),
+    ]
+    assert found[0].share == 0.9
+    assert found[0].speed == summary.Speed(cases=3, median=1.0, low=0.5, high=2.0)
+    assert (found[1].share, found[1].speed) == (None, None)
+
+
+def test_statuses_are_counted_worst_first(make_evaluation: Make) -> None:
+    """A failure stands before what passed, however few there are."""
+    statuses = [Status.PASSED, Status.PASSED, Status.INCORRECT, Status.WEAK]
+    (row,) = summary.rows([make_evaluation(status) for status in statuses])
+    assert row.statuses == ((Status.INCORRECT, 1), (Status.WEAK, 1), (Status.PASSED, 2))
+
+
+def test_rank_knows_every_status() -> None:
+    """Each status has its own place, and every failure is worse than everything that passes."""
+    assert sorted(summary.rank(status) for status in Status) == list(range(len(Status)))
+    worst_pass = min(summary.rank(status) for status in Status if status.outcome == "pass")
+    assert all(summary.rank(status) < worst_pass for status in Status if status.outcome in ("fail", "error"))
+
+
+def test_failures_are_ordered_by_status_then_error(make_evaluation: Make) -> None:
+    """Wrong answers come first, those farthest out before the others, and errors last."""
+    found = summary.failures(
+        [
+            make_evaluation(Status.INFRASTRUCTURE, signature="lost"),
+            make_evaluation(Status.INCORRECT, signature="near", share=1.5),
+            make_evaluation(Status.TIMEOUT, signature="late"),
+            make_evaluation(Status.PASSED, signature="fine"),
+            make_evaluation(Status.INCORRECT, signature="far", share=80.0),
+        ],
+        strict=False,
+    )
+    assert [evaluation.case.signature for evaluation in found] == ["far", "near", "late", "lost"]
+
+
+def test_weak_fails_only_when_strict(make_evaluation: Make) -> None:
+    """A weak case is a failure under --cgins-strict alone."""
+    weak = make_evaluation(Status.WEAK, accepted=("zeros",))
+    assert summary.failures([weak], strict=False) == ()
+    assert summary.failures([weak], strict=True) == (weak,)
+    assert summary.weak([weak, make_evaluation()]) == ((weak, ("zeros",)),)
+
+
+def test_skips_are_counted_by_reason(make_evaluation: Make) -> None:
+    """Equal reasons are one line with a number."""
+    absent = make_evaluation(Status.SKIPPED, reason=Reason.DEVICE_ABSENT, message="no cuda device")
+    other = make_evaluation(Status.SKIPPED, reason=Reason.CONTRACT)
+    assert summary.skips([other, absent, absent]) == (("no cuda device", 2), ("contract", 1))
+
+
+def test_builds_are_counted_once_a_kernel(make_evaluation: Make) -> None:
+    """A build that several cases or processes report counts once."""
+    evaluations = [
+        make_evaluation(build_seconds=2.0),
+        make_evaluation(signature="b", build_seconds=0.0),
+        make_evaluation(signature="c", build_seconds=1.5),
+        make_evaluation(kernel="other", build_seconds=3.0),
+    ]
+    assert summary.build_seconds(evaluations) == 5.0

@@ -1,0 +1,160 @@
+"""The terminal section."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from statistics import median
+
+import pytest
+
+from pytest_cgins import documents
+from pytest_cgins.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.report import document, terminal
+
+Make = Callable[..., Evaluation]
+
+
+def report_of(evaluations: list[Evaluation]) -> SessionReport:
+    now = datetime.now(timezone.utc)
+    return document.session_report(evaluations, [], seed=7, started_at=now, seconds=1.0, exit_status=1)
+
+
+def rendered(
+    evaluations: list[Evaluation],
+    *,
+    width: int = 100,
+    colour: bool = False,
+    verbosity: int = 0,
+    strict: bool = False,
+) -> str:
+    report = report_of(evaluations)
+    return terminal.render(report, width=width, colour=colour, verbosity=verbosity, strict=strict)
+
+
+def test_table_numbers_are_those_of_the_document(make_evaluation: Make) -> None:
+    """Cases, worst error and speeds that the table shows can be computed from the JSON alone."""
+    evaluations = [
+        make_evaluation(signature=f"s{i}", share=0.1 + i / 7, times_ns=(1000.0, 900.0 + 350 * i))
+        for i in range(5)
+    ]
+    data = json.loads(documents.dump(report_of(evaluations)))["evaluations"]
+    (line,) = [line for line in rendered(evaluations).splitlines() if line.startswith("scale")]
+    found = re.fullmatch(
+        r"scale +cpp \(cpu\) +(\d+) +(\d+) PASSED +([\d.]+) +([\d.]+)x \(([\d.]+)x - ([\d.]+)x\) *", line
+    )
+    assert found is not None, line
+    speeds = [one["measurement"]["speedup_vs_torch"] for one in data]
+    shares = [check["share"] for one in data for check in one["correctness"]["checks"]]
+    assert [int(found[1]), int(found[2])] == [5, 5]
+    shown = [float(found[i]) for i in (3, 4, 5, 6)]
+    assert shown == pytest.approx([max(shares), median(speeds), min(speeds), max(speeds)], rel=0.005)
+
+
+@pytest.mark.parametrize("width", [72, 80, 200])
+def test_no_line_of_the_table_is_wider_than_the_terminal(make_evaluation: Make, width: int) -> None:
+    """Long names are folded so that the table fits."""
+    evaluation = make_evaluation(kernel="a_kernel_with_quite_a_long_name_indeed")
+    text = rendered([evaluation], width=width, verbosity=1)
+    assert all(len(line) <= width for line in text[: text.index("seed")].splitlines())
+
+
+@pytest.mark.parametrize("width", [20, 72])
+def test_numbers_are_never_cut(make_evaluation: Make, width: int) -> None:
+    """However narrow the terminal, each number stands whole on one line."""
+    evaluations = [
+        make_evaluation(kernel="a_kernel_with_quite_a_long_name_indeed", share=0.000123, times_ns=times)
+        for times in ((1.0, 123456.0), (1.0, 0.000234))
+    ]
+    words = rendered(evaluations, width=width).split()
+    assert {"0.000123", "(0.000234x", "123456x)"} <= set(words)
+
+
+def test_plain_text_has_neither_colour_nor_drawing(make_evaluation: Make) -> None:
+    """A CI log gets ASCII and no escape codes; a terminal gets colours."""
+    assert rendered([make_evaluation()]).isascii()
+    assert "\x1b[" not in rendered([make_evaluation()])
+    assert "\x1b[" in rendered([make_evaluation()], colour=True)
+
+
+def test_failures_are_listed_worst_first(make_evaluation: Make) -> None:
+    """Each failure has a line with status, name and reason, those farthest out first."""
+    text = rendered(
+        [
+            make_evaluation(Status.INCORRECT, signature="near", reason=Reason.GOLD_MISMATCH, share=2.0),
+            make_evaluation(
+                Status.INCORRECT,
+                signature="far",
+                reason=Reason.SHAPE,
+                share=9.0,
+                message="(2, 3) for (3, 2)\nmore",
+            ),
+        ]
+    )
+    lines = [line for line in text.splitlines() if line.startswith("INCORRECT")]
+    assert lines == [
+        "INCORRECT scale/cpu-cpp/tiny/far (shape): (2, 3) for (3, 2)",
+        "INCORRECT scale/cpu-cpp/tiny/near (gold-mismatch)",
+    ]
+
+
+def test_weak_and_skipped_lines(make_evaluation: Make) -> None:
+    """A weak case names the forgery that passed; skips are counted by reason; the seed is told."""
+    text = rendered(
+        [
+            make_evaluation(Status.WEAK, accepted=("zeros",), build_seconds=1.5),
+            make_evaluation(Status.SKIPPED, signature="b", message="no cuda device on this machine"),
+            make_evaluation(Status.SKIPPED, signature="c", message="no cuda device on this machine"),
+        ]
+    )
+    assert "WEAK scale/cpu-cpp/tiny/f32-2x3-0001: zeros would pass too\n" in text
+    assert "SKIPPED 2 cases: no cuda device on this machine\n" in text
+    assert text.endswith("seed 7 (--cgins-seed=7 repeats the fresh inputs); builds took 1.5 s\n")
+
+
+def test_strict_lists_weak_as_failures(make_evaluation: Make) -> None:
+    """Under --cgins-strict a weak case is listed once, among the failures."""
+    text = rendered([make_evaluation(Status.WEAK, reason=Reason.NO_POWER, message="why")], strict=True)
+    assert "WEAK scale/cpu-cpp/tiny/f32-2x3-0001 (no-power): why" in text
+    assert "would pass too" not in text
+
+
+def test_long_lists_are_cut_and_say_so(make_evaluation: Make) -> None:
+    """Beyond twenty failures the rest is a count; -v lists all, -q none."""
+    evaluations = [make_evaluation(Status.TIMEOUT, signature=f"s{i:02}") for i in range(23)]
+    assert rendered(evaluations).count("TIMEOUT scale") == 20
+    assert "... 3 more failures: -v lists them all" in rendered(evaluations)
+    assert rendered(evaluations, verbosity=1).count("\nTIMEOUT scale") == 23
+    assert "TIMEOUT scale" not in rendered(evaluations, verbosity=-1)
+    assert "23 TIMEOUT" in rendered(evaluations, verbosity=-1)
+
+
+def test_verbose_has_a_line_a_case(make_evaluation: Make) -> None:
+    """-v shows each case's error, both times in fitting units, and its speed."""
+    text = rendered([make_evaluation(share=0.5, times_ns=(1145.0, 2290.0))], verbosity=1)
+    (line,) = [line for line in text.splitlines() if line.startswith("scale/cpu-cpp/tiny/")]
+    assert line.split() == [
+        "scale/cpu-cpp/tiny/f32-2x3-0001",
+        "PASSED",
+        "0.5",
+        "1.15",
+        "us",
+        "2.29",
+        "us",
+        "2x",
+    ]
+
+
+def test_nothing_measured_is_a_dash(make_evaluation: Make) -> None:
+    """A kernel that never ran has no numbers, not zeros."""
+    text = rendered([make_evaluation(Status.BUILD_ERROR)], verbosity=1)
+    assert re.search(r"^scale +cpp \(cpu\) +1 +1 BUILD_ERROR +- +- *$", text, re.MULTILINE)
+    assert re.search(r"^scale/cpu-cpp\S+ +BUILD_ERROR +- +- +- +- *$", text, re.MULTILINE)
+
+
+def test_names_are_not_markup(make_evaluation: Make) -> None:
+    """Brackets in a message are shown as they are."""
+    text = rendered([make_evaluation(Status.TIMEOUT, message="index [bold] :smile: [/x]")])
+    assert "index [bold] :smile: [/x]" in text
