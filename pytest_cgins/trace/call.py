@@ -1,0 +1,47 @@
+"""Running a recorded call, and taking its result apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from pytest_cgins.model import OpCall, Value
+from pytest_cgins.trace.ops import resolve
+from pytest_cgins.trace.values import decode, encode
+
+
+def invoke(
+    call: OpCall,
+    tensors: Sequence[torch.Tensor],
+    convert: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> object:
+    """Run the op, passing each argument the way it was passed; defaults are left out.
+
+    Args:
+        call: what is passed where.
+        tensors: the argument tensors, by the indices in `call`.
+        convert: applied to every tensor first, e.g. an upcast to float64.
+
+    Raises:
+        TraceError: if the op cannot be found or must not be run.
+    """
+    given = tensors if convert is None else [convert(tensor) for tensor in tensors]
+    positional, keyword = [], {}
+    for argument in call.arguments:
+        if argument.passed == "positional":
+            positional.append(decode(argument.value, given))
+        elif argument.passed == "keyword":
+            keyword[argument.name] = decode(argument.value, given)
+    result: object = resolve(call.op)(*positional, **keyword)
+    return result
+
+
+def flatten(result: object) -> tuple[Value, list[torch.Tensor]]:
+    """The tree of a result, and its tensors in the order of their indices.
+
+    Raises:
+        RecordError: if it holds something that is neither a tensor nor plain data.
+    """
+    tensors: list[torch.Tensor] = []
+    return encode(result, tensors), tensors

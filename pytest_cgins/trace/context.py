@@ -1,0 +1,77 @@
+"""What besides the arguments decides an op's result: taken at recording, restored at replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+
+from pytest_cgins.model import Autocast, Context
+
+AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def capture(training: bool | None = None) -> Context:
+    """The present context. `training` is that of the innermost module, which torch does not keep."""
+    return Context(
+        grad_enabled=torch.is_grad_enabled(),
+        inference_mode=torch.is_inference_mode_enabled(),
+        autocast=tuple(
+            Autocast(device_type=device, dtype=str(torch.get_autocast_dtype(device)).removeprefix("torch."))
+            for device in AUTOCAST_DEVICES
+            if torch.is_autocast_enabled(device)
+        ),
+        default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        float32_matmul_precision=torch.get_float32_matmul_precision(),
+        training=training,
+    )
+
+
+@contextmanager
+def restore(context: Context, device_type: str) -> Iterator[None]:
+    """Run the body in a recorded context, and put everything back after it.
+
+    Autocast recorded on one device type is applied to `device_type`, so that a trace of a GPU replays on
+    the CPU. `training` is not restored: a call carries it in its arguments.
+    """
+    old_dtype, old_precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    old_deterministic = torch.are_deterministic_algorithms_enabled()
+    old_warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    with ExitStack() as stack:
+        stack.callback(torch.set_default_dtype, old_dtype)
+        stack.callback(torch.set_float32_matmul_precision, old_precision)
+        stack.callback(torch.use_deterministic_algorithms, old_deterministic, warn_only=old_warn_only)
+        torch.set_default_dtype(getattr(torch, context.default_dtype))
+        torch.set_float32_matmul_precision(context.float32_matmul_precision)
+        torch.use_deterministic_algorithms(context.deterministic, warn_only=True)
+        stack.enter_context(torch.inference_mode(context.inference_mode))
+        stack.enter_context(torch.set_grad_enabled(context.grad_enabled))
+        _enter_autocast(stack, context, device_type)
+        if context.rng_seed is not None:
+            devices = range(torch.cuda.device_count()) if device_type == "cuda" else ()
+            stack.enter_context(torch.random.fork_rng(devices=devices))
+            torch.manual_seed(context.rng_seed)
+        yield
+
+
+@contextmanager
+def neutral() -> Iterator[None]:
+    """The recorder's own arithmetic: without gradients, and untouched by the model's autocast."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        _enter_autocast(stack, Context(), "cpu")
+        yield
+
+
+def _enter_autocast(stack: ExitStack, context: Context, device_type: str) -> None:
+    wanted: dict[str, str] = {}
+    for state in context.autocast:
+        wanted[device_type if len(context.autocast) == 1 else state.device_type] = state.dtype
+    for device in AUTOCAST_DEVICES:
+        if device in wanted:
+            dtype = getattr(torch, wanted[device])
+            stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
+        elif torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))

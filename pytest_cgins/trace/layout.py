@@ -1,0 +1,156 @@
+"""How tensors lie in memory: the byte spans they reach, and the same tensors rebuilt on fresh memory.
+
+Tensors whose bytes overlap or interleave lie on one span, so that what aliased in the recorded model
+aliases at replay. Tensors that merely share an allocation, as a model's flattened parameters do, get
+spans of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from pytest_cgins.errors import RecordError
+from pytest_cgins.model import TensorMeta
+from pytest_cgins.trace.dtypes import ITEMSIZE, extent
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Tensors taken apart into numbers and bytes."""
+
+    metas: tuple[TensorMeta, ...]
+    """One a tensor, in the order given; offsets count from the start of the span."""
+    spans: list[torch.Tensor]
+    """1-D uint8 tensors on the tensors' device, one a storage index."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Name of a dtype without the prefix: `float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def normalized_stride(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Strides with those of size-1 dimensions as 0: they address nothing, and torch sets them freely."""
+    return tuple(0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def lay_out(tensors: Sequence[torch.Tensor], *, copy: bool = True) -> Layout:
+    """Take tensors apart into metas and byte spans; conj and neg views are resolved first.
+
+    With `copy` false the spans are views of the tensors' own memory: for hashing, or copying elsewhere.
+
+    Raises:
+        RecordError: for a tensor without strided storage of its own (sparse, quantized, meta, wrapped by
+            a `torch.func` transform).
+    """
+    plain = [_plain(tensor) for tensor in tensors]
+    storage_of, starts, spans = _group([_byte_range(tensor) for tensor in plain], plain, copy=copy)
+    metas = tuple(
+        TensorMeta(
+            dtype=dtype_name(tensor.dtype),
+            shape=tuple(tensor.shape),
+            stride=tuple(tensor.stride()),
+            offset=(_byte_range(tensor)[1] - starts[index]) // tensor.element_size() if tensor.numel() else 0,
+            storage=index,
+            requires_grad=original.requires_grad,
+        )
+        for original, tensor, index in zip(tensors, plain, storage_of, strict=True)
+    )
+    return Layout(metas, spans)
+
+
+def rebuild(
+    metas: Sequence[TensorMeta], spans: Sequence[torch.Tensor], device: torch.device | str
+) -> list[torch.Tensor]:
+    """Tensors with the same strides, offsets and aliasing on fresh memory of `device`.
+
+    They are detached: gradients are no part of a forward replay. The spans are left as they are.
+    """
+    storages = [span.to(device, copy=True).untyped_storage() for span in spans]
+    return [
+        torch.empty(0, dtype=getattr(torch, meta.dtype), device=device).set_(
+            storages[meta.storage], meta.offset, meta.shape, meta.stride
+        )
+        for meta in metas
+    ]
+
+
+def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors reach into a common byte range of one allocation."""
+    one, two = _byte_range(first), _byte_range(second)
+    return one[0] == two[0] and max(one[1], two[1]) < min(one[2], two[2])
+
+
+def check_recordable(tensor: torch.Tensor) -> None:
+    """Raise RecordError unless the tensor has strided storage of its own that a pack can hold."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise RecordError(
+            "a tensor inside a torch.func transform (vmap, grad, functionalize) has no storage to record",
+            remedy="record outside the transform, or leave the op out through ops=[…]",
+        )
+    if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_nested:
+        raise RecordError(
+            f"a tensor with layout {tensor.layout} on device {tensor.device} has no strided storage to record",
+            remedy="call .to_dense() before the op, use a real device, or leave the op out through ops=[…]",
+        )
+    if dtype_name(tensor.dtype) not in ITEMSIZE:
+        raise RecordError(
+            f"a tensor of dtype {tensor.dtype} cannot be recorded",
+            remedy=f"use one of {', '.join(ITEMSIZE)}, or leave the op out through ops=[…]",
+        )
+    if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        raise RecordError(
+            f"a {type(tensor).__name__} wraps other tensors and has no storage of its own to record",
+            remedy="unwrap it before the op (full_tensor(), dequantize(), …), or leave the op out through ops=[…]",
+        )
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    check_recordable(tensor)
+    detached = tensor.detach()
+    return detached.resolve_conj().resolve_neg()
+
+
+def _byte_range(tensor: torch.Tensor) -> tuple[tuple[str, int], int, int]:
+    """(allocation, first byte, one past the last byte) that the tensor reaches in its allocation."""
+    storage = tensor.untyped_storage()
+    start = int(tensor.storage_offset()) * tensor.element_size()
+    length = extent(tuple(tensor.shape), tensor.stride()) * tensor.element_size()
+    return (str(tensor.device), storage.data_ptr()), start, start + length
+
+
+def _group(
+    ranges: list[tuple[tuple[str, int], int, int]], tensors: list[torch.Tensor], *, copy: bool
+) -> tuple[list[int], list[int], list[torch.Tensor]]:
+    """Storage index of each tensor, first byte of each storage, and the storages' bytes."""
+    groups: list[list[int]] = []
+    end = 0
+    for index in sorted(range(len(tensors)), key=lambda i: ranges[i]):
+        allocation, start, stop = ranges[index]
+        if groups and start < stop and ranges[groups[-1][0]][0] == allocation and start < end:
+            groups[-1].append(index)
+            end = max(end, stop)
+        else:
+            groups.append([index])
+            end = stop
+    groups.sort(key=min)
+    storage_of, starts, spans = [0] * len(tensors), [], []
+    for number, members in enumerate(groups):
+        unit = max(tensors[i].element_size() for i in members)
+        start = min(ranges[i][1] for i in members) // unit * unit
+        stop = max(ranges[i][2] for i in members)
+        starts.append(start)
+        spans.append(_bytes(tensors[members[0]], start, max(0, stop - start), copy=copy))
+        for i in members:
+            storage_of[i] = number
+    return storage_of, starts, spans
+
+
+def _bytes(tensor: torch.Tensor, start: int, length: int, *, copy: bool) -> torch.Tensor:
+    span = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    if tensor.numel():
+        span.set_(tensor.untyped_storage(), start, (length,), (1,))
+    return span.clone() if copy else span

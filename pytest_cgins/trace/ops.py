@@ -1,0 +1,156 @@
+"""Ops by name: from a qualified name to a callable and back, and marked functions."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch.overrides import get_overridable_functions, handle_torch_function, resolve_name
+
+from pytest_cgins.errors import RecordError, TraceError
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_MARK = "__cgins_op__"
+_trusted: set[str] = set()
+
+
+def mark(function: FunctionT) -> FunctionT:
+    """Make a function an op: its calls are recorded, replayed and replaced as one unit.
+
+    Use it as a decorator on a module-level function of tensors and plain data. Outside of a recording
+    the function runs as before.
+
+    Raises:
+        RecordError: if it is not a function that can be imported by name.
+    """
+    if isinstance(function, type) or not hasattr(function, "__qualname__"):
+        raise RecordError(
+            f"pytest_cgins.mark takes a function, not {function!r}",
+            remedy="mark a module-level function that takes and returns tensors",
+        )
+    name = f"{function.__module__}.{function.__qualname__}"
+    if "<locals>" in name:
+        raise RecordError(
+            f"{name} cannot be marked: a trace finds its op by importing it, and this one is made at run time",
+            remedy="move the function to the top level of an importable module",
+        )
+
+    @functools.wraps(function)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        if torch._C._is_torch_function_mode_enabled():
+            return handle_torch_function(marked, (), *args, **kwargs)
+        return function(*args, **kwargs)
+
+    setattr(marked, _MARK, name)
+    return marked  # type: ignore[return-value]
+
+
+def is_marked(func: object) -> bool:
+    """Whether `mark` made it."""
+    return hasattr(func, _MARK)
+
+
+def trust(op: str) -> None:
+    """Let an unmarked function outside torch be run by this name: the user has named it as an op.
+
+    A pack alone cannot have a function run, or a hostile one could name `os.system`.
+    """
+    _trusted.add(op)
+
+
+def qualified_name(func: Any) -> str:
+    """Importable name of an op, e.g. `torch.nn.functional.gelu` or `models.decoder.rms_norm`."""
+    if is_marked(func):
+        return str(getattr(func, _MARK))
+    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return f"torch.ops.{func}"
+    return resolve_name(func) or f"{func.__module__}.{func.__qualname__}"
+
+
+def resolve(op: str) -> Callable[..., Any]:
+    """The callable that a qualified name stands for.
+
+    Raises:
+        TraceError: if nothing has that name (the nearest right one is suggested), or if it is neither a
+            torch op nor a marked function nor trusted.
+    """
+    func = locate(op)
+    if not (_is_torch_op(op, func) or is_marked(func) or op in _trusted):
+        raise TraceError(
+            f"{op} is neither a torch op nor a marked function, and a trace must not have other code run",
+            remedy=f"decorate {op.rpartition('.')[2]} with @pytest_cgins.mark",
+        )
+    found: Callable[..., Any] = func
+    return found
+
+
+def locate(op: str) -> Any:
+    """The object of a qualified name, whatever it is.
+
+    Raises:
+        TraceError: if nothing has that name; the nearest right one is suggested.
+    """
+    parts = op.split(".")
+    if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+        raise TraceError(
+            f"{op!r} is not a qualified name of an op",
+            remedy="write it with its module, e.g. torch.nn.functional.gelu or models.decoder.rms_norm",
+        )
+    found: Any = _import(parts[0], op)
+    for depth, part in enumerate(parts[1:], start=1):
+        prefix = ".".join(parts[:depth])
+        # OpOverload packets list no attributes that difflib could offer, and build them on request.
+        if not hasattr(found, part):
+            if not _is_module(f"{prefix}.{part}"):
+                raise _unknown(op, prefix, part, found)
+            found = _import(f"{prefix}.{part}", op)
+        else:
+            found = getattr(found, part)
+    return found
+
+
+@functools.cache
+def _overridable() -> frozenset[Any]:
+    return frozenset(func for group in get_overridable_functions().values() for func in group)
+
+
+def _is_torch_op(op: str, func: object) -> bool:
+    # By type, because the torch.ops namespace also holds load_library.
+    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    if not op.startswith("torch."):
+        return False
+    # torch lists torch.relu as an op, and leaves its in-place form out.
+    return func in _overridable() or (op.endswith("_") and locate(op[:-1]) in _overridable())
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _import(module: str, op: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise TraceError(
+            f"the module {module} of op {op} cannot be imported: {error}",
+            remedy="run from the folder that has it, or put that folder on PYTHONPATH",
+        ) from error
+
+
+def _unknown(op: str, prefix: str, part: str, parent: object) -> TraceError:
+    names = [name for name in dir(parent) if not name.startswith("_")]
+    near = difflib.get_close_matches(part, names, n=1) or difflib.get_close_matches(
+        op.rpartition(".")[2], names, n=1
+    )
+    remedy = f"did you mean {prefix}.{near[0]}?" if near else f"check the name; {prefix} was found"
+    return TraceError(f"no op is called {op}: {prefix} has no {part}", remedy=remedy)

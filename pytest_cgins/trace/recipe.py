@@ -1,0 +1,178 @@
+"""Inputs from numbers: storages that every host makes again, byte for byte.
+
+The stream is Philox-4x64 as numpy gives it, raw 64-bit words only. Everything after it is integer
+arithmetic, or single IEEE operations on float32 that no library rounds differently; `torch.randn`, which
+differs between instruction sets, has no part in it. No torch is imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cgins.errors import PackError
+from pytest_cgins.model import Recipe, Statistics, Storage
+from pytest_cgins.trace.dtypes import INTEGERS, ITEMSIZE
+
+SAMPLES = 1024
+"""Gold elements that tier `recipe` keeps of each output."""
+
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+
+
+def words(seed: int, count: int) -> npt.NDArray[np.uint64]:
+    """The first `count` words of the stream with key `seed`."""
+    return np.random.Philox(key=seed).random_raw(count)
+
+
+def standard_normal(seed: int, n: int) -> npt.NDArray[np.float32]:
+    """`n` numbers, shape (n,), close to N(0, 1): each the sum of twelve 16-bit uniform ones, minus its mean.
+
+    The sum of twelve has variance 1 and lies within ±6 (Irwin–Hall). It is an integer times 2⁻¹⁶, hence
+    exact in float32.
+    """
+    parts = words(seed, 3 * n).astype("<u8").view("<u2").reshape(n, 12)
+    total = parts.sum(axis=1, dtype=np.int32)
+    centred: npt.NDArray[np.float32] = (total - 12 * 65535 // 2).astype(np.float32)
+    centred *= np.float32(2.0**-16)
+    return centred
+
+
+def uniform_integers(seed: int, n: int, low: int, high: int) -> npt.NDArray[np.int64]:
+    """`n` integers of [low, high], shape (n,), as int64 (two's complement of a uint64 above 2⁶³)."""
+    span = (high - low + 1) & 0xFFFF_FFFF_FFFF_FFFF
+    raw = words(seed, n)
+    if span:
+        raw %= np.uint64(span)
+    raw += np.uint64(low & 0xFFFF_FFFF_FFFF_FFFF)
+    return raw.view(np.int64)
+
+
+def positions(seed: int, count: int, numel: int) -> npt.NDArray[np.int64]:
+    """Flat positions of sampled elements: one at random in each of `count` equal strata, sorted, distinct.
+
+    All positions if there are no more than `count`; the first and the last element are always among them.
+    """
+    if numel <= count:
+        return np.arange(numel, dtype=np.int64)
+    edges = np.array([index * numel // count for index in range(count + 1)], dtype=np.int64)
+    sizes = (edges[1:] - edges[:-1]).astype(np.uint64)
+    chosen = edges[:-1] + (words(seed, count) % sizes).astype(np.int64)
+    chosen[0], chosen[-1] = 0, numel - 1
+    return chosen
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit key that is the same wherever the parts' texts are."""
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def can_generate(dtype: str) -> bool:
+    """Whether recipes exist for a dtype; others keep their bytes."""
+    return dtype in _FLOATS or dtype in INTEGERS or dtype == "bool"
+
+
+def fit(statistics: Statistics, dtype: str, nbytes: int, seed: int, *, parameter: bool) -> Recipe:
+    """The recipe whose output has the statistics of a recorded storage.
+
+    Args:
+        statistics: of the recorded values.
+        dtype: of the values; `can_generate` must hold.
+        nbytes: length of the storage.
+        seed: key of its stream.
+        parameter: whether the values are a module's parameters. Constant ones (bias 0, gamma 1, as models
+            have before training) are spread around their value, since they hide kernels that ignore them.
+    """
+    recipe = _shape_of(statistics, dtype, seed, parameter=parameter)
+    storage = Storage(nbytes=nbytes, dtype=dtype)
+    return replace(recipe, sha256=hashlib.sha256(_make(recipe, storage).tobytes()).hexdigest())
+
+
+def generate(storage: Storage) -> npt.NDArray[np.uint8]:
+    """The storage's bytes, shape (nbytes,).
+
+    Raises:
+        PackError: if this host made other bytes than the one that recorded.
+    """
+    recipe = storage.recipe
+    if recipe is None:
+        raise PackError("a storage without a recipe cannot be generated", remedy="record the pack again")
+    content = _make(recipe, storage)
+    digest = hashlib.sha256(content.tobytes()).hexdigest()
+    if digest != recipe.sha256:
+        raise PackError(
+            f"a recipe ({recipe.distribution}, seed {recipe.seed}, {storage.nbytes} bytes of {storage.dtype}) "
+            f"made bytes with sha256 {digest[:16]}…, the recording host's had {recipe.sha256[:16]}…",
+            remedy="record the pack again on this host, and report the numpy version: the stream must not differ",
+        )
+    return content
+
+
+def _shape_of(statistics: Statistics, dtype: str, seed: int, *, parameter: bool) -> Recipe:
+    mean, std = statistics.mean, statistics.std
+    low, high = statistics.minimum, statistics.maximum
+    if dtype == "bool":
+        return Recipe(distribution="bernoulli", seed=seed, mean=mean, sha256="")
+    if dtype in INTEGERS:
+        return Recipe(distribution="integer", seed=seed, low=low, high=high, sha256="")
+    if low == high:
+        if not parameter:
+            return Recipe(distribution="constant", seed=seed, mean=mean, low=mean, high=mean, sha256="")
+        spread = 0.25 * abs(mean) if mean else 0.5
+        low, high = mean - 2 * spread, mean + 2 * spread
+        return Recipe(distribution="normal", seed=seed, mean=mean, std=spread, low=low, high=high, sha256="")
+    zeros = statistics.zero / max(1, statistics.finite)
+    if low == 0.0 and 0.1 < zeros < 0.99:
+        # With X ~ N(m, s): P(X ≤ 0) = zeros and E max(0, X) = m·Φ(m/s) + s·φ(m/s) = the recorded mean.
+        normal = NormalDist()
+        ratio = -normal.inv_cdf(zeros)
+        std = mean / (ratio * normal.cdf(ratio) + normal.pdf(ratio))
+        return Recipe(
+            distribution="half_normal", seed=seed, mean=ratio * std, std=std, low=low, high=high, sha256=""
+        )
+    return Recipe(distribution="normal", seed=seed, mean=mean, std=std, low=low, high=high, sha256="")
+
+
+def _make(recipe: Recipe, storage: Storage) -> npt.NDArray[np.uint8]:
+    """Bytes of the storage; what is left of the last whole element stays zero."""
+    dtype = {"complex64": "float32", "complex128": "float64"}.get(storage.dtype, storage.dtype)
+    count = storage.nbytes // ITEMSIZE[dtype]
+    content = np.zeros(storage.nbytes, dtype=np.uint8)
+    made = _elements(recipe, dtype, count).view(np.uint8)
+    content[: made.size] = made
+    return content
+
+
+def _elements(recipe: Recipe, dtype: str, count: int) -> np.ndarray[Any, Any]:
+    if recipe.distribution == "integer":
+        integers = uniform_integers(recipe.seed, count, int(recipe.low), int(recipe.high))
+        narrowed: np.ndarray[Any, Any] = integers.astype(np.dtype(dtype).newbyteorder("<"))
+        return narrowed
+    if recipe.distribution == "bernoulli":
+        threshold = np.uint64(int(recipe.mean * 2**53))
+        return ((words(recipe.seed, count) >> np.uint64(11)) < threshold).astype(np.uint8)
+    if recipe.distribution == "constant":
+        return _cast(np.full(count, recipe.mean, dtype=np.float32), dtype)
+    values = standard_normal(recipe.seed, count)
+    values *= np.float32(recipe.std)
+    values += np.float32(recipe.mean)
+    low = 0.0 if recipe.distribution == "half_normal" else recipe.low
+    np.clip(values, np.float32(low), np.float32(recipe.high), out=values)
+    return _cast(values, dtype)
+
+
+def _cast(values: npt.NDArray[np.float32], dtype: str) -> np.ndarray[Any, Any]:
+    """Round to nearest even into a floating-point dtype, little endian."""
+    if dtype == "bfloat16":
+        bits = values.view(np.uint32)
+        return (
+            (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        ).astype("<u2")
+    rounded: np.ndarray[Any, Any] = values.astype(np.dtype(dtype).newbyteorder("<"))
+    return rounded

@@ -1,0 +1,140 @@
+"""Argument trees as data, and back."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import RecordError
+from pytest_cgins.model import Value
+
+MAX_DEPTH = 32
+
+
+def encode(obj: object, tensors: list[torch.Tensor], *, depth: int = 0) -> Value:
+    """Write an argument or a result as a `Value`; tensors are appended to `tensors`, one object once.
+
+    Raises:
+        RecordError: for a leaf that is neither a tensor nor plain data, naming the remedy.
+    """
+    if depth > MAX_DEPTH:
+        raise RecordError(
+            f"an argument is nested deeper than {MAX_DEPTH} containers", remedy="pass a flatter structure"
+        )
+    if isinstance(obj, torch.Tensor):
+        return Value(kind="tensor", value=_index(obj, tensors))
+    leaf = _leaf(obj)
+    if leaf is not None:
+        return leaf
+    children = _children(obj)
+    if children is None:
+        raise _opaque(obj)
+    kind, items, keys = children
+    return Value(kind=kind, items=tuple(encode(item, tensors, depth=depth + 1) for item in items), keys=keys)
+
+
+def decode(value: Value, tensors: Sequence[torch.Tensor]) -> Any:
+    """The object that a `Value` stands for, with its tensor leaves taken from `tensors`.
+
+    A generator is made anew on the tensors' device, with the seed that `context.restore` has set.
+    """
+    kind, leaf = value.kind, value.value
+    if kind in ("tuple", "list", "size", "slice", "dict"):
+        items = [decode(item, tensors) for item in value.items]
+        makers: dict[str, Any] = {
+            "tuple": tuple,
+            "list": list,
+            "size": torch.Size,
+            "slice": lambda i: slice(*i),
+        }
+        return dict(zip(value.keys, items, strict=True)) if kind == "dict" else makers[kind](items)
+    if kind == "tensor":
+        return tensors[int(leaf or 0)]
+    if kind == "float":
+        return float.fromhex(str(leaf))
+    if kind == "complex":
+        real, imaginary = str(leaf).split()
+        return complex(float.fromhex(real), float.fromhex(imaginary))
+    if kind == "device":
+        return torch.device(str(leaf))
+    if kind in ("dtype", "memory_format", "layout"):
+        return getattr(torch, str(leaf))
+    if kind == "generator":
+        device = tensors[0].device if tensors else torch.device("cpu")
+        return torch.Generator(device).manual_seed(torch.initial_seed())
+    return Ellipsis if kind == "ellipsis" else leaf
+
+
+def tensor_indices(value: Value) -> list[int]:
+    """Indices of the tensor leaves of a tree, in order."""
+    if value.kind == "tensor":
+        return [int(value.value or 0)]
+    return [index for item in value.items for index in tensor_indices(item)]
+
+
+def has_generator(value: Value) -> bool:
+    """Whether a tree holds a random generator."""
+    return value.kind == "generator" or any(has_generator(item) for item in value.items)
+
+
+def _index(tensor: torch.Tensor, tensors: list[torch.Tensor]) -> int:
+    for index, known in enumerate(tensors):
+        if known is tensor:
+            return index
+    tensors.append(tensor)
+    return len(tensors) - 1
+
+
+def _leaf(obj: object) -> Value | None:
+    if obj is None:
+        return Value(kind="none")
+    if obj is Ellipsis:
+        return Value(kind="ellipsis")
+    if isinstance(obj, bool):
+        return Value(kind="bool", value=obj)
+    if isinstance(obj, str):
+        return Value(kind="str", value=str.__str__(obj))
+    # numpy's scalars register with `numbers` without being subclasses of int and float.
+    if isinstance(obj, numbers.Integral):
+        return Value(kind="int", value=int(obj))
+    if isinstance(obj, numbers.Real):
+        return Value(kind="float", value=float(obj).hex())
+    if isinstance(obj, complex):
+        return Value(kind="complex", value=f"{obj.real.hex()} {obj.imag.hex()}")
+    if isinstance(obj, torch.Generator):
+        return Value(kind="generator")
+    if isinstance(obj, torch.device):
+        return Value(kind="device", value=str(obj))
+    for kind in ("dtype", "memory_format", "layout"):
+        if isinstance(obj, getattr(torch, kind)):
+            return Value(kind=kind, value=str(obj).removeprefix("torch."))
+    return None
+
+
+def _children(obj: object) -> tuple[Any, Sequence[object], tuple[str, ...]] | None:
+    """(kind, children, keys) of a container that a pack can hold, else None."""
+    if isinstance(obj, torch.Size):
+        return "size", obj, ()
+    if isinstance(obj, slice):
+        return "slice", (obj.start, obj.stop, obj.step), ()
+    if type(obj) is list:
+        return "list", obj, ()
+    # torch.return_types.* are results with names; any other named tuple would lose its names silently.
+    if isinstance(obj, tuple) and (type(obj) is tuple or type(obj).__module__ == "torch.return_types"):
+        return "tuple", obj, ()
+    if type(obj) is dict and all(type(key) is str for key in obj):
+        return "dict", list(obj.values()), tuple(obj)
+    return None
+
+
+def _opaque(obj: object) -> RecordError:
+    kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
+    return RecordError(
+        f"an argument or result of type {kind} is opaque: a trace holds tensors, numbers, strings, dtypes, "
+        "devices, slices, and tuples, lists and dicts (with str keys) of these",
+        remedy="take the op out of ops=[…]; or decorate with @pytest_cgins.mark a function that takes and "
+        f"returns the tensors inside the {type(obj).__name__}, and record that",
+    )
