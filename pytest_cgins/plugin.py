@@ -13,7 +13,9 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_cgins.session.fixtures import Benchmark, CaseUnderTest, Recorder, RemoteKernel
+    from pytest_cgins.session.benchmark import Benchmark
+    from pytest_cgins.session.fixtures import CaseUnderTest, Recorder
+    from pytest_cgins.session.remote import RemoteKernel
 
 FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_record"})
 NEEDS_CGINS = "needs --cgins"
@@ -81,7 +83,7 @@ def cgins_case(request: pytest.FixtureRequest) -> CaseUnderTest:
 def cgins_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
     """The kernel that the marker `cgins` names, as a callable; it runs in a worker process."""
     _require_gate(request)
-    from pytest_cgins.session.fixtures import remote_kernel
+    from pytest_cgins.session.remote import remote_kernel
 
     return remote_kernel(request)
 
@@ -90,9 +92,9 @@ def cgins_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
 def cgins_benchmark(request: pytest.FixtureRequest) -> Benchmark:
     """Times a callable of yours, in this process: `cgins_benchmark(fn, *args)`."""
     _require_gate(request)
-    from pytest_cgins.session.fixtures import Benchmark
+    from pytest_cgins.session.benchmark import Benchmark
 
-    return Benchmark(request)
+    return Benchmark(request.node, lock_wait_s=request.config.getoption("--cgins-timeout"))
 
 
 @pytest.fixture

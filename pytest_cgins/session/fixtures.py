@@ -12,14 +12,11 @@ import pytest
 from pytest_cgins.model import Case, Evaluation, Trace
 from pytest_cgins.session import outcome, results
 from pytest_cgins.session.parametrize import nearest_config
-from pytest_cgins.session.remote import RemoteKernel, remote_kernel
 from pytest_cgins.session.run import GateSession
 from pytest_cgins.trace.store import PackReader, open_pack
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["CaseUnderTest", "Recorder", "RemoteKernel", "case_under_test", "remote_kernel"]
 
 
 class CaseUnderTest:
@@ -46,6 +43,25 @@ class CaseUnderTest:
         from pytest_cgins.trace.replay import load_inputs
 
         return load_inputs(self.trace, self._reader, self.case.device)
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Positional arguments of the recorded call, with `inputs` in their places."""
+        return tuple(value for _, value in self._arguments("positional"))
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Keyword arguments of the recorded call, with `inputs` in their places."""
+        return dict(self._arguments("keyword"))
+
+    def _arguments(self, passed: str) -> list[tuple[str, Any]]:
+        from pytest_cgins.trace.values import decode
+
+        return [
+            (argument.name, decode(argument.value, self.inputs))
+            for argument in self.trace.call.arguments
+            if argument.passed == passed
+        ]
 
     def evaluate(self) -> Evaluation:
         """Run the gate on the case, in workers; the result is in the session's report."""
