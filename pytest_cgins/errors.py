@@ -9,6 +9,7 @@
     ├── KernelError            something about one kernel
     │   ├── SourceError        its sources, entry point or schema line
     │   ├── BuildError         its compiler said no
+    │   ├── ContractError      it does not take such a call; the case is skipped
     │   └── LaunchError        it returned an error code, or raised
     ├── WorkerError            a worker process
     │   ├── WorkerCrashed      it died: signal, abort, exit
@@ -71,6 +72,10 @@ class BuildError(KernelError):
         super().__init__(what, remedy=remedy)
         self.log = log
         self.command = command
+
+
+class ContractError(KernelError):
+    """A call is outside what the kernel declares to take: contract not met, no fault of its answers."""
 
 
 class LaunchError(KernelError):

@@ -1,0 +1,62 @@
+"""Matching a recorded call of an op to what a kernel declares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import ContractError
+from pytest_cgins.model import OpCall
+from pytest_cgins.trace.ops import resolve
+from pytest_cgins.trace.signature import bind
+from pytest_cgins.trace.values import decode
+
+
+def call_values(call: OpCall, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Values of a call by parameter name, in the op's order, defaults included."""
+    return {argument.name: decode(argument.value, tensors) for argument in call.arguments}
+
+
+def require_defaults(
+    call: OpCall, undeclared: Sequence[str], where: str, tensors: Sequence[torch.Tensor]
+) -> None:
+    """Check that parameters which a kernel does not take have the op's default in this call.
+
+    Raises:
+        ContractError: one has another value.
+    """
+    for argument in call.arguments:
+        if argument.name not in undeclared or argument.passed == "default":
+            continue
+        value = decode(argument.value, tensors)
+        has_default, default = default_of(call, argument.name, tensors)
+        if has_default and type(value) is type(default) and value == default:
+            continue
+        usual = f", not its default {default!r}" if has_default else ", and it has no default"
+        shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+        raise ContractError(
+            f"{where}: contract not met: the kernel does not take {argument.name!r}, and the call passes "
+            f"{shown}{usual}",
+            remedy=f"declare {argument.name!r} in the kernel, or gate it on other traces",
+        )
+
+
+def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tuple[bool, object]:
+    """Whether the op has a default for a parameter, and which: the call is bound again without it."""
+    positional, keyword = [], {}
+    before = True
+    for argument in call.arguments:
+        if argument.name == name:
+            before = False
+        elif argument.passed != "default":
+            value = decode(argument.value, tensors)
+            if argument.passed == "positional" and before:
+                positional.append(value)
+            else:
+                keyword[argument.name] = value
+    for parameter, value, passed in bind(resolve(call.op), tuple(positional), keyword):
+        if parameter == name and passed == "default":
+            return True, value
+    return False, None

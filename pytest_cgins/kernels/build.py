@@ -1,0 +1,181 @@
+"""From a kernel's source to a library that a worker can load, through a cache keyed by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pytest_cgins.errors import BuildError, SourceError
+from pytest_cgins.kernels import cpp, cuda, diagnostics, torch_extension
+from pytest_cgins.kernels import plan as plans
+from pytest_cgins.kernels.cache import Cache, Entry, file_digest
+from pytest_cgins.model import CONTRACT_VERSION, CompiledKernel, KernelSource
+
+LOG_LIMIT_NBYTES = 1 << 20
+DEFAULT_TIMEOUT_S = 600.0
+
+
+def default_cache() -> Path:
+    """Folder of built kernels: `$CGINS_CACHE_DIR/builds`, else the user's cache folder."""
+    named = os.environ.get("CGINS_CACHE_DIR")
+    if named:
+        return Path(named).absolute() / "builds"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("pytest-cgins") / "builds"
+
+
+def build(
+    source: KernelSource, *, cache: Path | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> CompiledKernel:
+    """Build one implementation, or take it from the cache.
+
+    Args:
+        source: what `source.find` gave.
+        cache: folder of built kernels, by default `default_cache()`.
+        timeout_s: limit of the compilation, and of the wait for another process that does it.
+
+    Raises:
+        BuildError: the compiler refused the source, or did not end in time.
+        SourceError: a source is gone or has another schema line.
+        InfrastructureError: a compiler is missing, or the lock was not free in time.
+    """
+    if source.contract == "python":
+        return CompiledKernel(source=source, library="", key=source.digest, build_seconds=0.0, cached=True)
+    plan = planner(source)(source)
+    base, before = base_key(source, plan)
+    store = Cache(cache or default_cache())
+    entry = store.lookup(base, plan.roots)
+    if entry is not None:
+        return _compiled(source, entry, seconds=0.0, cached=True)
+    name = f"{source.kernel}/{source.implementation}"
+    with store.lock(base, name, timeout_s):
+        entry = store.lookup(base, plan.roots)
+        if entry is not None:
+            return _compiled(source, entry, seconds=0.0, cached=True)
+        started = time.monotonic()
+        with store.work_folder() as folder:
+            log, command = _run(source, plan, folder, store, base, timeout_s)
+            seconds = time.monotonic() - started
+            if before != [file_digest(Path(file)) for file in source.files]:
+                raise BuildError(f"{name}: a source changed while it was compiled", remedy="run again")
+            record = {"command": command, "seconds": seconds, "log": log, "module": plan.module}
+            headers = sorted(set(_headers(folder, source)))
+            entry = store.store(base, plan.roots, headers, folder, record)
+    return _compiled(source, entry, seconds=seconds, cached=False)
+
+
+def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
+    """The builder of a source's contract and device.
+
+    Raises:
+        SourceError: the main file's suffix is not one that the device's compiler takes.
+    """
+    if source.contract == "torch-extension":
+        return torch_extension.plan
+    suffix = Path(source.files[0]).suffix
+    wanted = {"cpu": (".cpp", ".cc", ".cxx"), "cuda": (".cu",)}[source.device]
+    if suffix not in wanted:
+        raise SourceError(
+            f"{source.files[0]}: a launcher for device {source.device} cannot be a {suffix or 'nameless'} file",
+            remedy=f"its main source ends in {' or '.join(wanted)}",
+        )
+    return cpp.plan if source.device == "cpu" else cuda.plan
+
+
+def base_key(source: KernelSource, plan: plans.Plan) -> tuple[str, list[str | None]]:
+    """Key over all that is known before compiling, and the digests of the sources that are in it."""
+    digests = [file_digest(Path(file)) for file in source.files]
+    for file, digest in zip(source.files, digests, strict=True):
+        if digest is None:
+            raise SourceError(f"{file}: gone since it was found", remedy="put it back, or correct cgins.yaml")
+    header = file_digest(plans.INCLUDE / "cgins.h")
+    parts = [
+        f"contract {CONTRACT_VERSION}", source.contract, source.device, source.entry, str(header),
+        *plan.identity, *(f"{Path(file).name} {digest}" for file, digest in zip(source.files, digests, strict=True)),
+    ]  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest(), digests
+
+
+def _compiled(source: KernelSource, entry: Entry, *, seconds: float, cached: bool) -> CompiledKernel:
+    return CompiledKernel(
+        source=source, library=str(entry.library), key=entry.key, build_seconds=seconds, cached=cached
+    )
+
+
+def _run(
+    source: KernelSource, plan: plans.Plan, folder: Path, store: Cache, base: str, timeout_s: float
+) -> tuple[str, str]:
+    """Run a plan's commands in `folder`.
+
+    Returns:
+        What they printed, and the commands as a person would type them.
+    """
+    if plan.prototype:
+        (folder / plans.PROTOTYPE).write_text(plan.prototype, encoding="utf-8")
+    commands = plan.commands(folder)
+    text = "\n".join(shlex.join(command) for command in commands)
+    environment = {**os.environ, "LC_ALL": "C", **plan.environment}
+    deadline = time.monotonic() + timeout_s
+    log_path = folder / "build.log"
+    for command in commands:
+        with log_path.open("ab") as output:
+            status = _wait(command, folder, environment, output.fileno(), deadline - time.monotonic())
+        log = log_path.read_bytes()[:LOG_LIMIT_NBYTES].decode(errors="replace")
+        if status == 0:
+            continue
+        name = f"{source.kernel}/{source.implementation}"
+        kept = store.keep_log(base, f"{text}\n\n{log}")
+        if status is None:
+            raise BuildError(
+                f"{name}: {plan.compiler} was not done after {timeout_s:g} s and was killed",
+                remedy=f"simplify the source, or raise the build's limit; its output is in {kept}",
+                log=log,
+                command=text,
+            )
+        count, summary = diagnostics.summarize(log, source.files, source.entry if plan.prototype else "")
+        errors = f"{count} error{'s' if count != 1 else ''}" if count else f"exit status {status}"
+        raise BuildError(
+            f"{name}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
+            remedy=f"the whole log is in {kept}"
+            + (f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototype else ""),
+            log=log,
+            command=text,
+        )
+    return log, text
+
+
+def _wait(
+    command: list[str], folder: Path, environment: dict[str, str], output: int, timeout_s: float
+) -> int | None:
+    """Exit status of a command in a process group of its own, None if it had to be killed."""
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        return process.wait(timeout=max(0.0, timeout_s))
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:  # the time limit, or Ctrl-C
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _headers(folder: Path, source: KernelSource) -> Iterator[Path]:
+    """Headers in the depfiles (make's syntax) of a build; its own files and the sources left out."""
+    for depfile in folder.glob("*.d"):
+        text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
+        _, _, dependencies = text.partition(": ")
+        # In a depfile a blank inside a path is escaped by a backslash, as in a shell.
+        for name in shlex.split(dependencies.split("\n", 1)[0]):
+            path = folder / name
+            if path.parent not in (folder, plans.INCLUDE) and name not in source.files:
+                yield path

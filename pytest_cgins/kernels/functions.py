@@ -1,0 +1,200 @@
+"""Kernels that are Python functions: `module:function` targets, and functions of torch extensions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import CginsError, LaunchError, RecordError, SourceError
+from pytest_cgins.kernels.arguments import call_values, require_defaults
+from pytest_cgins.model import KernelSource, OpCall, TensorMeta
+from pytest_cgins.text import nearest
+from pytest_cgins.trace.call import flatten
+
+INTERPRET = "TRITON_INTERPRET"
+
+
+def import_target(source: KernelSource) -> Callable[..., object]:
+    """Import a Python target.
+
+    Raises:
+        SourceError: the module or the function is missing, or the module fails to import.
+        LaunchError: Triton is in this process in another mode than the kernel asks for.
+    """
+    _choose_triton_mode(source)
+    if source.import_root not in sys.path:
+        sys.path.insert(0, source.import_root)
+    name = f"{source.module}:{source.entry}"
+    try:
+        module = importlib.import_module(source.module)
+    except CginsError:
+        raise
+    except Exception as error:  # whatever a user's module raises
+        missing = isinstance(error, ModuleNotFoundError) and error.name
+        raise SourceError(
+            f"{name}: importing {source.module} raised {type(error).__name__}: {error}",
+            remedy=f'install or correct the module "{missing}"' if missing else "mend the module",
+        ) from error
+    function = getattr(module, source.entry, None)
+    if not callable(function):
+        raise SourceError(
+            f'{module.__file__}: module "{source.module}" has no function "{source.entry}"',
+            remedy=nearest(source.entry, vars(module)) or "target is MODULE:FUNCTION",
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _choose_triton_mode(source: KernelSource) -> None:
+    """Turn Triton's interpreter on before Triton is imported: afterwards its own functions are fixed."""
+    active = os.environ.get(INTERPRET) == "1"
+    if source.interpret and not active:
+        if "triton" in sys.modules:
+            raise LaunchError(
+                f"{source.module}:{source.entry}: Triton is already in this process, with its compiler",
+                remedy=f"start the worker with {INTERPRET}=1, or give interpreted kernels a worker of their own",
+            )
+        os.environ[INTERPRET] = "1"
+    elif active and not source.interpret and source.device == "cuda":
+        raise LaunchError(
+            f"{source.module}:{source.entry}: this process runs Triton's interpreter ({INTERPRET}=1)",
+            remedy=f"unset {INTERPRET}, or set interpret: true and device: cpu for this implementation",
+        )
+
+
+class PythonKernel:
+    """A Python callable, called with the op's own arguments."""
+
+    def __init__(self, function: Callable[..., object], name: str) -> None:
+        self._function = function
+        self.name = name
+
+    def bind(
+        self,
+        call: OpCall,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[TensorMeta],  # noqa: ARG002 - the function allocates its own
+        device: str,  # noqa: ARG002 - follows from the tensors
+    ) -> BoundFunction:
+        """See `callable.LoadedKernel.bind`. By name where the names agree, else in the op's order."""
+        positional, keyword = self._match(call, tensors)
+        return BoundFunction(self._function, positional, keyword, self.name)
+
+    def _match(self, call: OpCall, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        values = call_values(call, tensors)
+        try:
+            parameters = list(inspect.signature(self._function).parameters.values())
+        except (TypeError, ValueError):  # written in C, without a signature
+            return _without_trailing_defaults(call, values), {}
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            taken = set(values)
+        else:
+            taken = {parameter.name for parameter in parameters} & set(values)
+        by_name = all(
+            parameter.name in values
+            or parameter.default is not parameter.empty
+            or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            for parameter in parameters
+        ) and not any("." in name for name in values)
+        if not by_name:
+            return self._in_order(call, values, parameters, tensors), {}
+        require_defaults(call, [name for name in values if name not in taken], self.name, tensors)
+        ordered = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
+        # A default that the caller left to the op is passed on: the kernel's own may differ.
+        keyword = {name: values[name] for name in values if name in taken and name not in ordered}
+        return [values[name] for name in ordered if name in values], keyword
+
+    def _in_order(
+        self,
+        call: OpCall,
+        values: dict[str, Any],
+        parameters: list[inspect.Parameter],
+        tensors: Sequence[torch.Tensor],
+    ) -> list[Any]:
+        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        required = sum(parameter.default is parameter.empty for parameter in places)
+        keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+        if required > len(values) or keyword_only:
+            names = [parameter.name for parameter in parameters]
+            unknown = next(name for name in names if name not in values)
+            raise SourceError(
+                f"{self.name}: its parameters ({', '.join(names)}) are not those of {call.op} "
+                f"({', '.join(values)})",
+                remedy=f"{unknown}: {nearest(unknown, values) or 'the op has no such parameter'}",
+            )
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            return _without_trailing_defaults(call, values)
+        require_defaults(call, list(values)[len(places) :], self.name, tensors)
+        return list(values.values())[: len(places)]
+
+
+class ExtensionKernel:
+    """A function of a torch extension, called with the op's arguments in the op's order."""
+
+    def __init__(self, function: Any, name: str) -> None:
+        self._function = function
+        self.name = name
+
+    def bind(
+        self,
+        call: OpCall,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[TensorMeta],  # noqa: ARG002 - the function allocates its own
+        device: str,  # noqa: ARG002 - follows from the tensors
+    ) -> BoundFunction:
+        """See `callable.LoadedKernel.bind`."""
+        values = call_values(call, tensors)
+        # pybind11 has no signature object; the first line of its docstring names every parameter.
+        signature = (self._function.__doc__ or "").partition("->")[0]
+        count = len(re.findall(r"\barg\d+:", signature))
+        if count > len(values):
+            raise SourceError(
+                f"{self.name}: it takes {count} arguments, {call.op} has {len(values)} ({', '.join(values)})",
+                remedy="take the op's own parameters, in its order",
+            )
+        if count == 0:
+            return BoundFunction(self._function, _without_trailing_defaults(call, values), {}, self.name)
+        require_defaults(call, list(values)[count:], self.name, tensors)
+        return BoundFunction(self._function, list(values.values())[:count], {}, self.name)
+
+
+class BoundFunction:
+    """A function with the arguments of one call."""
+
+    def __init__(
+        self, function: Callable[..., object], positional: list[Any], keyword: dict[str, Any], name: str
+    ) -> None:
+        self._function = function
+        self._positional = positional
+        self._keyword = keyword
+        self._name = name
+
+    def run(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.run`."""
+        try:
+            result = self._function(*self._positional, **self._keyword)
+        except Exception as error:  # whatever a user's kernel raises
+            raise LaunchError(f"{self._name} raised {type(error).__name__}: {error}") from error
+        if isinstance(result, torch.Tensor):
+            return [result]
+        try:
+            return flatten(result)[1]
+        except RecordError as error:
+            raise LaunchError(
+                f"{self._name} returned {type(result).__name__}: {error.what}",
+                remedy="return tensors, or tuples, lists and dicts of them",
+            ) from error
+
+    def poison(self) -> None:
+        """Nothing to do: the function allocates its outputs itself."""
+
+
+def _without_trailing_defaults(call: OpCall, values: dict[str, Any]) -> list[Any]:
+    given = [index for index, argument in enumerate(call.arguments) if argument.passed != "default"]
+    return list(values.values())[: max(given, default=-1) + 1]

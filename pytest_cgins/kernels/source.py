@@ -1,0 +1,208 @@
+"""Kernel sources as cgins.yaml names them: found, read, checked and digested, not yet built."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import CginsError, SourceError
+from pytest_cgins.kernels import schema as schemas
+from pytest_cgins.model import CONTRACT_VERSION, KernelSource
+from pytest_cgins.text import nearest
+
+COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+
+
+def find_all(config: Config) -> list[tuple[KernelEntry, Implementation, KernelSource | CginsError]]:
+    """Every implementation of a configuration with its source, or with the error that it has."""
+    found: list[tuple[KernelEntry, Implementation, KernelSource | CginsError]] = []
+    for kernel in config.kernels:
+        for implementation in kernel.implementations:
+            try:
+                found.append((kernel, implementation, find(config, kernel, implementation)))
+            except CginsError as error:
+                found.append((kernel, implementation, error))
+    return found
+
+
+def find(config: Config, kernel: KernelEntry, implementation: Implementation) -> KernelSource:
+    """Read and check the sources of one implementation.
+
+    Raises:
+        SourceError: a file, schema line, entry point or Python target is missing or wrong.
+    """
+    files = implementation.sources
+    schema = module = import_root = ""
+    if implementation.contract == "launcher":
+        schema, line = schemas.locate(read(files[0]), files[0])
+        entry = schemas.parse(schema, f"{files[0]}:{line}").entry
+    elif implementation.contract == "torch-extension":
+        entry = implementation.entry
+        _require_function(files[0], entry)
+    else:
+        module, _, entry = implementation.target.partition(":")
+        import_root = str(config.root)
+        file = find_target(module, entry, config.root)
+        files = tuple(dict.fromkeys([*([file] if file else []), *files]))
+    source = KernelSource(
+        kernel=kernel.name,
+        implementation=implementation.name,
+        op=kernel.op,
+        device=implementation.device,
+        contract=implementation.contract,
+        entry=entry,
+        schema=schema,
+        files=tuple(str(file) for file in files),
+        module=module,
+        import_root=import_root,
+        flags=(*(f"-D{name}={value}" for name, value in implementation.defines), *implementation.flags),
+        archs=implementation.archs,
+        interpret=implementation.interpret,
+    )
+    return _with_digest(source)
+
+
+def read(file: Path) -> str:
+    """Text of a source.
+
+    Raises:
+        SourceError: it is missing, unreadable, or not UTF-8.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        siblings = [path.name for path in file.parent.iterdir()] if file.parent.is_dir() else []
+        raise SourceError(
+            f"{file}: no such file",
+            remedy=nearest(file.name, siblings) or "paths in cgins.yaml start at the folder it lies in",
+        ) from None
+    except OSError as error:
+        raise SourceError(f"{file}: {error.strerror}", remedy="make the file readable") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{file}: not UTF-8 at byte {error.start}", remedy="save it as UTF-8") from error
+
+
+def code_of(text: str) -> str:
+    """C++ text with comments and string literals blanked out, line by line."""
+    return COMMENT_OR_STRING.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def wants_workspace(text: str, entry: str) -> bool:
+    """Whether a launcher's source defines `<entry>_workspace`, and so takes scratch memory."""
+    return re.search(rf"\b{re.escape(entry)}_workspace\s*\(", code_of(text)) is not None
+
+
+def _require_function(file: Path, entry: str) -> None:
+    functions = set(re.findall(r"\b([A-Za-z_]\w*)\s*\(", code_of(read(file))))
+    if entry not in functions:
+        raise SourceError(
+            f'{file}: no function "{entry}"',
+            remedy=nearest(entry, functions)
+            or "entry names the function that takes and returns torch::Tensor",
+        )
+
+
+def find_target(module: str, function: str, root: Path) -> Path | None:
+    """The file of a Python target, without importing anything.
+
+    Args:
+        module: dotted name, found from `root` first and then as Python finds modules.
+        function: name that the module must define at its top level.
+        root: folder of cgins.yaml.
+
+    Returns:
+        The Python file, or None for a module that is not written in Python.
+
+    Raises:
+        SourceError: no such module, or the module defines no such name.
+    """
+    file = _module_file(module, root)
+    if file is None or file.suffix != ".py":
+        return None
+    try:
+        tree = ast.parse(read(file), filename=str(file))
+    except SyntaxError as error:
+        raise SourceError(f"{file}:{error.lineno}: {error.msg}", remedy="correct the syntax") from error
+    names = set(_top_level_names(tree))
+    if function not in names and not names & {"*", "__getattr__"}:
+        raise SourceError(
+            f'{file}: module "{module}" defines no "{function}"',
+            remedy=nearest(function, names) or "target is MODULE:FUNCTION, a name at the module's top level",
+        )
+    return file
+
+
+def _module_file(module: str, root: Path) -> Path | None:
+    folders = [str(root), *sys.path]
+    seen = ""
+    for part in module.split("."):
+        spec = PathFinder.find_spec(part, folders)
+        if spec is None:
+            nearby = _modules_in([str(root)] if not seen else folders)
+            place = f'package "{seen.rstrip(".")}"' if seen else f"{root} or the Python path"
+            raise SourceError(
+                f'no module "{part}" in {place} (target module "{module}")',
+                remedy=nearest(part, nearby) or "modules are looked up from the folder of cgins.yaml",
+            )
+        folders = list(spec.submodule_search_locations or ())
+        seen += f"{part}."
+    if spec.origin is None:
+        raise SourceError(
+            f'"{module}" is a folder without __init__.py, not a module',
+            remedy=f"name a file in it: {module}.FILE:FUNCTION",
+        )
+    return Path(spec.origin)
+
+
+def _modules_in(folders: list[str]) -> set[str]:
+    paths = [path for folder in folders if Path(folder).is_dir() for path in Path(folder).iterdir()]
+    return {path.stem for path in paths if path.suffix == ".py" or path.is_dir()}
+
+
+def _top_level_names(tree: ast.Module) -> Iterator[str]:
+    """Names bound at the top level, also inside `if` and `try`; `*` for a star import."""
+    todo: list[ast.stmt] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (
+                name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)
+            )
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            for field in ("body", "orelse", "finalbody"):
+                todo += getattr(node, field, [])
+            todo += [statement for handler in getattr(node, "handlers", []) for statement in handler.body]
+
+
+def _with_digest(source: KernelSource) -> KernelSource:
+    digest = hashlib.sha256()
+    parts = [
+        f"contract {CONTRACT_VERSION}", source.kernel, source.implementation, source.op, source.device,
+        source.contract, source.entry, source.schema, source.module, *portable_flags(source.flags),
+        *source.archs, str(source.interpret),
+    ]  # fmt: skip
+    for file in source.files:
+        parts += [Path(file).name, hashlib.sha256(read(Path(file)).encode()).hexdigest()]
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return replace(source, digest=digest.hexdigest())
+
+
+def portable_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Flags without the folders of search paths, so that a moved project keeps its digests.
+
+    What is found in those folders enters the build key by content.
+    """
+    return tuple(re.sub(r"^(-[IL]).*/", r"\1", flag) for flag in flags)
