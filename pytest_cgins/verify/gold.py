@@ -1,0 +1,114 @@
+"""Recorded gold as tensors, and whether torch itself still gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.config import Tolerance
+from pytest_cgins.model import Gold, GoldTensor, Origin, Trace
+from pytest_cgins.trace.recipe import positions
+from pytest_cgins.trace.store import PackReader
+from pytest_cgins.trace.values import tensor_indices
+from pytest_cgins.verify import tolerance as rules
+from pytest_cgins.verify.expected import ExpectedOutput, GoldElements
+
+
+def load(trace: Trace, reader: PackReader, device: str) -> list[GoldElements | None]:
+    """Gold of each output, returned tensors first, then the mutated inputs; [] in tier `shapes`."""
+    if trace.gold is None:
+        return []
+    return [_elements(trace.gold.tensors[number], reader, device) for number in order(trace.gold)]
+
+
+def order(gold: Gold) -> list[int]:
+    """Numbers of the gold tensors as outputs are compared: returned ones, then the mutated inputs."""
+    return [*sorted(set(tensor_indices(gold.outputs))), *(number for _, number in gold.mutated)]
+
+
+def _elements(gold: GoldTensor, reader: PackReader, device: str) -> GoldElements | None:
+    blob = gold.blob or gold.sample_blob
+    if blob is None:
+        return None
+    dtype: torch.dtype = getattr(torch, gold.meta.dtype)
+    data = bytearray(reader.read(blob))
+    values = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+    chosen = None
+    if gold.blob is None:
+        chosen = torch.from_numpy(positions(gold.sample_seed, gold.sample_count, gold.meta.numel))
+        if dtype.is_complex:
+            chosen = torch.stack((2 * chosen, 2 * chosen + 1), -1).reshape(-1)
+        chosen = chosen.to(device)
+    if dtype.is_complex:
+        values = torch.view_as_real(values).reshape(-1)
+    shape = (*gold.meta.shape, 2) if dtype.is_complex else gold.meta.shape
+    return GoldElements(values=values.to(device), positions=chosen, statistics=gold.statistics, shape=shape)
+
+
+def drift(outputs: Sequence[ExpectedOutput], tolerance: Tolerance, origin: Origin, device: str) -> str:
+    """How torch on this device fails to reproduce the gold; "" if it does.
+
+    Torch must pass rule 1 as a kernel must, and the gold must pass rule 2: a gold that is far from the
+    reference would widen what rule 1 allows.
+    """
+    for output in outputs:
+        what = _drifted(output, tolerance)
+        if what:
+            return (
+                f"torch {torch.__version__} on {device} does not reproduce the gold of output {output.index}, "
+                f"recorded with torch {origin.torch} on {origin.device} ({origin.device_name}): {what}"
+            )
+    return ""
+
+
+def _drifted(output: ExpectedOutput, tolerance: Tolerance) -> str:
+    gold, scale = output.gold, output.scale
+    if gold is None:
+        return ""
+    if gold.shape != output.shape or gold.values.dtype != output.answer.dtype:
+        return (
+            f"it returns {output.answer.dtype} of shape {output.shape}, the gold is {gold.values.dtype} of shape "
+            f"{gold.shape}. Record the pack again"
+        )
+    answer = _sampled(output.answer.reshape(-1), gold.positions)
+    if scale is None:
+        different = int((answer != gold.values).sum())
+        return f"{different} of {answer.numel()} elements differ. Record the pack again" if different else ""
+    if tolerance.kind == "explicit":
+        assessed = rules.assess(answer, rules.allclose(gold.values, tolerance))
+        if assessed.passed:
+            return ""
+        return (
+            f"its own answer differs by {assessed.share:.3g} times what rtol {tolerance.rtol:g} and atol "
+            f"{tolerance.atol:g} allow. Widen them, or use the derived tolerance"
+        )
+    bound = rules.against_gold(gold.values, scale, gold.positions)
+    assessed = rules.assess(answer, bound)
+    if not assessed.passed:
+        return (
+            f"its own answer differs by {assessed.share:.3g} times what rule 1 allows. Record the pack again"
+        )
+    assessed = rules.assess(gold.values, _against_sampled_reference(scale, gold))
+    if not assessed.passed:
+        return (
+            f"the gold is {assessed.share:.3g} times as far from the fp64 reference as torch's answers may be. "
+            "Record the pack again"
+        )
+    return gold.statistics_differ(output.answer.reshape(-1), scale, bound)
+
+
+def _against_sampled_reference(scale: rules.Scale, gold: GoldElements) -> rules.Bound:
+    unit = _sampled(scale.unit, gold.positions)
+    return rules.Bound(
+        expected=_sampled(scale.reference, gold.positions),
+        unit=unit,
+        peak_limit=scale.peak_limit,
+        rms_limit=scale.rms_limit_of(unit.numel()),
+        exact_patterns=False,
+    )
+
+
+def _sampled(values: Tensor, chosen: Tensor | None) -> Tensor:
+    return values if chosen is None else values[chosen]

@@ -1,0 +1,153 @@
+"""Inputs that a kernel has not seen: fresh ones, and the edge rows of its op.
+
+Both keep the shapes, strides and aliases of the recorded call, its masks, indices and scalars, and
+replace all other floating-point content. They depend on the seed of the session and the trace alone,
+and are the same on every host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.model import OpCall
+from pytest_cgins.trace.layout import Layout, lay_out, rebuild
+from pytest_cgins.trace.recipe import standard_normal
+from pytest_cgins.verify.semantics import Semantics, lane_dims, of
+
+# Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
+_LADDER = {torch.float16: 4}
+_LADDER_DEFAULT = 6
+
+
+def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
+    """N(0, 1) with rows scaled from 2⁻⁶ to 2⁶, weights scaled by 1/√fan-in, parameters N(0, 1).
+
+    Args:
+        call: the recorded call.
+        recorded: its argument tensors, on the CPU; left as they are.
+        key: seed of the session and name of the trace.
+    """
+    semantics = of(call)
+    made = _content(call, semantics, recorded, f"{key}/fresh")
+    for index, tensor in _data(semantics, made):
+        lanes = _lanes(call, index, tensor)
+        top = _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
+        steps = 2 * top + 1
+        # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur.
+        exponents = (torch.arange(steps) * 5 % steps - top).to(torch.float64)
+        tensor.mul_(torch.exp2(exponents)[lanes % steps].to(tensor.dtype))
+    return made
+
+
+def edge(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
+    """Rows that are hard for the op: constant, tiny, far from zero; for a norm with std ≈ √eps."""
+    semantics = of(call)
+    made = _content(call, semantics, recorded, f"{key}/edge")
+    for index, tensor in _data(semantics, made):
+        lanes = _lanes(call, index, tensor)
+        patterns = torch.tensor(_patterns(semantics, tensor.dtype), dtype=torch.float64)
+        shift, scale = patterns[lanes % len(patterns)].unbind(-1)
+        wide = tensor.to(torch.float64) * scale + shift
+        tensor.copy_(wide if semantics.real else _in_domain(wide, recorded[index]))
+    return made
+
+
+def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, float]]:
+    """(shift, scale) of the edge rows, the most telling first: a case may have few rows."""
+    info = torch.finfo(dtype)
+    if semantics.kind == "norm":
+        root = math.sqrt(semantics.eps)
+        # The mean is as large as leaves the deviations four bits or more, at most 1024.
+        mean = min(1024.0, 0.0625 / info.eps)
+        large = min(1e4, info.max**0.5)
+        return [(0, root), (mean, 1), (1, 0), (0, root / 8), (0, 0), (0, large), (-mean, 1)]
+    if semantics.kind == "softmax":
+        return [(0, 100), (1000, 1), (-1000, 1), (0, 0), (1, 0), (0, 1e-3), (0, 10)]
+    if semantics.kind == "activation":
+        return [(-3, 1), (0, 10), (3, 1), (0, 1e-3), (0, 0), (-6, 2)]
+    large = 32.0 if dtype == torch.float16 else 1024.0
+    return [(0, large), (1, 0), (0, 0), (0, 1 / 1024), (4, 1 / 16)]
+
+
+def _data(semantics: Semantics, tensors: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
+    """Index and tensor of each data argument whose rows can be scaled; of aliasing ones the first."""
+    layout = lay_out(tensors, copy=False)
+    first: dict[int, int] = {}
+    for index, meta in enumerate(layout.metas):
+        overlapping = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
+        if semantics.role(index, meta) == "data" and not overlapping and not _is_mask(tensors[index]):
+            first.setdefault(meta.storage, index)
+    return [(index, tensors[index]) for index in first.values()]
+
+
+def _lanes(call: OpCall, index: int, tensor: Tensor) -> Tensor:
+    """Number of the row that each element belongs to, broadcastable to the tensor, int64."""
+    rank = tensor.ndim
+    dims = lane_dims(call, tuple(tensor.shape)) if index == 0 else tuple(range(rank - 1))
+    if rank == 1:
+        # A lone vector has no rows: each element is one.
+        return torch.arange(tensor.shape[0])
+    sizes = [tensor.shape[d] for d in dims]
+    numbers = torch.arange(math.prod(sizes))
+    return numbers.reshape([tensor.shape[d] if d in dims else 1 for d in range(rank)])
+
+
+def _content(call: OpCall, semantics: Semantics, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
+    """Tensors that lie as the recorded ones do, with new content where their role allows it."""
+    del call
+    layout = lay_out(recorded)
+    spans = list(layout.spans)
+    for storage in range(len(spans)):
+        members = [index for index, meta in enumerate(layout.metas) if meta.storage == storage]
+        if any(_kept(semantics, layout, index, recorded[index]) for index in members):
+            continue
+        spans[storage] = _span(semantics, layout, members[0], recorded[members[0]], f"{key}/{storage}")
+    return rebuild(layout.metas, spans, "cpu")
+
+
+def _kept(semantics: Semantics, layout: Layout, index: int, tensor: Tensor) -> bool:
+    return semantics.role(index, layout.metas[index]) == "keep" or _is_mask(tensor)
+
+
+def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, key: str) -> Tensor:
+    """New bytes for the storage that the tensor `index` lies on."""
+    meta = layout.metas[index]
+    dtype: torch.dtype = getattr(torch, meta.dtype)
+    count = layout.spans[meta.storage].numel() // dtype.itemsize
+    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little")
+    values = torch.from_numpy(standard_normal(seed, count))
+    role = semantics.role(index, meta)
+    if role == "weight":
+        values /= math.sqrt(max(1, math.prod(meta.shape[1:])))
+    elif role == "positive":
+        values = values.abs_().add_(0.25)
+    elif not semantics.real:
+        values = _in_domain(values, recorded)
+    padded = torch.zeros(layout.spans[meta.storage].numel(), dtype=torch.uint8)
+    padded[: count * dtype.itemsize] = values.to(dtype).view(torch.uint8)
+    return padded
+
+
+def _in_domain(values: Tensor, recorded: Tensor) -> Tensor:
+    """Values of the sign that all recorded ones have, and within [0, 1] where those are."""
+    if not recorded.numel():
+        return values
+    low, high = float(recorded.min()), float(recorded.max())
+    if low == high or low < 0:
+        return -values.abs() if high <= 0 and low < high else values
+    return values.abs().frac() if high <= 1 else values.abs()
+
+
+def _is_mask(tensor: Tensor) -> bool:
+    """Whether a floating tensor of rank ≥ 2 holds nothing but 0, 1, -inf and the dtype's least value."""
+    if tensor.ndim < 2 or not tensor.is_floating_point() or not tensor.numel():
+        return False
+    least = torch.finfo(tensor.dtype).min
+    blocked = (tensor == least) | (tensor == -torch.inf)
+    one, zero = tensor == 1, tensor == 0
+    return bool((blocked | one | zero).all()) and bool(blocked.any() or (one.any() and zero.any()))

@@ -1,0 +1,174 @@
+"""The service of the trusted reference worker: prepares cases, and judges kernels' answers to them.
+
+It alone sees gold, torch's answers and the references; the worker that runs kernels gets inputs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from typing import Any
+
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.config import Tolerance
+from pytest_cgins.errors import TraceError
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason
+from pytest_cgins.timing.environment import describe
+from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.ops import trust
+from pytest_cgins.trace.store import open_pack
+from pytest_cgins.verify.compare import compare
+from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.prepare import Preparation, dense_meta, prepare
+from pytest_cgins.verify.reference import answer
+
+CACHE_BYTES = 1 << 30
+"""Memory for preparations that further implementations of the same trace may need; at least one is kept."""
+
+
+class JudgeService:
+    """Methods take JSON and buffers, and return JSON and buffers; see each for its keys."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))
+        self._prepared: OrderedDict[tuple[str, str, str, int], Preparation] = OrderedDict()
+
+    def describe(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Which devices there are: `{"environments": {"cpu": …, "cuda": …}, "devices": ["cpu", "cuda:0"]}`."""
+        del params, buffers
+        devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        environments = {
+            device.partition(":")[0]: documents.dump_python(describe(device)) for device in devices[:2]
+        }
+        return {"environments": environments, "devices": devices}, []
+
+    def prepare(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Make the inputs of a case.
+
+        Args:
+            params: `case`, `tolerance` (`kind`, `rtol`, `atol`), `seed`, `import_root`.
+            buffers: none.
+
+        Returns:
+            `{"drift": null or text, "notes": […], "sets": [{"name", "call", "tensors", "outputs",
+            "context"}, …]}` and one buffer a set. There are no sets if there is drift.
+        """
+        del buffers
+        case, tolerance, prepared = self._preparation(params)
+        notes = list(prepared.notes)
+        drift = prepared.drift(tolerance, case.device)
+        if drift:
+            return {"drift": drift, "notes": notes, "sets": []}, []
+        sets, contents = [], []
+        for made in prepared.sets:
+            header, content = pack(rebuild(made.layout.metas, made.layout.spans, "cpu"))
+            contents.append(content)
+            sets.append(
+                {
+                    "name": made.expected.name,
+                    "call": documents.dump_python(prepared.call),
+                    "tensors": header,
+                    "outputs": [documents.dump_python(meta) for meta in made.outputs],
+                    "context": documents.dump_python(prepared.context),
+                }
+            )
+        return {"drift": None, "notes": notes, "sets": sets}, contents
+
+    def judge(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Compare a kernel's answers.
+
+        Args:
+            params: those of `prepare`, and `sets`: `[{"name", "tensors"}, …]` as the kernel answered.
+            buffers: one a set.
+
+        Returns:
+            `{"correctness": Correctness}`. A set without an answer is a failed check.
+        """
+        case, tolerance, prepared = self._preparation(params)
+        answered = {
+            entry["name"]: (entry["tensors"], buffer)
+            for entry, buffer in zip(params["sets"], buffers, strict=True)
+        }
+        checks: list[Check] = []
+        for made in prepared.sets:
+            if made.expected.name not in answered:
+                checks.append(_unanswered(made.expected.name))
+                continue
+            header, buffer = answered[made.expected.name]
+            got = [as_real(tensor) for tensor in unpack(header, buffer, case.device)]
+            checks += compare(made.expected, got, tolerance)
+        correctness = Correctness(checks=tuple(checks), power=prepared.power(tolerance))
+        return {"correctness": documents.dump_python(correctness)}, []
+
+    def output_metas(
+        self, params: dict[str, Any], buffers: list[Buffer]
+    ) -> tuple[dict[str, Any], list[Buffer]]:
+        """Layouts of what torch returns for a call.
+
+        Args:
+            params: `call`, `tensors`, and optionally `context`, `device`, `import_root`.
+            buffers: the tensors.
+
+        Returns:
+            `{"outputs": [TensorMeta, …]}`
+        """
+        call = documents.load_python(OpCall, params["call"])
+        _importable(params.get("import_root", ""), call.op)
+        context = documents.load_python(Context, params["context"]) if "context" in params else Context()
+        device = params.get("device", "cpu")
+        tensors = unpack(params["tensors"], buffers[0], device)
+        outputs = answer(call, lay_out(tensors), context, device)
+        metas = [dense_meta(output, index) for index, output in enumerate(outputs)]
+        return {"outputs": [documents.dump_python(meta) for meta in metas]}, []
+
+    def _preparation(self, params: dict[str, Any]) -> tuple[Case, Tolerance, Preparation]:
+        case = documents.load_python(Case, params["case"])
+        tolerance, seed = Tolerance(**params["tolerance"]), int(params["seed"])
+        key = (case.pack_path, case.trace_id, case.device, seed)
+        if key not in self._prepared:
+            _importable(params.get("import_root", ""), case.op)
+            self._prepared[key] = _prepare(case, seed)
+            self._evict()
+        self._prepared.move_to_end(key)
+        return case, tolerance, self._prepared[key]
+
+    def _evict(self) -> None:
+        """Forget what was used longest ago until the rest fits; the newest always stays."""
+        while len(self._prepared) > 1 and self._held() > self._cache_bytes:
+            self._prepared.popitem(last=False)
+
+    def _held(self) -> int:
+        return sum(prepared.nbytes for prepared in self._prepared.values())
+
+
+def _prepare(case: Case, seed: int) -> Preparation:
+    reader = open_pack(case.pack_path)
+    trace = next((trace for trace in reader.pack.traces if trace.id == case.trace_id), None)
+    if trace is None:
+        raise TraceError(
+            f"the trace pack {case.pack} has no trace {case.trace_id}",
+            remedy="the pack was changed while the tests ran: run them again",
+        )
+    return prepare(trace, reader, case.device, seed)
+
+
+def _importable(import_root: str, op: str) -> None:
+    """Let the op be imported: the user named it in cgins.yaml, beside which its module lies."""
+    if import_root and import_root not in sys.path:
+        sys.path.insert(0, import_root)
+    trust(op)
+
+
+def _unanswered(inputs: str) -> Check:
+    return Check(
+        rule="form",
+        inputs=inputs,
+        passed=False,
+        reason=Reason.OUTPUT_COUNT,
+        message=f"the kernel gave no answer on the {inputs} inputs.",
+        share=None,
+    )

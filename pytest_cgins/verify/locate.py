@@ -1,0 +1,126 @@
+"""Where the wrong elements are, in words and as a small picture.
+
+An output is looked at as a matrix: the last dimension makes the columns, all others together the rows.
+The first words are one of "rows", "columns", "elements", "everywhere".
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+_PICTURE_ROWS = 8
+_PICTURE_COLUMNS = 32
+_SHADES = ".-+#"
+
+
+def describe(wrong: Tensor) -> str:
+    """Words for a boolean tensor of the output's shape that is true where elements are wrong.
+
+    "" if none is. Otherwise one line of words, then, unless all elements are wrong or there is but one
+    row and few columns, a picture of at most 8 x 32 characters.
+    """
+    total = wrong.numel()
+    matrix = wrong.reshape(-1, wrong.shape[-1]) if wrong.ndim and total else wrong.reshape(1, -1)
+    count = int(matrix.sum())
+    if count == 0:
+        return ""
+    if count == total:
+        return f"everywhere: all {total} elements"
+    return f"{_words(matrix, count)}\n{picture(matrix)}"
+
+
+def _words(matrix: Tensor, count: int) -> str:
+    rows, columns = matrix.shape
+    by_row, by_column = matrix.sum(1), matrix.sum(0)
+    bad_rows, bad_columns = by_row.nonzero().reshape(-1), by_column.nonzero().reshape(-1)
+    row_density = count / (len(bad_rows) * columns)
+    column_density = count / (len(bad_columns) * rows)
+    whole_rows = rows > 1 and len(bad_rows) < rows and row_density > 0.5
+    whole_columns = rows > 1 and len(bad_columns) < columns and column_density > 0.5
+    if whole_rows and (not whole_columns or row_density >= column_density):
+        return _lines("rows", bad_rows, rows, _extent("columns", bad_columns, columns, row_density))
+    if whole_columns:
+        return _lines("columns", bad_columns, columns, _extent("rows", bad_rows, rows, column_density))
+    share = count / matrix.numel()
+    if share >= 0.5:
+        return f"everywhere: {count} of {matrix.numel()} elements ({share:.0%})"
+    return f"elements: {_elements(matrix, bad_rows, bad_columns, count)}"
+
+
+def _lines(word: str, bad: Tensor, total: int, extent: str) -> str:
+    """Whole rows or columns; nearly all of them is "everywhere but"."""
+    if len(bad) >= 0.75 * total:
+        good = torch.ones(total, dtype=torch.bool)
+        good[bad.cpu()] = False
+        spared = _ranges(good.nonzero().reshape(-1).tolist())
+        return f"everywhere but {word} {spared}: {len(bad)} of {total} {word} wrong, {extent}"
+    return f"{word} {_ranges(bad.tolist())} ({len(bad)} of {total} {word} wrong), {extent}"
+
+
+def _extent(word: str, bad: Tensor, total: int, density: float) -> str:
+    if density == 1.0:
+        return f"all {word}"
+    if len(bad) < total:
+        return f"{word} {_ranges(bad.tolist())}"
+    return f"{density:.0%} of their elements"
+
+
+def _elements(matrix: Tensor, bad_rows: Tensor, bad_columns: Tensor, count: int) -> str:
+    total = matrix.numel()
+    flat = matrix.reshape(-1).nonzero().reshape(-1)
+    first, last = int(flat[0]), int(flat[-1])
+    if count == 1:
+        which = {0: "first element only", total - 1: "last element only"}.get(first, "one element only")
+        return f"{which} (flat index {first} of {total})"
+    if last - first + 1 == count:
+        tail = ", the tail" if last == total - 1 else ""
+        return f"{first}–{last} of {total} in row-major order{tail}"
+    if count > 2:
+        steps = flat.diff()
+        step = int(steps[0])
+        if bool((steps == step).all()):
+            return f"every {step}th from {first} to {last} in row-major order ({count} of {total})"
+    if count == len(bad_rows) * len(bad_columns):
+        return (
+            f"the block of rows {_ranges(bad_rows.tolist())} × columns {_ranges(bad_columns.tolist())} "
+            f"({count} of {total})"
+        )
+    return (
+        f"{count} of {total}, scattered over {len(bad_rows)} of {matrix.shape[0]} rows and "
+        f"{len(bad_columns)} of {matrix.shape[1]} columns"
+    )
+
+
+def _ranges(indices: list[int], limit: int = 4) -> str:
+    """`0–3, 7, 9–10`; at most `limit` ranges, then how many more, or a step where they have one."""
+    if len(indices) > 2:
+        step = indices[1] - indices[0]
+        if step > 1 and all(b - a == step for a, b in pairwise(indices)):
+            return f"{indices[0]}, {indices[1]}, … {indices[-1]} (every {step}th)"
+    ranges: list[list[int]] = []
+    for index in indices:
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    texts = [str(a) if a == b else f"{a}–{b}" for a, b in ranges[:limit]]
+    if len(ranges) > limit:
+        texts.append(f"… {len(ranges) - limit} more ranges")
+    return ", ".join(texts)
+
+
+def picture(matrix: Tensor) -> str:
+    """A boolean matrix in at most 8 x 32 characters: `.` none, `-` few, `+` many, `#` all wrong."""
+    rows, columns = matrix.shape
+    height, width = min(rows, _PICTURE_ROWS), min(columns, _PICTURE_COLUMNS)
+    row_cell = torch.arange(rows, device=matrix.device) * height // rows
+    column_cell = torch.arange(columns, device=matrix.device) * width // columns
+    cells = (row_cell[:, None] * width + column_cell[None, :]).reshape(-1)
+    size = torch.bincount(cells, minlength=height * width)
+    wrong = torch.bincount(cells[matrix.reshape(-1)], minlength=height * width)
+    shade = torch.where(wrong == 0, 0, torch.where(wrong == size, 3, torch.where(2 * wrong < size, 1, 2)))
+    grid = shade.reshape(height, width).tolist()
+    return "\n".join("".join(_SHADES[value] for value in line) for line in grid)

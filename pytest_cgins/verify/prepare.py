@@ -1,0 +1,207 @@
+"""Everything that is known of a trace before a kernel answers: inputs, torch's answers, gold, drift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.config import Tolerance
+from pytest_cgins.errors import ReplayError
+from pytest_cgins.model import Context, OpCall, Power, TensorMeta, Trace, Value
+from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
+from pytest_cgins.trace.replay import load_inputs
+from pytest_cgins.trace.store import PackReader
+from pytest_cgins.verify import gold, inputs, power
+from pytest_cgins.verify import tolerance as rules
+from pytest_cgins.verify.compare import ExpectedSet
+from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
+from pytest_cgins.verify.reference import Answers, answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSet:
+    """One set of inputs and what is expected on it."""
+
+    layout: Layout
+    """The argument tensors, on the CPU."""
+    outputs: tuple[TensorMeta, ...]
+    """Dense layouts for the returned tensors, one storage each: what a launcher writes into."""
+    expected: ExpectedSet
+    """What is expected, on the case's device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """One trace on one device with one seed; any number of kernels can be judged by it."""
+
+    trace: Trace
+    """The trace."""
+    call: OpCall
+    """Its call, with device arguments set to the case's device."""
+    context: Context
+    """Its context."""
+    sets: tuple[InputSet, ...]
+    """`recorded` first, then `fresh` and `edge`."""
+    notes: tuple[str, ...]
+    """What a reader must know: a rule that does not apply, a reference that is not fp64."""
+    powers: dict[Tolerance, tuple[Power, ...]] = field(default_factory=dict)
+    """The power check by tolerance; no kernel takes part in it, so it is made once."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+        spans = sum(span.nbytes for made in self.sets for span in made.layout.spans)
+        return spans + sum(made.expected.nbytes for made in self.sets)
+
+    def drift(self, tolerance: Tolerance, device: str) -> str:
+        """How torch fails to reproduce the gold; "" if it does, or if there is none."""
+        return gold.drift(self.sets[0].expected.outputs, tolerance, self.trace.origin, device)
+
+    def power(self, tolerance: Tolerance) -> tuple[Power, ...]:
+        """What the case can tell from the right answer."""
+        if tolerance not in self.powers:
+            self.powers[tolerance] = power.check([made.expected for made in self.sets], tolerance)
+        return self.powers[tolerance]
+
+
+def prepare(trace: Trace, reader: PackReader, device: str, seed: int) -> Preparation:
+    """Make the input sets of a trace and torch's answers to them.
+
+    Raises:
+        PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
+        ReplayError: if torch does not run the recorded call on this device.
+    """
+    recorded = load_inputs(trace, reader, "cpu")
+    maker = _Maker(trace, relocate(trace.call, device), device)
+    notes = []
+    if trace.gold is None:
+        notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
+    try:
+        sets = [maker.make("recorded", recorded, gold.load(trace, reader, device))]
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        raise ReplayError(
+            f"torch {torch.__version__} does not run the recorded call of {trace.call.op} on {device}: {error}",
+            remedy="record the pack again with this torch, or leave this trace out",
+        ) from error
+    makers: dict[str, Callable[[OpCall, Sequence[Tensor], str], list[Tensor]]] = {
+        "fresh": inputs.fresh,
+        "edge": inputs.edge,
+    }
+    for name, make in makers.items():
+        try:
+            made = make(trace.call, recorded, f"{seed}/{trace.id}")
+            sets.append(maker.make(name, made, ()))
+        except (RuntimeError, ValueError) as error:
+            notes.append(f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})")
+    notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
+    return Preparation(
+        trace=trace, call=maker.call, context=trace.context, sets=tuple(sets), notes=tuple(notes)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the input sets of one trace on one device."""
+
+    trace: Trace
+    call: OpCall
+    device: str
+
+    def make(self, name: str, tensors: Sequence[Tensor], gold_of: Sequence[GoldElements | None]) -> InputSet:
+        """Answers of torch on `tensors`; `gold_of` has one entry an output, or none."""
+        layout = lay_out(tensors)
+        recorded = self.trace.gold
+        mutated = None if recorded is None else [index for index, _ in recorded.mutated]
+        made = answers(self.call, layout, self.trace.context, self.device, mutated=mutated)
+        metas = self._output_metas(made)
+        outputs = tuple(
+            _expected_output(index, made, meta, gold_of[index] if gold_of else None)
+            for index, meta in enumerate(metas)
+        )
+        here = rebuild(layout.metas, layout.spans, self.device)
+        arguments = {
+            argument.name: here[int(argument.value.value or 0)]
+            for argument in self.call.arguments
+            if argument.value.kind == "tensor"
+        }
+        returned = len(metas) - len(made.mutated)
+        return InputSet(
+            layout=layout,
+            outputs=tuple(metas[:returned]),
+            expected=ExpectedSet(name=name, outputs=outputs, arguments=arguments, note=made.note),
+        )
+
+    def _output_metas(self, made: Answers) -> list[TensorMeta]:
+        """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has."""
+        metas = [dense_meta(tensor, index) for index, tensor in enumerate(made.answer)]
+        if self.trace.gold is None:
+            return metas
+        recorded = [self.trace.gold.tensors[number].meta for number in gold.order(self.trace.gold)]
+        return [
+            # A gold of another shape is drift, and is reported as such.
+            replace(meta, stride=dense_stride(old.shape, old.stride)) if old.shape == meta.shape else meta
+            for meta, old in zip(metas, recorded, strict=True)
+        ]
+
+
+def dense_meta(tensor: Tensor, index: int) -> TensorMeta:
+    """Layout of a dense tensor on a storage of its own, its dimensions ordered as those of `tensor`."""
+    shape = tuple(tensor.shape)
+    return TensorMeta(
+        dtype=dtype_name(tensor.dtype),
+        shape=shape,
+        stride=dense_stride(shape, tuple(tensor.stride())),
+        offset=0,
+        storage=index,
+    )
+
+
+def dense_stride(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides without gaps that keep the order of dimensions; row-major where that order is not clear.
+
+    A view into something larger, or an expanded tensor, is not a layout that a kernel could write.
+    """
+    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
+    if any(stride[d] == 0 and shape[d] > 1 for d in range(len(shape))):
+        order = list(range(len(shape)))
+    dense, step = [0] * len(shape), 1
+    for d in reversed([d for d in order if shape[d] != 1]):
+        dense[d] = step
+        step *= max(1, shape[d])
+    # Dimensions of size 1 address nothing; theirs is what a contiguous tensor would have.
+    for d in range(len(shape)):
+        if shape[d] == 1:
+            dense[d] = 1 if d == len(shape) - 1 else max(1, dense[d + 1] * shape[d + 1])
+    return tuple(dense)
+
+
+def _expected_output(
+    index: int, made: Answers, meta: TensorMeta, elements: GoldElements | None
+) -> ExpectedOutput:
+    answer, reference = as_real(made.answer[index]), as_real(made.reference[index])
+    scale = None
+    if answer.is_floating_point():
+        scale = rules.derive(reference.to(torch.float64), answer, as_real(made.answer32[index]))
+    stride = meta.stride if not made.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)
+    return ExpectedOutput(
+        index=index,
+        shape=tuple(answer.shape),
+        stride=stride,
+        answer=answer.contiguous(),
+        scale=scale,
+        gold=elements,
+    )
+
+
+def relocate(call: OpCall, device: str) -> OpCall:
+    """The call with every device argument set to `device`."""
+
+    def moved(value: Value) -> Value:
+        if value.kind == "device":
+            return replace(value, value=device)
+        return replace(value, items=tuple(moved(item) for item in value.items)) if value.items else value
+
+    return replace(call, arguments=tuple(replace(a, value=moved(a.value)) for a in call.arguments))

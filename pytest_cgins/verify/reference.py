@@ -1,0 +1,201 @@
+"""Torch's own answers to a call: in the case's dtype, in fp32, and in fp64 as the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_cgins.model import Context, OpCall, TensorMeta
+from pytest_cgins.trace.call import flatten, invoke
+from pytest_cgins.trace.context import restore
+from pytest_cgins.trace.layout import Layout, dtype_name, rebuild
+
+_WIDER_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Outputs of one call on one set of inputs: returned tensors first, then the mutated inputs."""
+
+    answer: tuple[Tensor, ...]
+    """t: in the recorded context and dtype."""
+    answer32: tuple[Tensor, ...]
+    """t32: of the inputs widened to float32; TF32 and autocast off."""
+    reference: tuple[Tensor, ...]
+    """r: of the inputs widened to float64."""
+    mutated: tuple[int, ...]
+    """Indices of the input tensors that the op changed."""
+    note: str
+    """How the reference was made where float64 was not to be had; "" otherwise."""
+
+
+def answers(
+    call: OpCall, inputs: Layout, context: Context, device: str, *, mutated: Sequence[int] | None = None
+) -> Answers:
+    """Run the op three times, each on fresh copies of the inputs.
+
+    Args:
+        call: op and arguments.
+        inputs: tensors as the case has them: the reference widens what was rounded to the case's dtype.
+        context: recorded context; only t sees all of it.
+        device: `cpu` or `cuda:0`.
+        mutated: input tensors that the op changes; None finds out by comparing.
+
+    Raises:
+        Exception: whatever the op raises on its own inputs.
+    """
+    with _tf32_off_in_cudnn():
+        tensors, returned = _run(call, inputs, context, device)
+        changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
+        own = (*returned, *(tensors[index] for index in changed))
+        wide = _Widened(call, inputs, context, changed)
+        own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
+        reference, note = wide.reference(device, own32)
+    return Answers(answer=own, answer32=own32, reference=reference, mutated=changed, note=note)
+
+
+def answer(call: OpCall, inputs: Layout, context: Context, device: str) -> list[Tensor]:
+    """What the op returns in the recorded context: t without the mutated inputs."""
+    with _tf32_off_in_cudnn():
+        return _run(call, inputs, context, device)[1]
+
+
+def _run(call: OpCall, inputs: Layout, context: Context, device: str) -> tuple[list[Tensor], list[Tensor]]:
+    """(argument tensors after the call, returned tensors)."""
+    tensors = rebuild(inputs.metas, inputs.spans, device)
+    with restore(context, torch.device(device).type):
+        result = invoke(call, tensors)
+    returned = [tensor.detach().resolve_conj().resolve_neg() for tensor in flatten(result)[1]]
+    return tensors, returned
+
+
+@dataclass(frozen=True, slots=True)
+class _Widened:
+    """The op on inputs in wider dtypes, outside autocast."""
+
+    call: OpCall
+    inputs: Layout
+    context: Context
+    mutated: tuple[int, ...]
+
+    def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Outputs of the op on inputs widened to `dtype`."""
+        neutral = Context(default_dtype=dtype_name(dtype), rng_seed=self.context.rng_seed)
+        with _KeepWide(dtype):
+            tensors, returned = _run(self.call, widen(self.inputs, dtype), neutral, device)
+        return (*returned, *(tensors[index] for index in self.mutated))
+
+    def reference(self, device: str, answer32: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], str]:
+        """R computed on the device, else on the CPU, else t32 in its place; and what is to be said of it."""
+        refusals: list[str] = []
+        for place in dict.fromkeys((device, "cpu")):
+            try:
+                made = self.run(place, torch.float64)
+            except (RuntimeError, NotImplementedError, TypeError) as error:
+                refusals.append(f"{place}: {str(error).splitlines()[0]}")
+            else:
+                note = f"the fp64 reference was computed on the CPU ({refusals[0]})" if refusals else ""
+                return tuple(tensor.to(device) for tensor in made), note
+        note = f"{self.call.op} does not run in fp64 ({'; '.join(refusals)}): fp32 is the reference"
+        return tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32), note
+
+
+def _is_single_precision(inputs: Layout, context: Context) -> bool:
+    """Whether t is t32 by definition."""
+    floating = {meta.dtype for meta in inputs.metas if "int" not in meta.dtype and meta.dtype != "bool"}
+    plain = not context.autocast and context.float32_matmul_precision == "highest"
+    return floating <= {"float32", "complex64"} and plain and context.default_dtype == "float32"
+
+
+def _changed(inputs: Layout, after: Sequence[Tensor], device: str) -> tuple[int, ...]:
+    """Indices of tensors whose bytes a call changed."""
+    before = rebuild(inputs.metas, inputs.spans, device)
+    return tuple(
+        index
+        for index, (old, new) in enumerate(zip(before, after, strict=True))
+        if not torch.equal(_bits(old), _bits(new))
+    )
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """Its bytes in row-major order: unlike numbers, they are equal where NaN is."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+@contextmanager
+def _tf32_off_in_cudnn() -> Iterator[None]:
+    """Convolutions in full fp32: torch would take TF32 for them unasked."""
+    allowed = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = allowed
+
+
+def widen(inputs: Layout, dtype: torch.dtype) -> Layout:
+    """The same tensors with floating and complex ones widened to `dtype`; strides and aliases are kept.
+
+    A storage that tensors of several dtypes share is split, one storage a tensor: bytes that are two
+    things at once cannot be widened as both.
+    """
+    metas: list[TensorMeta] = list(inputs.metas)
+    spans = list(inputs.spans)
+    for storage in range(len(inputs.spans)):
+        members = [index for index, meta in enumerate(inputs.metas) if meta.storage == storage]
+        dtypes = {inputs.metas[index].dtype for index in members}
+        if len(dtypes) == 1:
+            old = getattr(torch, dtypes.pop())
+            new = wider(old, dtype)
+            if new != old:
+                spans[storage] = _widen_span(inputs.spans[storage], old, new)
+                for index in members:
+                    metas[index] = replace(metas[index], dtype=dtype_name(new))
+            continue
+        for index in members:
+            old = getattr(torch, inputs.metas[index].dtype)
+            new = wider(old, dtype)
+            spans.append(_widen_span(inputs.spans[storage], old, new))
+            metas[index] = replace(metas[index], dtype=dtype_name(new), storage=len(spans) - 1)
+    return Layout(tuple(metas), spans)
+
+
+def _widen_span(span: Tensor, old: torch.dtype, new: torch.dtype) -> Tensor:
+    whole = span.numel() // old.itemsize * old.itemsize
+    return span[:whole].view(old).to(new).view(torch.uint8)
+
+
+def wider(old: torch.dtype, target: torch.dtype) -> torch.dtype:
+    """`target`, or its complex partner, for narrower floating dtypes; others as they are."""
+    if old.is_complex:
+        target = _WIDER_COMPLEX[target]
+    elif not old.is_floating_point:
+        return old
+    return target if old.itemsize < target.itemsize else old
+
+
+class _KeepWide(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Turns every cast to a narrower dtype inside an op into one to the wide dtype.
+
+    Marked functions cast (`x.float()` … `.to(x.dtype)`), and ops take `dtype=`; at the dispatch level
+    both are a `dtype` keyword. Without this the fp64 reference of such an op would be fp32 in disguise.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._dtype = dtype
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        if isinstance(given.get("dtype"), torch.dtype):
+            given["dtype"] = wider(given["dtype"], self._dtype)
+        return func(*args, **given)

@@ -1,0 +1,40 @@
+"""Numbers and positions as messages print them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+# Significant decimal digits after which a number of the type is known exactly: ⌈1 + p·log10(2)⌉.
+_DIGITS = {torch.float32: 9, torch.float16: 5, torch.bfloat16: 4}
+
+
+def number(value: float | complex, dtype: torch.dtype) -> str:
+    """A value with digits enough to tell it from its neighbours in `dtype`."""
+    if isinstance(value, int) or not dtype.is_floating_point:
+        return str(value)
+    assert isinstance(value, float)
+    if not math.isfinite(value):
+        return repr(value)
+    return repr(value) if dtype == torch.float64 else f"{value:.{_DIGITS.get(dtype, 9)}g}"
+
+
+def position(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Index of the element with row-major number `flat` in a tensor of `shape`."""
+    index: list[int] = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return tuple(reversed(index))
+
+
+def times(share: float) -> str:
+    """A share of what is allowed as a factor: `3.2 times`."""
+    return f"{share:.3g} times"
+
+
+def subject(index: int, count: int) -> str:
+    """Subject of a sentence about one of `count` outputs."""
+    return "the output" if count == 1 else f"output {index}"

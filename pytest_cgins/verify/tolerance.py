@@ -1,0 +1,283 @@
+"""How far an answer may be from the reference: the derived rule, and plain allclose.
+
+The derived rule takes its scale from torch itself. With r the fp64 reference, t32 torch in fp32 on the
+same (upcast) inputs with TF32 off, and t torch in the case's dtype:
+
+    T = ½ulp(r) + max(monotone envelope over exponent bins of |t32 − r|, 2·rms(t32 − r))
+    z = |y − r| / T
+
+and y passes iff  max z ≤ C·max(1, max z_t)  and  rms z ≤ c·rms z_t.  T depends on r only through the
+exponent of r, so it is a table of 2048 entries.
+
+Two additions keep the second condition sane where rms z_t says nothing. Where torch happens to be exact
+(relu, a copy, a sum of two numbers), rms z_t is taken to be at least that of correct rounding, whose
+error is uniform in ±½ulp: rms(½ulp / T) / √3. And one element at the first condition's limit must not
+break the second by itself, so the limit is at least C·max(1, max z_t) / √n: for a handful of elements
+the rms is no statistic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.config import Tolerance
+
+_EXPONENTS = 2048
+_FP64_FROM_FP32 = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """C and c of the derived rule for one output dtype.
+
+    The figures were fitted on CPU over legitimate variants (summation orders, split-K, Welford, online
+    softmax, double rounding …) and planted bugs, on a hold-out set: false fails 3 % in fp32 and 0 % in
+    half precision, missed observable bugs 1 %, 6 % (fp16) and 8 % (bf16). `tests/benchmarks/
+    planted_bugs.py --fit` measures them again, on any device.
+    """
+
+    peak: float
+    """C: max z may be this many times max(1, max z_t). fp32 16, fp16 and bf16 10."""
+    rms: float
+    """c: rms z may be this many times rms z_t. fp32 8 (orders of summation differ by that much), fp16
+    and bf16 1.3 (the last rounding dominates, and it is the same for everybody)."""
+
+
+SINGLE = Constants(peak=16.0, rms=8.0)
+HALF = Constants(peak=10.0, rms=1.3)
+
+
+def constants(dtype: torch.dtype) -> Constants:
+    """C and c for outputs of `dtype`: single precision and wider, or narrower."""
+    return SINGLE if torch.finfo(dtype).bits >= 32 else HALF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The derived rule's unit of error for one output tensor; flat, in row-major order."""
+
+    reference: Tensor
+    """r, float64."""
+    unit: Tensor
+    """T, float64, positive."""
+    peak: float
+    """max(1, max z_t)."""
+    rms: float
+    """rms z_t, at least that of correct rounding."""
+    constants: Constants
+    """C and c."""
+
+    @property
+    def peak_limit(self) -> float:
+        """What max z may be."""
+        return self.constants.peak * self.peak
+
+    @property
+    def rms_limit(self) -> float:
+        """What rms z may be."""
+        return self.rms_limit_of(self.unit.numel())
+
+    def rms_limit_of(self, count: int) -> float:
+        """What rms z may be over `count` sampled elements."""
+        return max(self.constants.rms * self.rms, self.peak_limit / math.sqrt(max(1, count)))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+        return self.reference.nbytes + self.unit.nbytes
+
+
+def rms(values: Tensor) -> float:
+    """Root mean square of a float64 tensor; 0 if it is empty."""
+    return float(torch.linalg.vector_norm(values)) / math.sqrt(values.numel()) if values.numel() else 0.0
+
+
+def peak(values: Tensor) -> float:
+    """Greatest element; 0 if there is none."""
+    return float(values.max()) if values.numel() else 0.0
+
+
+def derive(reference: Tensor, answer: Tensor, answer32: Tensor) -> Scale:
+    """Scale of one output.
+
+    Args:
+        reference: r, float64, any shape.
+        answer: t, torch's answer in the case's dtype and context: its dtype is the output's.
+        answer32: t32, float32 (or wider).
+
+    All three have the same shape. Elements that are not finite in any of them are left out.
+    """
+    dtype = answer.dtype
+    r = reference.reshape(-1)
+    error32 = _finite_distance(answer32.reshape(-1), r)
+    if dtype == torch.float64:
+        # fp64 has no better reference than itself: its error is fp32's, scaled by the machine epsilons.
+        error32 = error32 * _FP64_FROM_FP32
+        error = error32
+    else:
+        error = _finite_distance(answer.reshape(-1), r)
+
+    bins = _exponent_bins(r)
+    half_ulp = _half_ulp_table(dtype, r.device)
+    envelope = torch.zeros(_EXPONENTS, dtype=torch.float64, device=r.device)
+    envelope.scatter_reduce_(0, bins, error32, "amax")
+    envelope = envelope.cummax(0).values.clamp_min(2.0 * rms(error32))
+    table = half_ulp + envelope
+    unit = table[bins]
+
+    z = error / unit
+    # Of correct rounding: from how often each bin occurs, so that no further pass over r is needed.
+    occupancy = torch.bincount(bins, minlength=_EXPONENTS).to(torch.float64)
+    rounding = float(((half_ulp / table) ** 2 * occupancy).sum()) / 3.0 / max(1, r.numel())
+    return Scale(
+        reference=r,
+        unit=unit,
+        peak=max(1.0, peak(z)),
+        rms=max(rms(z), math.sqrt(rounding)),
+        constants=constants(dtype),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What an answer is held against; flat tensors of equal length, float64.
+
+    An element passes iff |y − expected| ≤ peak_limit·unit + slack; all together pass iff moreover
+    rms(|y − expected| / unit) ≤ rms_limit.
+    """
+
+    expected: Tensor
+    """The gold, or the reference."""
+    unit: Tensor
+    """T, or allclose's atol + rtol·|gold|."""
+    peak_limit: float
+    """Greatest distance in units."""
+    rms_limit: float
+    """Greatest rms of the distance in units; infinite for allclose."""
+    slack: Tensor | None = None
+    """Further allowed distance, element by element: the gold's own distance from the reference."""
+    exact_patterns: bool = True
+    """Whether NaN and infinities must be where `expected` has them. False where that was looked at
+    before, with more knowledge; elements that are not finite then pass."""
+
+    def allowed(self) -> Tensor:
+        """Greatest distance of each element."""
+        limit = self.unit * self.peak_limit
+        return limit if self.slack is None else limit + self.slack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """An answer against a bound."""
+
+    ratio: Tensor
+    """Distance over allowed distance, element by element; infinite where a pattern is broken."""
+    z: Tensor
+    """Distance in units."""
+    peak_share: float
+    """Greatest ratio: above 1 fails."""
+    rms_share: float
+    """rms z over its limit: above 1 fails."""
+
+    @property
+    def share(self) -> float:
+        """The greater share."""
+        return max(self.peak_share, self.rms_share)
+
+    @property
+    def passed(self) -> bool:
+        """Whether both conditions hold."""
+        return self.share <= 1.0
+
+
+def against_reference(scale: Scale) -> Bound:
+    """Rule 2."""
+    return Bound(
+        expected=scale.reference,
+        unit=scale.unit,
+        peak_limit=scale.peak_limit,
+        rms_limit=scale.rms_limit,
+        exact_patterns=False,
+    )
+
+
+def against_gold(gold: Tensor, scale: Scale, positions: Tensor | None) -> Bound:
+    """Rule 1, derived: the answer may be as far from r as rule 2 allows, and gold is where it is.
+
+    Args:
+        gold: recorded elements, flat, any floating dtype.
+        scale: that of the whole output at the recorded inputs.
+        positions: which elements of the output `gold` has, None for all.
+
+    An answer and a gold from different devices may err by different amounts, so z_t and z_g both count.
+    """
+    g = gold.to(torch.float64)
+    r, unit = scale.reference, scale.unit
+    if positions is not None:
+        r, unit = r[positions], unit[positions]
+    slack = _finite_distance(g, r)
+    z_gold = slack / unit
+    peak_limit = scale.constants.peak * max(scale.peak, peak(z_gold))
+    rms_gold = rms(z_gold)
+    rms_limit = max(scale.constants.rms * max(scale.rms, rms_gold), peak_limit / math.sqrt(max(1, g.numel())))
+    return Bound(expected=g, unit=unit, peak_limit=peak_limit, rms_limit=rms_limit + rms_gold, slack=slack)
+
+
+def allclose(gold: Tensor, tolerance: Tolerance) -> Bound:
+    """Rule 1 with an explicit tolerance: |y − gold| ≤ atol + rtol·|gold|, element by element."""
+    g = gold.to(torch.float64)
+    # An infinite gold makes an infinite tolerance, but there only the same infinity passes.
+    unit = tolerance.atol + tolerance.rtol * g.abs().nan_to_num(nan=0.0, posinf=0.0)
+    return Bound(expected=g, unit=unit, peak_limit=1.0, rms_limit=math.inf)
+
+
+def assess(answer: Tensor, bound: Bound) -> Assessment:
+    """Measure an answer (flat, as long as the bound, any floating dtype) against a bound."""
+    y = answer.to(torch.float64)
+    difference = y - bound.expected
+    broken: Tensor | None = None
+    if not bool(torch.isfinite(difference).all()):
+        irregular = ~torch.isfinite(difference)
+        if bound.exact_patterns:
+            e = bound.expected
+            broken = irregular & ~((y == e) | (torch.isnan(y) & torch.isnan(e)))
+        difference = difference.masked_fill(irregular, 0.0)
+    distance = difference.abs_()
+    ratio = _quotient(distance, bound.allowed())
+    z = _quotient(distance, bound.unit)
+    if broken is not None:
+        ratio = ratio.masked_fill(broken, math.inf)
+    rms_share = rms(z) / bound.rms_limit if math.isfinite(bound.rms_limit) else 0.0
+    return Assessment(ratio=ratio, z=z, peak_share=peak(ratio), rms_share=rms_share)
+
+
+def _quotient(distance: Tensor, allowed: Tensor) -> Tensor:
+    """Like `distance / allowed`, with 0/0 = 0: an exact answer meets a tolerance of 0."""
+    return torch.nan_to_num_(distance / allowed, nan=0.0, posinf=math.inf)
+
+
+def _finite_distance(values: Tensor, reference: Tensor) -> Tensor:
+    """|values − reference| in float64, 0 where either is not finite."""
+    distance = (values.to(torch.float64) - reference).abs_()
+    return torch.nan_to_num_(distance, nan=0.0, posinf=0.0)
+
+
+def _exponent_bins(values: Tensor) -> Tensor:
+    """Biased exponent of float64 values, int64 in [0, 2047]; zero and subnormals share bin 0."""
+    return (values.view(torch.int64) >> 52).bitwise_and_(_EXPONENTS - 1)
+
+
+def _half_ulp_table(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """½ulp in `dtype` of a float64 number with each biased exponent."""
+    info = torch.finfo(dtype)
+    exponents = torch.arange(_EXPONENTS, dtype=torch.float64, device=device) - 1023.0
+    # Infinity and NaN (the last bin) are never measured; their entry is kept finite.
+    exponents[-1] = 1023.0
+    # fp64's own least subnormal has no half: the least positive float64 stands for it.
+    spacing = torch.exp2(exponents) * info.eps
+    least = max(info.tiny * info.eps, 2.0**-1073)
+    return 0.5 * spacing.clamp_min(least)
