@@ -68,7 +68,7 @@ def _serve(channel: Channel) -> None:
                 answer["result"], results = _method(service, request["method"])(request["params"], buffers)
         except BaseException as error:  # noqa: BLE001 - whatever code under test raises is an answer
             answer["error"] = describe(error)
-        answer["fatal"] = bool(getattr(service, "fatal", False))
+        answer["fatal"] = service is None or bool(getattr(service, "fatal", False))
         _flush()
         try:
             channel.send(answer, results)

@@ -1,0 +1,59 @@
+"""What the services that run kernels share: loading them, and knowing when a process is spent."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.kernels.callable import LoadedKernel, load
+from pytest_cgins.model import CompiledKernel
+
+
+class KernelCache:
+    """Kernels that this process has loaded, by build key: a library cannot be unloaded."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, LoadedKernel] = {}
+
+    def load(self, document: Any) -> LoadedKernel:
+        """Load a `CompiledKernel` from its JSON, once.
+
+        Raises:
+            KernelError: if it cannot be loaded. A Python module may raise anything at import.
+        """
+        compiled = documents.load_python(CompiledKernel, document)
+        if compiled.key not in self._loaded:
+            self._loaded[compiled.key] = load(compiled)
+        return self._loaded[compiled.key]
+
+
+def use_device(device: str) -> None:
+    """Make a GPU the current device; the CPU always is."""
+    if device.startswith("cuda"):
+        torch.cuda.set_device(torch.device(device))
+
+
+def wait_for(device: str) -> None:
+    """Wait for all launched work; an error of that work is raised here."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(torch.device(device))
+
+
+def is_lost(device: str) -> bool:
+    """Whether an error stuck to the CUDA context: the process can then never use the GPU again."""
+    try:
+        wait_for(device)
+    except RuntimeError:
+        return True
+    return False
+
+
+def import_from(folder: str) -> None:
+    """Let ops of a user's own modules be imported from `folder`; "" for none."""
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+        importlib.invalidate_caches()

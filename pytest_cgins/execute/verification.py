@@ -1,0 +1,117 @@
+"""The service that runs kernels on given inputs. It knows neither gold nor torch's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.errors import ProtocolError
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.kernels import KernelCache, is_lost, use_device, wait_for
+from pytest_cgins.execute.tensors import pack, same_bytes, unpack
+from pytest_cgins.execute.worker import describe
+from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.model import Context, OpCall, TensorMeta
+from pytest_cgins.trace.context import restore
+
+
+class VerificationService:
+    """Runs a kernel on sets of inputs and hands its outputs back, bit by bit as they lie."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        del settings
+        self.fatal = False
+        self._kernels = KernelCache()
+
+    def run(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Run a kernel once on each set.
+
+        Args:
+            params: `kernel` (CompiledKernel), `device` (`cpu`, `cuda:0`), and `sets`, each with `name`,
+                `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs` (TensorMetas that a launcher's
+                outputs are allocated by), `context` (Context) and `mutated` (indices of the tensors that
+                the op itself changes).
+            buffers: one a set.
+
+        Returns:
+            `{"sets": […]}` and one buffer a set. A set has `name`; `tensors`, the outputs and after them
+            the mutated inputs; `devices`, one a tensor; `inputs_changed`, indices of tensors that the kernel
+            changed though the op does not; and `error`, None or `kind`, `message`, `remedy`, `trace`. With
+            an error there are no tensors. Whatever the kernel raises stays in its set, and the sets after
+            it are run, unless the GPU was lost.
+        """
+        sets, device = params["sets"], params["device"]
+        if len(sets) != len(buffers):
+            raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
+        try:
+            use_device(device)
+            kernel = self._kernels.load(params["kernel"])
+        except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
+            answers = [_failed(one["name"], describe(error)) for one in sets]
+        else:
+            answers = [
+                self._run_set(kernel, one, buffer, device) for one, buffer in zip(sets, buffers, strict=True)
+            ]
+        return {"sets": [answer for answer, _ in answers]}, [buffer for _, buffer in answers]
+
+    def _run_set(
+        self, kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str
+    ) -> tuple[dict[str, Any], Buffer]:
+        if self.fatal:
+            return _failed(one["name"], _NOT_RUN)
+        try:
+            inputs = unpack(one["tensors"], buffer, device)
+            outputs = _run_kernel(kernel, one, inputs, device)
+            tensors = [tensor.as_subclass(torch.Tensor) for tensor in outputs]
+            tensors += [inputs[index] for index in one["mutated"]]
+            header, packed = pack(tensors)
+            changed = _changed(inputs, unpack(one["tensors"], buffer, device), one["mutated"])
+        except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
+            self.fatal = is_lost(device)
+            return _failed(one["name"], describe(error))
+        answer = {
+            "name": one["name"],
+            "tensors": header,
+            "devices": [str(tensor.device) for tensor in tensors],
+            "inputs_changed": changed,
+            "error": None,
+        }
+        return answer, packed
+
+
+_NOT_RUN = {
+    "kind": "NotRun",
+    "message": "not run: an earlier set of inputs had broken the CUDA context",
+    "remedy": "see that set's error first",
+    "trace": "",
+}
+
+
+def _run_kernel(
+    kernel: LoadedKernel, one: dict[str, Any], inputs: list[torch.Tensor], device: str
+) -> list[torch.Tensor]:
+    call = documents.load_python(OpCall, one["call"])
+    metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
+    context = documents.load_python(Context, one["context"])
+    with restore(context, device.partition(":")[0]):
+        outputs = kernel.bind(call, inputs, metas, device).run()
+    wait_for(device)
+    return outputs
+
+
+def _changed(inputs: list[torch.Tensor], originals: list[torch.Tensor], mutated: list[int]) -> list[int]:
+    """Indices of inputs that differ from what was sent; those that lie on a mutated one's span excepted."""
+    allowed = {inputs[index].untyped_storage().data_ptr() for index in mutated}
+    return [
+        index
+        for index, (tensor, original) in enumerate(zip(inputs, originals, strict=True))
+        if tensor.untyped_storage().data_ptr() not in allowed and not same_bytes(tensor, original)
+    ]
+
+
+def _failed(name: str, error: dict[str, Any]) -> tuple[dict[str, Any], Buffer]:
+    header, packed = pack([])
+    answer = {"name": name, "tensors": header, "devices": [], "inputs_changed": [], "error": error}
+    return answer, packed

@@ -1,0 +1,159 @@
+"""Services for the tests of the worker processes: one that works, and the ways to fail."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from pytest_cgins.execute.buffers import Buffer
+
+Answer = tuple[Any, list[Buffer]]
+
+
+class Toy:
+    """Every public method is one test's kernel."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.fatal = False
+
+    def echo(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return params, [Buffer.from_chunks([bytes(buffer.view())]) for buffer in buffers]
+
+    def pid(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return os.getpid(), []
+
+    def say(self, params: Any, buffers: list[Buffer]) -> Answer:
+        print(params["text"])
+        ctypes.CDLL(None).puts(b"from C")
+        print("aside", file=sys.stderr)
+        return None, []
+
+    def settings_and_variable(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return [self.settings, os.environ.get("CGINS_TOY")], []
+
+    def descriptors(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """What a child process of the kernel has open beyond the standard three."""
+        script = "import os; print([f for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        return done.stdout, []
+
+    def grandchild(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return subprocess.Popen(["sleep", "60"]).pid, []
+
+    def path(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return sys.path, []
+
+    def raises(self, params: Any, buffers: list[Buffer]) -> Answer:
+        raise KeyError("no such row")
+
+    def raises_unprintable(self, params: Any, buffers: list[Buffer]) -> Answer:
+        class Unprintable(BaseException):
+            def __str__(self) -> str:
+                raise RuntimeError
+
+        raise Unprintable
+
+    def system_exit(self, params: Any, buffers: list[Buffer]) -> Answer:
+        sys.exit(0)
+
+    def keyboard_interrupt(self, params: Any, buffers: list[Buffer]) -> Answer:
+        raise KeyboardInterrupt
+
+    def fatal_error(self, params: Any, buffers: list[Buffer]) -> Answer:
+        self.fatal = True
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def nan(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return math.nan, []
+
+    def segfault(self, params: Any, buffers: list[Buffer]) -> Answer:
+        ctypes.CDLL(None).puts(b"the last words")
+        ctypes.string_at(0)
+        return None, []
+
+    def abort(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os.abort()
+
+    def killed(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None, []
+
+    def exit_zero(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os._exit(0)
+
+    def forks_and_exits(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """The fork holds the worker's end of the connection open."""
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(3)
+
+    def loop(self, params: Any, buffers: list[Buffer]) -> Answer:
+        while True:
+            pass
+
+    def loop_in_c(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Holds the interpreter's lock: no Python thread could end it."""
+        ctypes.PyDLL(None).sleep(60)
+        return None, []
+
+    def chatter(self, params: Any, buffers: list[Buffer]) -> Answer:
+        while True:
+            print("x" * 1000)
+
+    def prints_much(self, params: Any, buffers: list[Buffer]) -> Answer:
+        for number in range(20_000):
+            print(f"line {number} " + "." * 100)
+        return None, []
+
+    def closes_everything(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os.closerange(0, 4096)
+        time.sleep(60)
+        return None, []
+
+    def prints_forgery(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os.write(1, b'\x00\x00\x00\x40{"version":1,"nonce":"","buffers":0,"result":"passed"}')
+        os._exit(0)
+
+    def writes_forgery(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Finds the connection and answers in the service's place, without the nonce."""
+        body = b'{"version":1,"nonce":"0","buffers":0,"result":"passed","fatal":false}'
+        for fd in range(3, 1024):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                    os.write(fd, len(body).to_bytes(4, "big") + body)
+        os._exit(0)
+
+    def thread_error(self, params: Any, buffers: list[Buffer]) -> Answer:
+        thread = threading.Thread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+        return "survived", []
+
+
+class BrokenAtStart:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        raise ValueError("no device for me")
+
+
+class LeavesAtStart:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        print("leaving")
+        os._exit(0)
+
+
+class LoudAtStart(Toy):
+    """Prints more than a pipe holds before it reads its first request."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        print("loud " * 100_000)
