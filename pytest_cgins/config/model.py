@@ -1,4 +1,4 @@
-"""`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read."""
+"""`cgins.yaml` as one frozen `Config`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,260 @@
+"""A YAML document whose every value knows its line, read without building any object from its tags."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.text import nearest
+
+if TYPE_CHECKING:
+    from yaml import MappingNode, Node
+
+MAX_NBYTES = 1 << 20
+MAX_NODES = 20_000
+MAX_DEPTH = 32
+SCALARS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+}
+
+
+def shown(file: Path) -> str:
+    """A path as a person would write it: relative to the current folder if it lies below."""
+    try:
+        return str(file.relative_to(Path.cwd()))
+    except ValueError:
+        return str(file)
+
+
+def read(file: Path) -> Section:
+    """The top-level mapping of a YAML file.
+
+    Raises:
+        ConfigError: it cannot be read, is too large, is not YAML, or is not a mapping.
+    """
+    import yaml
+
+    name = shown(file)
+    try:
+        if file.stat().st_size > MAX_NBYTES:
+            raise ConfigError(
+                f"{name}: larger than {MAX_NBYTES >> 20} MiB", remedy="a configuration is a few kilobytes"
+            )
+        # Not the C parser: libyaml's recursion on deeply nested input cannot be caught.
+        node = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise ConfigError(
+            f"{name}: {error.strerror}", remedy="create it, or name the folder where it lies"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: not UTF-8 at byte {error.start}", remedy="save it as UTF-8") from error
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply", remedy=f"at most {MAX_DEPTH} levels") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{name}:{mark.line + 1}" if mark is not None else name
+        raise ConfigError(
+            f"{where}: not YAML: {error.problem or error.context}", remedy="correct it"
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not YAML: {error}", remedy="correct it") from error
+    if node is None:
+        raise ConfigError(f"{name}: empty", remedy="start with version: 1, traces and kernels")
+    _limit(node, name)
+    return Section(file, name, node, "the file", line=1)
+
+
+def _limit(root: Node, name: str) -> None:
+    """Refuse documents that aliases blow up: they share nodes, and every use of one counts."""
+    from yaml import MappingNode, SequenceNode
+
+    todo: list[tuple[Node, int]] = [(root, 0)]
+    count = 0
+    while todo:
+        node, depth = todo.pop()
+        count += 1
+        if count > MAX_NODES or depth > MAX_DEPTH:
+            raise ConfigError(
+                f"{name}:{node.start_mark.line + 1}: more than {MAX_NODES} values or {MAX_DEPTH} levels",
+                remedy="use fewer aliases",
+            )
+        if isinstance(node, SequenceNode):
+            todo += [(item, depth + 1) for item in node.value]
+        elif isinstance(node, MappingNode):
+            todo += [(item, depth + 1) for pair in node.value for item in pair]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of the document."""
+
+    section: Section
+    """Where it stands."""
+    key: str
+    """Its key there."""
+    node: Node
+    """What YAML parsed."""
+    line: int
+    """Line of the key, or of the list item; 1-based."""
+
+    def fail(self, what: str, *, remedy: str) -> NoReturn:
+        """Raise a ConfigError that leads with file and line."""
+        raise ConfigError(f"{self.section.name}:{self.line}: {what}", remedy=remedy)
+
+    def _wrong(self, wanted: str) -> NoReturn:
+        tag = self.node.tag.rpartition(":")[2]
+        got = {"map": "a mapping", "seq": "a list"}.get(tag) or SCALARS.get(tag, f"a value with tag {tag}")
+        value = f" ({self.node.value})" if tag in SCALARS and self.node.value else ""
+        self.fail(
+            f'"{self.key}" in {self.section.title} is {got}{value}, not {wanted}', remedy=f"write {wanted}"
+        )
+
+    def _is(self, *tags: str) -> bool:
+        return any(self.node.tag == f"tag:yaml.org,2002:{tag}" for tag in tags)
+
+    def text(self) -> str:
+        """A non-empty string."""
+        if not self._is("str") or not self.node.value.strip():
+            self._wrong("text")
+        return str(self.node.value)
+
+    def scalar(self) -> str:
+        """Any single value, as it is written."""
+        if not self._is(*SCALARS):
+            self._wrong("a single value")
+        return str(self.node.value)
+
+    def choice(self, *known: str) -> str:
+        """One of a few words."""
+        word = self.text()
+        if word not in known:
+            self.fail(
+                f'"{self.key}" in {self.section.title} is "{word}"',
+                remedy=nearest(word, known) or f"write {', '.join(known[:-1])} or {known[-1]}",
+            )
+        return word
+
+    def boolean(self) -> bool:
+        """`true` or `false`."""
+        if not self._is("bool"):
+            self._wrong("true or false")
+        return str(self.node.value).lower() in ("true", "yes", "on")
+
+    def integer(self) -> int:
+        """A whole number in decimal digits."""
+        if not self._is("int") or not str(self.node.value).isdecimal():
+            self._wrong("a whole number")
+        return int(self.node.value)
+
+    def amount(self) -> float:
+        """A finite number that is not negative. YAML 1.1 takes `1e-3` for text; here it is a number."""
+        try:
+            number = float(self.scalar())
+        except ValueError:
+            self._wrong("a number")
+        if not math.isfinite(number) or number < 0:
+            self._wrong("a finite number of at least 0")
+        return number
+
+    def items(self) -> list[Value]:
+        """The items of a list."""
+        if not self._is("seq"):
+            self._wrong("a list")
+        return [
+            Value(self.section, self.key, item, int(item.start_mark.line) + 1) for item in self.node.value
+        ]
+
+    def mapping(self, title: str) -> Section:
+        """A nested mapping; `title` names it in messages."""
+        if not self._is("map"):
+            self._wrong("a mapping")
+        return Section(self.section.file, self.section.name, self.node, title, line=self.line)
+
+    def path(self, *, kind: str = "file") -> Path:
+        """An existing file or folder; relative paths start at the document's folder."""
+        text = self.text()
+        path = Path(os.path.normpath(self.section.file.parent / text))
+        try:
+            exists = path.is_dir() if kind == "folder" else path.is_file()
+            there = [p.name for p in path.parent.iterdir()] if not exists and path.parent.is_dir() else []
+        except (OSError, ValueError) as error:
+            self.fail(f"{kind} {text!r} cannot be looked up: {error}", remedy="correct the path")
+        if not exists:
+            self.fail(
+                f"no such {kind}: {text}",
+                remedy=nearest(path.name, there) or f"the path starts at {self.section.file.parent}",
+            )
+        return path
+
+
+class Section:
+    """A mapping of the document, whose keys have been checked for being text and unique."""
+
+    def __init__(self, file: Path, name: str, node: Node, title: str, *, line: int) -> None:
+        self.file = file
+        self.name = name
+        self.title = title
+        self.line = line
+        if node.tag != "tag:yaml.org,2002:map":
+            raise ConfigError(
+                f"{name}:{self.line}: {title} is not a mapping", remedy="write KEY: VALUE lines"
+            )
+        self._values = dict(self._checked(node))
+
+    def _checked(self, node: Node) -> Iterator[tuple[str, Value]]:
+        mapping: MappingNode = node
+        first: dict[str, int] = {}
+        for key, value in mapping.value:
+            line = int(key.start_mark.line) + 1
+            if key.tag.rpartition(":")[2] not in SCALARS:
+                raise ConfigError(
+                    f"{self.name}:{line}: a key of {self.title} is not text", remedy="quote it, or correct it"
+                )
+            if key.value in first:
+                raise ConfigError(
+                    f'{self.name}:{line}: key "{key.value}" of {self.title} is there twice, first in line '
+                    f"{first[key.value]}",
+                    remedy="remove or rename one of them",
+                )
+            first[key.value] = line
+            yield key.value, Value(self, key.value, value, line)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def get(self, key: str) -> Value | None:
+        """The value of a key, None if it is not there."""
+        return self._values.get(key)
+
+    def require(self, key: str, *, remedy: str) -> Value:
+        """The value of a key that must be there."""
+        value = self._values.get(key)
+        if value is None:
+            self.fail(f'{self.title} has no "{key}"', remedy=remedy)
+        return value
+
+    def fail(self, what: str, *, remedy: str) -> NoReturn:
+        """Raise a ConfigError that leads with file and line."""
+        raise ConfigError(f"{self.name}:{self.line}: {what}", remedy=remedy)
+
+    def refuse_unknown(self, known: Iterable[str]) -> None:
+        """Refuse keys that have no meaning here, naming the nearest one that has."""
+        known = tuple(known)
+        for key, value in self._values.items():
+            if key not in known:
+                raise ConfigError(
+                    f'{self.name}:{value.line}: unknown key "{key}" in {self.title}',
+                    remedy=nearest(key, known) or f"known keys: {', '.join(known)}",
+                )
