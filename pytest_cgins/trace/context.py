@@ -46,7 +46,7 @@ def restore(context: Context, device_type: str) -> Iterator[None]:
         torch.set_default_dtype(getattr(torch, context.default_dtype))
         torch.set_float32_matmul_precision(context.float32_matmul_precision)
         torch.use_deterministic_algorithms(context.deterministic, warn_only=True)
-        stack.enter_context(torch.inference_mode(context.inference_mode))
+        stack.enter_context(torch.inference_mode(mode=context.inference_mode))
         stack.enter_context(torch.set_grad_enabled(context.grad_enabled))
         _enter_autocast(stack, context, device_type)
         if context.rng_seed is not None:
@@ -58,8 +58,9 @@ def restore(context: Context, device_type: str) -> Iterator[None]:
 
 @contextmanager
 def neutral() -> Iterator[None]:
-    """The recorder's own arithmetic: without gradients, and untouched by the model's autocast."""
+    """The recorder's own arithmetic: no gradients, and untouched by the model's modes."""
     with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.no_grad())
         _enter_autocast(stack, Context(), "cpu")
         yield

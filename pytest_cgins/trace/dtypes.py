@@ -45,6 +45,12 @@ SHORT: dict[str, str] = {
 INTEGERS = frozenset(name for name in ITEMSIZE if "int" in name)
 """Signed and unsigned integers; bool is not among them."""
 
+GENERATED = INTEGERS | {"bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
+"""Dtypes that recipes can make; storages of others keep their bytes."""
+
+SAMPLES = 1024
+"""Gold elements that tier `recipe` keeps of each output."""
+
 
 def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     """Elements from the first to one past the last that a strided tensor reaches; 0 if it is empty."""

@@ -19,11 +19,6 @@ from pytest_cgins.errors import PackError
 from pytest_cgins.model import Recipe, Statistics, Storage
 from pytest_cgins.trace.dtypes import INTEGERS, ITEMSIZE
 
-SAMPLES = 1024
-"""Gold elements that tier `recipe` keeps of each output."""
-
-_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
-
 
 def words(seed: int, count: int) -> npt.NDArray[np.uint64]:
     """The first `count` words of the stream with key `seed`."""
@@ -73,17 +68,12 @@ def seed_of(*parts: object) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def can_generate(dtype: str) -> bool:
-    """Whether recipes exist for a dtype; others keep their bytes."""
-    return dtype in _FLOATS or dtype in INTEGERS or dtype == "bool"
-
-
 def fit(statistics: Statistics, dtype: str, nbytes: int, seed: int, *, parameter: bool) -> Recipe:
     """The recipe whose output has the statistics of a recorded storage.
 
     Args:
         statistics: of the recorded values.
-        dtype: of the values; `can_generate` must hold.
+        dtype: of the values; one of `GENERATED`.
         nbytes: length of the storage.
         seed: key of its stream.
         parameter: whether the values are a module's parameters. Constant ones (bias 0, gamma 1, as models
@@ -156,7 +146,8 @@ def _elements(recipe: Recipe, dtype: str, count: int) -> np.ndarray[Any, Any]:
         return narrowed
     if recipe.distribution == "bernoulli":
         threshold = np.uint64(int(recipe.mean * 2**53))
-        return ((words(recipe.seed, count) >> np.uint64(11)) < threshold).astype(np.uint8)
+        drawn: np.ndarray[Any, Any] = (words(recipe.seed, count) >> np.uint64(11)) < threshold
+        return drawn.view(np.uint8)
     if recipe.distribution == "constant":
         return _cast(np.full(count, recipe.mean, dtype=np.float32), dtype)
     values = standard_normal(recipe.seed, count)
@@ -171,8 +162,8 @@ def _cast(values: npt.NDArray[np.float32], dtype: str) -> np.ndarray[Any, Any]:
     """Round to nearest even into a floating-point dtype, little endian."""
     if dtype == "bfloat16":
         bits = values.view(np.uint32)
-        return (
-            (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-        ).astype("<u2")
+        bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+        upper: np.ndarray[Any, Any] = (bits >> np.uint32(16)).astype("<u2")
+        return upper
     rounded: np.ndarray[Any, Any] = values.astype(np.dtype(dtype).newbyteorder("<"))
     return rounded

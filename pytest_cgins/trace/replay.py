@@ -1,0 +1,151 @@
+"""Running a trace again, and comparing with what it recorded."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from pytest_cgins.errors import ReplayError
+from pytest_cgins.model import TensorMeta, Trace
+from pytest_cgins.trace.call import flatten, invoke
+from pytest_cgins.trace.context import neutral, restore
+from pytest_cgins.trace.gold import GoldValues, load_gold, to_bytes
+from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.recipe import generate
+from pytest_cgins.trace.statistics import summarize
+from pytest_cgins.trace.store import BlobSource
+
+_ULPS = 64
+
+
+def load_inputs(trace: Trace, source: BlobSource, device: torch.device | str) -> list[torch.Tensor]:
+    """The argument tensors, laid out and aliased as recorded, on fresh memory of `device`.
+
+    Raises:
+        PackError: if a blob is damaged, or a recipe made other bytes than on the recording host.
+        ReplayError: for a trace of tier `shapes`, which has no values.
+    """
+    spans = []
+    with neutral():
+        for storage in trace.storages:
+            if storage.blob is not None:
+                span = torch.frombuffer(bytearray(source.read(storage.blob)), dtype=torch.uint8)
+            elif storage.recipe is not None:
+                span = torch.from_numpy(generate(storage))
+            elif storage.nbytes == 0:
+                span = torch.empty(0, dtype=torch.uint8, device="cpu")
+            else:
+                raise ReplayError(
+                    f"{trace.call.op} {trace.signature} was recorded with tier shapes: it has no values",
+                    remedy="record again with tier='recipe' or 'full'",
+                )
+            spans.append(span)
+        return rebuild(trace.tensors, spans, device)
+
+
+def run(trace: Trace, tensors: Sequence[torch.Tensor]) -> object:
+    """Run the op on argument tensors in the recorded context."""
+    device = tensors[0].device.type if tensors else trace.origin.device
+    with restore(trace.context, device):
+        return invoke(trace.call, tensors)
+
+
+def recording_device(trace: Trace) -> str:
+    """Where the trace was recorded, if this host has it, else the CPU."""
+    return "cuda" if trace.origin.device == "cuda" and torch.cuda.is_available() else "cpu"
+
+
+def check(trace: Trace, source: BlobSource, device: str | None = None) -> Literal["bitwise", "derived"]:
+    """Replay a trace and compare with its gold.
+
+    `bitwise`: form, recorded elements and the statistics of all elements are the same. `derived`: every
+    recorded element is within 64 ulps at the scale of its tensor (|y − gold| ≤ 64·eps·max(|gold|, rms)),
+    as another device or torch version may give.
+
+    Raises:
+        ReplayError: if it is neither; naming op, signature and the worst element.
+    """
+    inputs = load_inputs(trace, source, device or recording_device(trace))
+    try:
+        _, outputs = flatten(run(trace, inputs))
+    except Exception as error:
+        raise ReplayError(
+            f"{trace.call.op} {trace.signature} cannot be replayed: {type(error).__name__}: {error}",
+            remedy="run in the environment that recorded it, or record it again",
+        ) from error
+    mutated = trace.gold.mutated if trace.gold is not None else ()
+    results = [*outputs, *(inputs[index] for index, _ in mutated)]
+    gold = load_gold(trace, source)
+    if len(results) != len(gold):
+        raise _differs(trace, f"{len(results)} tensors came out, {len(gold)} are recorded")
+    with neutral():
+        metas = lay_out(results, copy=False).metas
+        same = [
+            _compare(trace, number, tensor, meta, recorded)
+            for number, (tensor, meta, recorded) in enumerate(zip(results, metas, gold, strict=True))
+        ]
+    return "bitwise" if all(same) else "derived"
+
+
+def is_nondeterministic(trace: Trace, source: BlobSource) -> bool:
+    """Whether torch says of this call that it may give another result each time."""
+    watched = replace(trace, context=replace(trace.context, deterministic=True))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(watched, load_inputs(trace, source, recording_device(trace)))
+    return any("determinis" in str(warning.message) for warning in caught)
+
+
+def _compare(trace: Trace, number: int, tensor: torch.Tensor, meta: TensorMeta, gold: GoldValues) -> bool:
+    """Whether one tensor is bitwise its gold.
+
+    Raises:
+        ReplayError: if it is not even within the tolerance.
+    """
+    recorded = gold.recorded.meta
+    if (meta.dtype, meta.shape) != (recorded.dtype, recorded.shape):
+        raise _differs(
+            trace,
+            f"output {number} is {meta.dtype} {list(meta.shape)}, recorded is "
+            f"{recorded.dtype} {list(recorded.shape)}",
+        )
+    values = tensor.detach().reshape(-1)[gold.positions.to(tensor.device)].cpu()
+    if to_bytes(values) == to_bytes(gold.values) and summarize(tensor) == gold.recorded.statistics:
+        return True
+    index = _worst_beyond(values, gold)
+    if index is not None:
+        position = int(gold.positions[index])
+        raise _differs(
+            trace,
+            f"output {number}, element {position}: got {values[index].item()}, "
+            f"recorded is {gold.values[index].item()}",
+        )
+    return False
+
+
+def _worst_beyond(values: torch.Tensor, gold: GoldValues) -> int | None:
+    """Index of the element farthest outside the tolerance, or None if all are within."""
+    if not (values.is_floating_point() or values.is_complex()):
+        wrong = (values != gold.values).nonzero()
+        return int(wrong[0]) if len(wrong) else None
+    wide = torch.complex128 if values.is_complex() else torch.float64
+    got, wanted = values.to(wide), gold.values.to(wide)
+    statistics = gold.recorded.statistics
+    scale = torch.clamp(wanted.abs(), min=(statistics.mean**2 + statistics.std**2) ** 0.5)
+    excess = (got - wanted).abs() / (_ULPS * torch.finfo(values.dtype).eps * scale)
+    agree = (got == wanted) | (got.isnan() & wanted.isnan())
+    excess = torch.where(agree, 0.0, torch.nan_to_num(excess, nan=torch.inf, posinf=torch.inf))
+    worst = int(excess.argmax()) if len(excess) else 0
+    return worst if len(excess) and excess[worst] > 1 else None
+
+
+def _differs(trace: Trace, what: str) -> ReplayError:
+    return ReplayError(
+        f"{trace.call.op} {trace.signature} does not give its own gold: {what}",
+        remedy=f"it was recorded with torch {trace.origin.torch} on {trace.origin.device_name}; "
+        "replay there, or record it again; leave an op that draws on hidden state out through ops=[…]",
+    )
