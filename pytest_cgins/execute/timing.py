@@ -23,7 +23,7 @@ from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.ops import resolve, trust
 from pytest_cgins.trace.values import decode
 
-LOCK_WAIT_S = 600.0
+LOCK_WAIT_S = 30.0
 CPU_COPIES_BYTES = 2**30
 """What the copies of one case's tensors may take of the host's memory."""
 
@@ -43,8 +43,8 @@ class TimingService:
 
         Args:
             params: `kernel` (CompiledKernel), `device`, `call` (OpCall), `tensors` (as of `tensors.pack`),
-                `outputs` (TensorMetas), `context` (Context), `op_root` (folder that the op's module is
-                imported from), `budget_s`, `seed`, and, if wanted, `lock_wait_s`: how long to wait for
+                `outputs` (TensorMetas), `context` (Context), `import_root` (folder that the op's module
+                is imported from), `budget_s`, `seed`, and, if wanted, `lock_wait_s`: how long to wait for
                 other processes that time on the device.
             buffers: that of `tensors`.
 
@@ -55,7 +55,7 @@ class TimingService:
             raise ProtocolError(f"one buffer was expected, {len(buffers)} came")
         device = params["device"]
         use_device(device)
-        import_from(params["op_root"])
+        import_from(params["import_root"])
         context = documents.load_python(Context, params["context"])
         rotation = _plan_rotation(params, device)
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from pytest_cgins import documents
-from pytest_cgins.errors import ProtocolError
+from pytest_cgins.errors import LaunchError, ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, is_lost, use_device, wait_for
 from pytest_cgins.execute.tensors import pack, same_bytes, unpack
@@ -31,8 +31,8 @@ class VerificationService:
         Args:
             params: `kernel` (CompiledKernel), `device` (`cpu`, `cuda:0`), and `sets`, each with `name`,
                 `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs` (TensorMetas that a launcher's
-                outputs are allocated by), `context` (Context) and `mutated` (indices of the tensors that
-                the op itself changes).
+                outputs are allocated by), `context` (Context) and, if any, `mutated` (indices of the tensors
+                that the op itself changes).
             buffers: one a set.
 
         Returns:
@@ -64,10 +64,10 @@ class VerificationService:
         try:
             inputs = unpack(one["tensors"], buffer, device)
             outputs = _run_kernel(kernel, one, inputs, device)
-            tensors = [tensor.as_subclass(torch.Tensor) for tensor in outputs]
-            tensors += [inputs[index] for index in one["mutated"]]
+            mutated = one.get("mutated", [])
+            tensors = [*map(_plain, outputs), *(inputs[index] for index in mutated)]
             header, packed = pack(tensors)
-            changed = _changed(inputs, unpack(one["tensors"], buffer, device), one["mutated"])
+            changed = _changed(inputs, unpack(one["tensors"], buffer, device), mutated)
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
             return _failed(one["name"], describe(error))
@@ -99,6 +99,16 @@ def _run_kernel(
         outputs = kernel.bind(call, inputs, metas, device).run()
     wait_for(device)
     return outputs
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without its subclass, whose code must not speak for its content."""
+    with torch._C.DisableTorchFunctionSubclass():
+        if tensor.layout != torch.strided:
+            raise LaunchError(
+                f"the kernel returned a tensor with layout {tensor.layout}", remedy="return dense tensors"
+            )
+        return tensor.as_subclass(torch.Tensor)
 
 
 def _changed(inputs: list[torch.Tensor], originals: list[torch.Tensor], mutated: list[int]) -> list[int]:
