@@ -13,7 +13,7 @@ from pytest_cgins.errors import ConfigError
 from pytest_cgins.text import nearest
 
 if TYPE_CHECKING:
-    from yaml import MappingNode, Node
+    from yaml import Node
 
 MAX_NBYTES = 1 << 20
 MAX_NODES = 20_000
@@ -211,9 +211,8 @@ class Section:
         self._values = dict(self._checked(node))
 
     def _checked(self, node: Node) -> Iterator[tuple[str, Value]]:
-        mapping: MappingNode = node
         first: dict[str, int] = {}
-        for key, value in mapping.value:
+        for key, value in node.value:
             line = int(key.start_mark.line) + 1
             if key.tag.rpartition(":")[2] not in SCALARS:
                 raise ConfigError(

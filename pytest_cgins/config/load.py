@@ -203,7 +203,7 @@ def _device(section: Section, sources: tuple[Path, ...], *, interpreted: bool) -
         return "cuda"
     if interpreted or (sources and sources[0].suffix in CPP_SUFFIXES):
         return "cpu"
-    section.fail(f"{section.title} does not say its device", remedy="add device: cpu or device: cuda")
+    return section.fail(f"{section.title} does not say its device", remedy="add device: cpu or device: cuda")
 
 
 def _refuse_foreign_keys(section: Section, contract: Contract, device: str) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.errors import BuildError, SourceError
@@ -61,13 +62,18 @@ def build(
             return _compiled(source, entry, seconds=0.0, cached=True)
         started = time.monotonic()
         with store.work_folder() as folder:
-            log, command = _run(source, plan, folder, store, base, timeout_s)
+            outcome = _run(plan, folder, timeout_s)
+            if outcome.status != 0:
+                kept = store.keep_log(base, f"{outcome.command}\n\n{outcome.log}")
+                raise _refusal(source, plan, outcome, kept)
             seconds = time.monotonic() - started
             if before != [file_digest(Path(file)) for file in source.files]:
                 raise BuildError(f"{name}: a source changed while it was compiled", remedy="run again")
-            record = {"command": command, "seconds": seconds, "log": log, "module": plan.module}
+            record = {
+                "command": outcome.command, "seconds": seconds, "log": outcome.log, "module": plan.module
+            }  # fmt: skip
             headers = sorted(set(_headers(folder, source)))
-            entry = store.store(base, plan.roots, headers, folder, record)
+            entry = store.store(base, plan.roots, headers=headers, built=folder, record=record)
     return _compiled(source, entry, seconds=seconds, cached=False)
 
 
@@ -109,46 +115,56 @@ def _compiled(source: KernelSource, entry: Entry, *, seconds: float, cached: boo
     )
 
 
-def _run(
-    source: KernelSource, plan: plans.Plan, folder: Path, store: Cache, base: str, timeout_s: float
-) -> tuple[str, str]:
-    """Run a plan's commands in `folder`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """How a plan's commands went."""
 
-    Returns:
-        What they printed, and the commands as a person would type them.
-    """
+    status: int | None
+    """Exit status of the last one that was run; None if it was killed at the time limit."""
+    log: str
+    """What they printed, bounded."""
+    command: str
+    """The commands as a person would type them."""
+
+
+def _run(plan: plans.Plan, folder: Path, timeout_s: float) -> _Outcome:
+    """Run a plan's commands in `folder`, up to the first that fails."""
     if plan.prototype:
         (folder / plans.PROTOTYPE).write_text(plan.prototype, encoding="utf-8")
     commands = plan.commands(folder)
-    text = "\n".join(shlex.join(command) for command in commands)
     environment = {**os.environ, "LC_ALL": "C", **plan.environment}
     deadline = time.monotonic() + timeout_s
-    log_path = folder / "build.log"
+    log = folder / "build.log"
+    status: int | None = 0
     for command in commands:
-        with log_path.open("ab") as output:
+        with log.open("ab") as output:
             status = _wait(command, folder, environment, output.fileno(), deadline - time.monotonic())
-        log = log_path.read_bytes()[:LOG_LIMIT_NBYTES].decode(errors="replace")
-        if status == 0:
-            continue
-        name = f"{source.kernel}/{source.implementation}"
-        kept = store.keep_log(base, f"{text}\n\n{log}")
-        if status is None:
-            raise BuildError(
-                f"{name}: {plan.compiler} was not done after {timeout_s:g} s and was killed",
-                remedy=f"simplify the source, or raise the build's limit; its output is in {kept}",
-                log=log,
-                command=text,
-            )
-        count, summary = diagnostics.summarize(log, source.files, source.entry if plan.prototype else "")
-        errors = f"{count} error{'s' if count != 1 else ''}" if count else f"exit status {status}"
-        raise BuildError(
-            f"{name}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
-            remedy=f"the whole log is in {kept}"
-            + (f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototype else ""),
-            log=log,
-            command=text,
+        if status != 0:
+            break
+    with log.open("rb") as printed:
+        text = printed.read(LOG_LIMIT_NBYTES).decode(errors="replace")
+    return _Outcome(status=status, log=text, command="\n".join(shlex.join(command) for command in commands))
+
+
+def _refusal(source: KernelSource, plan: plans.Plan, outcome: _Outcome, kept: Path) -> BuildError:
+    """The error for an outcome that is not 0. `kept` has the whole log."""
+    name = f"{source.kernel}/{source.implementation}"
+    if outcome.status is None:
+        return BuildError(
+            f"{name}: {plan.compiler} was not done within the time limit and was killed",
+            remedy=f"simplify the source, or raise the limit; what it printed is in {kept}",
+            log=outcome.log,
+            command=outcome.command,
         )
-    return log, text
+    count, summary = diagnostics.summarize(outcome.log, source.files, source.entry if plan.prototype else "")
+    errors = f"{count} error{'s' if count != 1 else ''}" if count else f"exit status {outcome.status}"
+    hint = f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototype else ""
+    return BuildError(
+        f"{name}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
+        remedy=f"the whole log is in {kept}{hint}",
+        log=outcome.log,
+        command=outcome.command,
+    )
 
 
 def _wait(

@@ -62,7 +62,13 @@ class Cache:
         return None
 
     def store(
-        self, base: str, roots: Sequence[Path], headers: Sequence[Path], built: Path, record: dict[str, Any]
+        self,
+        base: str,
+        roots: Sequence[Path],
+        *,
+        headers: Sequence[Path],
+        built: Path,
+        record: dict[str, Any],
     ) -> Entry:
         """Move a finished build into place.
 
@@ -77,13 +83,16 @@ class Cache:
         parts = [base, *sorted(digests.values())]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         record = {**record, "library_sha256": file_digest(built / LIBRARY)}
-        (built / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        kept = built / "entry"  # without object files
+        kept.mkdir()
+        (built / LIBRARY).rename(kept / LIBRARY)
+        (kept / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
         place = self._place(key)
         if self._entry(key) is None:
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists():  # corrupt: out of the way first, since a rename cannot replace a full folder
                 place.rename(Path(tempfile.mkdtemp(dir=self.folder / "work")) / "corrupt")
-            built.rename(place)
+            kept.rename(place)
         others = [build for build in self._builds(base) if build["key"] != key]
         self._write_manifest(base, [{"key": key, "headers": digests}, *others[:15]])
         return Entry(key=key, library=place / LIBRARY)

@@ -21,6 +21,7 @@ DLPACK_TYPES = {
     torch.int64: (0, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32),
     torch.float64: (2, 64), torch.complex64: (5, 64), torch.complex128: (5, 128),
 }  # fmt: skip
+LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}
 POISON_BYTE = 0xA5
 
 
@@ -94,8 +95,7 @@ class Launcher:
         require_defaults(call, schemas.match(self.schema, list(values), self.name), self.name, tensors)
         packer = Packer(self.name)
         for argument in self.schema.arguments:
-            value = values[argument.name] if argument.name in values else argument.default
-            packer.add(argument, value)
+            packer.add(argument, values.get(argument.name, argument.default))
         results = self._results(values, outputs, device, packer)
         if self._workspace is not None:
             packer.add_workspace(self._workspace_nbytes(packer), device)
@@ -235,8 +235,7 @@ class Packer:
             return
         items = list(value) if isinstance(value, list | tuple) else [value]
         converted = [convert(argument.type, item) for item in items]
-        empty = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}[argument.type]
-        array = (empty * max(1, len(items)))(*converted)
+        array = (LIST_TYPES[argument.type] * max(1, len(items)))(*converted)
         self.arguments += [self._pointer(array), ctypes.c_int64(len(items))]
 
     def add_tensor(self, tensor: torch.Tensor | None) -> None:

@@ -18,7 +18,7 @@ from pytest_cgins.errors import SourceError
 from pytest_cgins.text import nearest
 
 if TYPE_CHECKING:
-    from torchgen.model import Argument, FunctionSchema
+    from torchgen.model import Argument, FunctionSchema  # type: ignore[import-untyped]
 
 BaseType = Literal["Tensor", "int", "float", "bool", "Scalar", "str", "ScalarType", "Generator"]
 BASE_TYPES: tuple[str, ...] = get_args(BaseType)
@@ -30,7 +30,79 @@ SCALAR_C_TYPES = {
     "ScalarType": "DLDataType",
 }
 C_KEYWORDS = frozenset(
-    ["alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "final", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected", "public", "register", "requires", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor"]
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "asm",
+        "auto",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "const",
+        "constexpr",
+        "continue",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "final",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "nullptr",
+        "operator",
+        "or",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "requires",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "while",
+        "xor",
+    ]
 )
 MARK = re.compile(r"^\s*(?://|/\*|\*)\s*cgins:\s*(?P<text>.*?)\s*(?:\*/)?\s*$")
 CONTINUED = re.compile(r"^\s*(?://|\*)\s*(?P<text>.*?)\s*(?:\*/)?\s*$")

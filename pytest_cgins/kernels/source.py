@@ -141,24 +141,25 @@ def find_target(module: str, function: str, root: Path) -> Path | None:
 
 def _module_file(module: str, root: Path) -> Path | None:
     folders = [str(root), *sys.path]
-    seen = ""
-    for part in module.split("."):
+    origin = None
+    for depth, part in enumerate(module.split(".")):
+        # One name at a time: a dotted one would have the finder look into modules that are imported.
         spec = PathFinder.find_spec(part, folders)
         if spec is None:
-            nearby = _modules_in([str(root)] if not seen else folders)
-            place = f'package "{seen.rstrip(".")}"' if seen else f"{root} or the Python path"
+            package = ".".join(module.split(".")[:depth])
             raise SourceError(
-                f'no module "{part}" in {place} (target module "{module}")',
-                remedy=nearest(part, nearby) or "modules are looked up from the folder of cgins.yaml",
+                f'no module "{part}" in {f"package {package}" if package else root} (target "{module}")',
+                remedy=nearest(part, _modules_in(folders if package else [str(root)]))
+                or "modules are looked up from the folder of cgins.yaml, then as Python finds them",
             )
         folders = list(spec.submodule_search_locations or ())
-        seen += f"{part}."
-    if spec.origin is None:
+        origin = spec.origin
+    if origin is None:
         raise SourceError(
             f'"{module}" is a folder without __init__.py, not a module',
             remedy=f"name a file in it: {module}.FILE:FUNCTION",
         )
-    return Path(spec.origin)
+    return Path(origin)
 
 
 def _modules_in(folders: list[str]) -> set[str]:
