@@ -24,7 +24,6 @@ ITEMSIZE: dict[str, int] = {
     "float8_e5m2": 1,
     "float8_e5m2fnuz": 1,
     "float8_e8m0fnu": 1,
-    "float4_e2m1fn_x2": 1,
 }
 """Bytes an element, by torch's name: the dtypes that a trace may hold."""
 
@@ -36,7 +35,6 @@ SHORT: dict[str, str] = {
     "float8_e5m2": "f8e5m2",
     "float8_e5m2fnuz": "f8e5m2fnuz",
     "float8_e8m0fnu": "f8e8m0fnu",
-    "float4_e2m1fn_x2": "f4e2m1fnx2",
     **{name: name.replace(kind, kind[0]) for kind in ("uint", "int", "float", "complex") for name in ITEMSIZE
        if name.startswith(kind) and "_" not in name},
 }  # fmt: skip

@@ -93,7 +93,7 @@ def sampled_positions(tensor: GoldTensor) -> torch.Tensor:
 def to_bytes(tensor: torch.Tensor) -> memoryview:
     """Elements in row-major order, as bytes on the CPU."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return memoryview(flat.cpu().view(torch.uint8).numpy())
+    return flat.cpu().view(torch.uint8).numpy().data
 
 
 def _take(tensor: torch.Tensor, meta: TensorMeta, tier: str, add: Callable[[memoryview], Blob]) -> GoldTensor:

@@ -41,6 +41,12 @@ def mark(function: FunctionT) -> FunctionT:
             remedy="move the function to the top level of an importable module",
         )
 
+    return mark_as(name, function)
+
+
+def mark_as(name: str, function: FunctionT) -> FunctionT:
+    """`mark` under a given qualified name."""
+
     @functools.wraps(function)
     def marked(*args: Any, **kwargs: Any) -> Any:
         if torch._C._is_torch_function_mode_enabled():

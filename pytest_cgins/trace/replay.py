@@ -32,12 +32,12 @@ def load_inputs(trace: Trace, source: BlobSource, device: torch.device | str) ->
     spans = []
     with neutral():
         for storage in trace.storages:
-            if storage.blob is not None:
+            if storage.nbytes == 0:
+                span = torch.empty(0, dtype=torch.uint8, device="cpu")
+            elif storage.blob is not None:
                 span = torch.frombuffer(bytearray(source.read(storage.blob)), dtype=torch.uint8)
             elif storage.recipe is not None:
                 span = torch.from_numpy(generate(storage))
-            elif storage.nbytes == 0:
-                span = torch.empty(0, dtype=torch.uint8, device="cpu")
             else:
                 raise ReplayError(
                     f"{trace.call.op} {trace.signature} was recorded with tier shapes: it has no values",

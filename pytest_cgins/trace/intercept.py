@@ -1,0 +1,133 @@
+"""Seeing the calls of chosen ops while a model runs, each as one unit."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from pytest_cgins.trace import ops
+
+Handler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Interceptor(TorchFunctionMode):
+    """Hands each call of a chosen op to `handler`, which runs it; nothing inside the op is seen.
+
+    torch's Python composites (`torch.nn.functional.multi_head_attention_forward`) and marked functions
+    that are not chosen are opened up: the ops inside them are seen.
+    """
+
+    def __init__(self, chosen: Collection[Callable[..., Any]], handler: Handler, *, marked: bool) -> None:
+        super().__init__()
+        self._chosen = frozenset(chosen)
+        self._handler = handler
+        self._marked = marked
+        self._opened: dict[Callable[..., Any], Callable[..., Any] | None] = {}
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Torch calls this for every op while the mode is active; the mode itself is off inside."""
+        kwargs = kwargs or {}
+        if func in self._chosen or (self._marked and ops.is_marked(func)):
+            return self._handler(func, args, kwargs)
+        if func not in self._opened:
+            self._opened[func] = _opened(func)
+        inside = self._opened[func]
+        if inside is None:
+            return func(*args, **kwargs)
+        with self:
+            return inside(*args, **kwargs)
+
+    @property
+    def passed_by(self) -> list[Callable[..., Any]]:
+        """The ops that were seen and not chosen."""
+        return list(self._opened)
+
+
+def _opened(func: Any) -> Callable[..., Any] | None:
+    """The function without its own check for active modes, so that it runs with the mode on; or None."""
+    if ops.is_marked(func):
+        inside: Callable[..., Any] = func.__wrapped__
+        return inside
+    if not isinstance(func, types.FunctionType) or not func.__module__.startswith("torch."):
+        return None
+    checks = [name for name in func.__code__.co_names if name.startswith("has_torch_function")]
+    if func.__module__ not in ("torch.functional", "torch.nn.functional") or not checks:
+        return None
+    scope = {**func.__globals__, **dict.fromkeys(checks, _no)}
+    twin = types.FunctionType(func.__code__, scope, func.__name__, func.__defaults__, func.__closure__)
+    twin.__kwdefaults__ = func.__kwdefaults__
+    return twin
+
+
+def _no(*_: object) -> bool:
+    return False
+
+
+class TrainingFlags:
+    """The `training` flag of the innermost module that is being called."""
+
+    def __init__(self) -> None:
+        self._stack: list[bool] = []
+
+    @property
+    def current(self) -> bool | None:
+        """None outside any module."""
+        return self._stack[-1] if self._stack else None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Follow every module's calls."""
+        before = register_module_forward_pre_hook(self._enter)
+        after = register_module_forward_hook(self._leave, always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+
+    def _enter(self, module: torch.nn.Module, _: object) -> None:
+        self._stack.append(module.training)
+
+    def _leave(self, *_: object) -> None:
+        if self._stack:
+            self._stack.pop()
+
+
+@contextmanager
+def marked(names: Collection[str]) -> Iterator[list[Callable[..., Any]]]:
+    """The callables of qualified names; functions outside torch that are not marked are, for the while.
+
+    A function that several modules have imported by name is replaced in all of them. References kept in
+    objects are not reached: only the decorator `pytest_cgins.mark` catches these.
+    """
+    chosen: list[Callable[..., Any]] = []
+    replaced: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for name in names:
+            func = ops.locate(name)
+            if not name.startswith("torch.") and not ops.is_marked(func):
+                ops.trust(name)
+                original, func = func, ops.mark_as(name, func)
+                for module in list(sys.modules.values()):
+                    scope = getattr(module, "__dict__", {})
+                    found = [key for key, value in list(scope.items()) if value is original]
+                    replaced += [(scope, key, original) for key in found]
+                    scope.update(dict.fromkeys(found, func))
+            chosen.append(ops.resolve(name))
+        yield chosen
+    finally:
+        for scope, key, original in replaced:
+            scope[key] = original
