@@ -454,6 +454,7 @@ class Reason(str, Enum):
     STRIDE = "stride"
     EMPTY = "empty"
     UNWRITTEN = "unwritten"
+    INPUT_CHANGED = "input-changed"
     NAN_PATTERN = "nan-pattern"
     INFINITE_PATTERN = "infinite-pattern"
     GOLD_MISMATCH = "gold-mismatch"

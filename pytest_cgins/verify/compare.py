@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.hints import hint
 from pytest_cgins.verify.locate import describe
-from pytest_cgins.verify.text import number, position, subject, times
+from pytest_cgins.verify.text import number, position, subject
 
 _RULES = {"gold": "recorded gold", "reference": "fp64 reference"}
 
@@ -56,11 +57,11 @@ def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) 
 
 def accepts(expected: ExpectedSet, forged: Sequence[Tensor], tolerance: Tolerance) -> bool:
     """Whether every rule lets `forged` (of the right form) pass; stops at the first that does not."""
-    for rule in ("reference", "gold"):
-        for output, answer in zip(expected.outputs, forged, strict=True):
-            if not _measure(rule, output, answer, tolerance).passed:
-                return False
-    return True
+    return all(
+        _measure(rule, output, answer, tolerance).passed
+        for rule in ("reference", "gold")
+        for output, answer in zip(expected.outputs, forged, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,23 +69,35 @@ class _Finding:
     """One output under one rule."""
 
     output: ExpectedOutput
-    share: float
-    passed: bool
-    compared: int
+    share: float = 0.0
+    passed: bool = True
+    compared: int = 0
     wrong: Tensor | None = None
-    """True where wrong, flat over the whole output; None where all is well or nothing was compared."""
-    worst: int = 0
-    """Flat index of the worst element."""
-    expected: Tensor | None = None
-    """Flat; at `worst_among` is what was expected of the worst element."""
-    worst_among: int = 0
-    allowed: float = 0.0
+    """True where wrong, flat over the compared elements; None where all is well."""
+    positions: Tensor | None = None
+    """Row-major numbers of the compared elements; None if they are all."""
+    worst: WorstElement | None = None
     rms_only: bool = False
     """No element is beyond its own tolerance, all together are beyond the rms."""
     note: str = ""
+    """What is wrong where no single element is."""
+
+    def place(self) -> str:
+        """Words and picture of where the wrong elements are; "" if there are none."""
+        if self.wrong is None:
+            return ""
+        if self.positions is None:
+            return describe(self.wrong.reshape(self.output.shape))
+        wrong = torch.zeros(self.output.shape, dtype=torch.bool, device=self.wrong.device)
+        seen = torch.zeros_like(wrong)
+        wrong.view(-1)[self.positions] = self.wrong
+        seen.view(-1)[self.positions] = True
+        return describe(wrong, seen)
 
 
-def _rule(rule: str, expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) -> Check:
+def _rule(
+    rule: Literal["gold", "reference"], expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance
+) -> Check:
     """One rule over all outputs; what is shown is the worst output."""
     findings = [
         _measure(rule, output, answer, tolerance)
@@ -92,145 +105,116 @@ def _rule(rule: str, expected: ExpectedSet, got: Sequence[Tensor], tolerance: To
         if rule == "reference" or output.gold is not None
     ]
     worst = max(findings, key=lambda finding: (not finding.passed, finding.share))
-    passed = all(finding.passed for finding in findings)
-    answer = got[worst.output.index]
-    wrong = [finding.wrong for finding in findings if finding.wrong is not None]
+    passed, place = worst.passed, worst.place()
     reason = Reason.GOLD_MISMATCH if rule == "gold" else Reason.REFERENCE_MISMATCH
-    place = "" if passed or worst.wrong is None else describe(worst.wrong.reshape(answer.shape))
+    message = ""
+    if not passed:
+        message = f"{subject(worst.output.index, len(got))} differs from the {_RULES[rule]} on the "
+        message += f"{expected.name} inputs: {_what(worst, place)}"
+        if worst.output.scale is not None:
+            bound = rules.against_reference(worst.output.scale)
+            message += hint(got[worst.output.index], bound, expected.arguments)
     return Check(
-        rule="gold" if rule == "gold" else "reference",
+        rule=rule,
         inputs=expected.name,
         passed=passed,
         reason=Reason.OK if passed else reason,
-        message="" if passed else _message(rule, expected, worst, answer, place),
+        message=message,
         # JSON has no infinity: a broken NaN pattern counts as the greatest error there is.
         share=min(worst.share, 1e300),
-        wrong=sum(int(mask.sum()) for mask in wrong),
+        wrong=sum(int(finding.wrong.sum()) for finding in findings if finding.wrong is not None),
         compared=sum(finding.compared for finding in findings),
-        worst=_worst_element(worst, answer),
+        worst=worst.worst,
         map=place,
     )
 
 
+def _what(finding: _Finding, place: str) -> str:
+    """How many elements are wrong, the worst of them, and where they are."""
+    if finding.note or finding.worst is None or finding.wrong is None:
+        return finding.note
+    count, worst = int(finding.wrong.sum()), finding.worst
+    beyond = (
+        f"no element is beyond its own tolerance, but the rms error is {finding.share:.3g} times the allowed "
+        f"one; {count} of {finding.compared} elements lie above that rms"
+        if finding.rms_only
+        else f"{count} of {finding.compared} compared elements are wrong"
+    )
+    return (
+        f"{beyond}. Worst is {list(worst.index)}: expected {worst.expected}, got {worst.got}, allowed "
+        f"±{worst.tolerance:.3g}. Wrong are {place.splitlines()[0]}."
+    )
+
+
 def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Tolerance) -> _Finding:
-    flat = answer.reshape(-1)
-    if rule == "gold":
-        gold = output.gold
-        if gold is None:
-            return _Finding(output=output, share=0.0, passed=True, compared=0)
-        values = flat if gold.positions is None else flat[gold.positions]
+    flat, gold = answer.reshape(-1), output.gold
+    if rule == "reference" or gold is None:
         if output.scale is None:
-            return _exact(output, flat, values, gold.values, gold.positions)
-        if tolerance.kind == "explicit":
-            bound = rules.allclose(gold.values, tolerance)
-        else:
-            bound = rules.against_gold(gold.values, output.scale, gold.positions)
-        finding = _bounded(output, flat, values, bound, gold.positions)
-        if finding.passed and (drifted := gold.statistics_differ(flat, output.scale, bound)):
-            return _Finding(
-                output=output,
-                share=max(finding.share, 2.0),
-                passed=False,
-                compared=finding.compared,
-                note=drifted,
-            )
-        return finding
+            return _exact(output, flat, output.answer.reshape(-1), None)
+        return _bounded(output, flat, rules.against_reference(output.scale), None, torch.float64)
+    values = flat if gold.positions is None else flat[gold.positions]
     if output.scale is None:
-        return _exact(output, flat, flat, output.answer.reshape(-1), None)
-    return _bounded(output, flat, flat, rules.against_reference(output.scale), None)
+        return _exact(output, values, gold.values, gold.positions)
+    if tolerance.kind == "explicit":
+        bound = rules.allclose(gold.values, tolerance)
+    else:
+        bound = rules.against_gold(gold.values, output.scale, gold.positions)
+    finding = _bounded(output, values, bound, gold.positions, gold.values.dtype)
+    differs = gold.statistics_differ(flat, output.scale, bound) if finding.passed else ""
+    return replace(finding, passed=False, share=max(2.0, finding.share), note=differs) if differs else finding
 
 
-def _exact(
-    output: ExpectedOutput, flat: Tensor, values: Tensor, expected: Tensor, positions: Tensor | None
-) -> _Finding:
+def _exact(output: ExpectedOutput, values: Tensor, expected: Tensor, positions: Tensor | None) -> _Finding:
     """Integers and booleans: equal, or wrong."""
     wrong = values != expected
     if not bool(wrong.any()):
-        return _Finding(output=output, share=0.0, passed=True, compared=values.numel(), expected=expected)
-    among = int(wrong.to(torch.uint8).argmax())
+        return _Finding(output=output, compared=values.numel())
+    first = int(wrong.to(torch.uint8).argmax())
+    texts = (number(tensor[first].item(), tensor.dtype) for tensor in (expected, values))
     return _Finding(
         output=output,
         share=math.inf,
         passed=False,
         compared=values.numel(),
-        wrong=_spread(wrong, flat, positions),
-        worst=among if positions is None else int(positions[among]),
-        worst_among=among,
-        expected=expected,
+        wrong=wrong,
+        positions=positions,
+        worst=_worst(output, first, positions, *texts, allowed=0.0),
     )
 
 
 def _bounded(
-    output: ExpectedOutput, flat: Tensor, values: Tensor, bound: rules.Bound, positions: Tensor | None
+    output: ExpectedOutput, values: Tensor, bound: rules.Bound, positions: Tensor | None, digits: torch.dtype
 ) -> _Finding:
+    """Floating-point values against a bound; `digits` is the type that expected values are printed in."""
     if not values.numel():
-        return _Finding(output=output, share=0.0, passed=True, compared=0)
+        return _Finding(output=output)
     assessed = rules.assess(values, bound)
     rms_only = assessed.peak_share <= 1.0 < assessed.rms_share
-    among = int((assessed.z if rms_only else assessed.ratio).argmax())
     wrong = None
     if not assessed.passed:
         wrong = assessed.z > bound.rms_limit if rms_only else assessed.ratio > 1.0
-    allowed = float(bound.unit[among]) * bound.peak_limit
-    if bound.slack is not None:
-        allowed += float(bound.slack[among])
+    worst = int((assessed.z if rms_only else assessed.ratio).argmax())
+    texts = (number(bound.expected[worst].item(), digits), number(values[worst].item(), values.dtype))
     return _Finding(
         output=output,
         share=assessed.share,
         passed=assessed.passed,
         compared=values.numel(),
-        wrong=None if wrong is None else _spread(wrong, flat, positions),
-        worst=among if positions is None else int(positions[among]),
-        worst_among=among,
-        expected=bound.expected,
-        allowed=allowed,
+        wrong=wrong,
+        positions=positions,
+        worst=_worst(output, worst, positions, *texts, allowed=bound.allowed_at(worst)),
         rms_only=rms_only,
     )
 
 
-def _spread(wrong: Tensor, flat: Tensor, positions: Tensor | None) -> Tensor:
-    """A mask over sampled positions as one over the whole output."""
-    if positions is None:
-        return wrong
-    whole = torch.zeros(flat.numel(), dtype=torch.bool, device=flat.device)
-    whole[positions] = wrong
-    return whole
-
-
-def _worst_element(finding: _Finding, answer: Tensor) -> WorstElement | None:
-    if finding.expected is None or not finding.compared:
-        return None
-    expected = finding.expected[finding.worst_among]
+def _worst(
+    output: ExpectedOutput, among: int, positions: Tensor | None, expected: str, got: str, *, allowed: float
+) -> WorstElement:
+    flat = among if positions is None else int(positions[among])
     return WorstElement(
-        output=finding.output.index,
-        index=position(finding.worst, answer.shape),
-        expected=number(expected.item(), finding.output.expected_dtype(expected.dtype)),
-        got=number(answer.reshape(-1)[finding.worst].item(), answer.dtype),
-        tolerance=finding.allowed,
+        output=output.index,
+        index=position(flat, output.shape),
+        expected=expected,
+        got=got,
+        tolerance=allowed,
     )
-
-
-def _message(rule: str, expected: ExpectedSet, finding: _Finding, answer: Tensor, place: str) -> str:
-    """One paragraph: rule, inputs, how many, worst element, where, and why if that can be told."""
-    differs = f"{subject(finding.output.index, len(expected.outputs))} differs from the {_RULES[rule]} "
-    differs += f"on the {expected.name} inputs: "
-    if finding.note:
-        return differs + finding.note
-    worst = _worst_element(finding, answer)
-    assert worst is not None
-    assert finding.wrong is not None
-    count = int(finding.wrong.sum())
-    beyond = (
-        f"no element is beyond its own tolerance, but the rms error is {times(finding.share)} the allowed one; "
-        f"{count} of {finding.compared} elements lie above that rms"
-        if finding.rms_only
-        else f"{count} of {finding.compared} compared elements are wrong"
-    )
-    text = (
-        f"{differs}{beyond}. Worst is {list(worst.index)}: expected {worst.expected}, got {worst.got}, "
-        f"allowed ±{worst.tolerance:.3g}. Wrong are {place.splitlines()[0]}."
-    )
-    if rule == "reference" and finding.output.scale is not None:
-        bound = rules.against_reference(finding.output.scale)
-        text += hint(answer, bound, expected.arguments)
-    return text

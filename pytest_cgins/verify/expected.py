@@ -88,7 +88,3 @@ class ExpectedOutput:
         """Memory held, in bytes."""
         parts = (self.answer, self.scale, self.gold)
         return sum(part.nbytes for part in parts if part is not None)
-
-    def expected_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """Data type in which an expected value is printed: gold is widened for arithmetic only."""
-        return self.answer.dtype if dtype != torch.float64 else torch.float64

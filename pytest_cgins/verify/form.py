@@ -18,16 +18,19 @@ def check(inputs: str, expected: Sequence[ExpectedOutput], got: Sequence[Tensor]
     """The first thing wrong with the form of the outputs, or a passing check."""
     if len(got) != len(expected):
         what = f"the kernel gave {len(got)} output tensors, the op gives {len(expected)}"
-        return _failed(inputs, Reason.OUTPUT_COUNT, what)
+        return failed(inputs, Reason.OUTPUT_COUNT, what)
     for output, answer in zip(expected, got, strict=True):
         form = _Form(inputs, subject(output.index, len(expected)), output, answer)
-        failed = form.layout() or form.unwritten_integers() or form.patterns()
-        if failed is not None:
-            return failed
-    return Check(rule="form", inputs=inputs, passed=True, reason=Reason.OK, message="", share=None)
+        found = form.layout() or form.unwritten_integers() or form.patterns()
+        if found is not None:
+            return found
+    empty = bool(expected) and all(output.answer.numel() == 0 for output in expected)
+    stated = "the outputs are empty, as those of the op are: nothing was compared" if empty else ""
+    return Check(rule="form", inputs=inputs, passed=True, reason=Reason.OK, message=stated, share=None)
 
 
-def _failed(inputs: str, reason: Reason, what: str) -> Check:
+def failed(inputs: str, reason: Reason, what: str) -> Check:
+    """A failed check of form on a set of inputs, without elements."""
     message = f"{what} ({inputs} inputs)."
     return Check(rule="form", inputs=inputs, passed=False, reason=reason, message=message, share=None)
 
@@ -47,16 +50,16 @@ class _Form:
         shape, strides = tuple(answer.shape), tuple(answer.stride())
         if answer.numel() == 0 and expected.answer.numel() != 0:
             what = f"is empty, shape {shape}; expected is shape {expected.shape}"
-            return _failed(self.inputs, Reason.EMPTY, f"{self.subject} {what}")
+            return failed(self.inputs, Reason.EMPTY, f"{self.subject} {what}")
         if shape != expected.shape:
             what = f"has shape {shape}, expected is {expected.shape}; shapes are never broadcast"
-            return _failed(self.inputs, Reason.SHAPE, f"{self.subject} {what}")
+            return failed(self.inputs, Reason.SHAPE, f"{self.subject} {what}")
         if answer.dtype != expected.answer.dtype:
             what = f"is {answer.dtype}, expected is {expected.answer.dtype}".replace("torch.", "")
-            return _failed(self.inputs, Reason.DTYPE, f"{self.subject} {what}")
+            return failed(self.inputs, Reason.DTYPE, f"{self.subject} {what}")
         if not _same_strides(strides, expected.stride, shape) and not answer.is_contiguous():
             what = f"has strides {strides}; expected are the gold's {expected.stride}, or contiguous ones"
-            return _failed(self.inputs, Reason.STRIDE, f"{self.subject} {what}")
+            return failed(self.inputs, Reason.STRIDE, f"{self.subject} {what}")
         return None
 
     def unwritten_integers(self) -> Check | None:

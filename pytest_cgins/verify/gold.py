@@ -8,19 +8,18 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.model import Gold, GoldTensor, Origin, Trace
-from pytest_cgins.trace.recipe import positions
-from pytest_cgins.trace.store import PackReader
+from pytest_cgins.model import Gold, Origin, Trace
+from pytest_cgins.trace.gold import GoldValues, load_gold
+from pytest_cgins.trace.store import BlobSource
 from pytest_cgins.trace.values import tensor_indices
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements
 
 
-def load(trace: Trace, reader: PackReader, device: str) -> list[GoldElements | None]:
+def load(trace: Trace, source: BlobSource, device: str) -> list[GoldElements | None]:
     """Gold of each output, returned tensors first, then the mutated inputs; [] in tier `shapes`."""
-    if trace.gold is None:
-        return []
-    return [_elements(trace.gold.tensors[number], reader, device) for number in order(trace.gold)]
+    values = load_gold(trace, source)
+    return [] if trace.gold is None else [_elements(values[number], device) for number in order(trace.gold)]
 
 
 def order(gold: Gold) -> list[int]:
@@ -28,23 +27,19 @@ def order(gold: Gold) -> list[int]:
     return [*sorted(set(tensor_indices(gold.outputs))), *(number for _, number in gold.mutated)]
 
 
-def _elements(gold: GoldTensor, reader: PackReader, device: str) -> GoldElements | None:
-    blob = gold.blob or gold.sample_blob
-    if blob is None:
-        return None
-    dtype: torch.dtype = getattr(torch, gold.meta.dtype)
-    data = bytearray(reader.read(blob))
-    values = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-    chosen = None
-    if gold.blob is None:
-        chosen = torch.from_numpy(positions(gold.sample_seed, gold.sample_count, gold.meta.numel))
-        if dtype.is_complex:
-            chosen = torch.stack((2 * chosen, 2 * chosen + 1), -1).reshape(-1)
-        chosen = chosen.to(device)
-    if dtype.is_complex:
+def _elements(gold: GoldValues, device: str) -> GoldElements:
+    recorded, values, positions = gold.recorded, gold.values, gold.positions
+    shape = recorded.meta.shape
+    if values.is_complex():
         values = torch.view_as_real(values).reshape(-1)
-    shape = (*gold.meta.shape, 2) if dtype.is_complex else gold.meta.shape
-    return GoldElements(values=values.to(device), positions=chosen, statistics=gold.statistics, shape=shape)
+        positions = torch.stack((2 * positions, 2 * positions + 1), -1).reshape(-1)
+        shape = (*shape, 2)
+    return GoldElements(
+        values=values.to(device),
+        positions=positions.to(device) if recorded.blob is None else None,
+        statistics=recorded.statistics,
+        shape=shape,
+    )
 
 
 def drift(outputs: Sequence[ExpectedOutput], tolerance: Tolerance, origin: Origin, device: str) -> str:

@@ -21,6 +21,7 @@ from pytest_cgins.timing.environment import describe
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.trace.store import open_pack
+from pytest_cgins.verify import form
 from pytest_cgins.verify.compare import compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.prepare import Preparation, dense_meta, prepare
@@ -55,7 +56,7 @@ class JudgeService:
 
         Returns:
             `{"drift": null or text, "notes": […], "sets": [{"name", "call", "tensors", "outputs",
-            "context"}, …]}` and one buffer a set. There are no sets if there is drift.
+            "context", "mutated"}, …]}` and one buffer a set. There are no sets if there is drift.
         """
         del buffers
         case, tolerance, prepared = self._preparation(params)
@@ -74,6 +75,7 @@ class JudgeService:
                     "tensors": header,
                     "outputs": [documents.dump_python(meta) for meta in made.outputs],
                     "context": documents.dump_python(prepared.context),
+                    "mutated": list(made.mutated),
                 }
             )
         return {"drift": None, "notes": notes, "sets": sets}, contents
@@ -82,7 +84,8 @@ class JudgeService:
         """Compare a kernel's answers.
 
         Args:
-            params: those of `prepare`, and `sets`: `[{"name", "tensors"}, …]` as the kernel answered.
+            params: those of `prepare`, and `sets` as the verification worker gave them: `name`, `tensors`,
+                and, where it says so, `devices` and `inputs_changed`.
             buffers: one a set.
 
         Returns:
@@ -90,16 +93,21 @@ class JudgeService:
         """
         case, tolerance, prepared = self._preparation(params)
         answered = {
-            entry["name"]: (entry["tensors"], buffer)
-            for entry, buffer in zip(params["sets"], buffers, strict=True)
+            entry["name"]: (entry, buffer) for entry, buffer in zip(params["sets"], buffers, strict=True)
         }
         checks: list[Check] = []
         for made in prepared.sets:
             if made.expected.name not in answered:
-                checks.append(_unanswered(made.expected.name))
+                checks.append(
+                    form.failed(made.expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer")
+                )
                 continue
-            header, buffer = answered[made.expected.name]
-            got = [as_real(tensor) for tensor in unpack(header, buffer, case.device)]
+            entry, buffer = answered[made.expected.name]
+            conduct = _conduct(entry, case.device, list(made.expected.arguments))
+            if conduct is not None:
+                checks.append(conduct)
+                continue
+            got = [as_real(tensor) for tensor in unpack(entry["tensors"], buffer, case.device)]
             checks += compare(made.expected, got, tolerance)
         correctness = Correctness(checks=tuple(checks), power=prepared.power(tolerance))
         return {"correctness": documents.dump_python(correctness)}, []
@@ -163,12 +171,14 @@ def _importable(import_root: str, op: str) -> None:
     trust(op)
 
 
-def _unanswered(inputs: str) -> Check:
-    return Check(
-        rule="form",
-        inputs=inputs,
-        passed=False,
-        reason=Reason.OUTPUT_COUNT,
-        message=f"the kernel gave no answer on the {inputs} inputs.",
-        share=None,
-    )
+def _conduct(entry: dict[str, Any], device: str, names: list[str]) -> Check | None:
+    """Where the outputs are, and whether inputs were changed, as the verification worker saw it."""
+    for index, place in enumerate(entry.get("devices", [])):
+        if place != device:
+            what = f"output {index} is on {place}, expected is {device}"
+            return form.failed(entry["name"], Reason.DEVICE, what)
+    changed = entry.get("inputs_changed", [])
+    if changed:
+        what = f"the kernel changed input tensors {changed} (of {', '.join(names)}), which the op leaves as they are"
+        return form.failed(entry["name"], Reason.INPUT_CHANGED, what)
+    return None

@@ -16,38 +16,40 @@ _PICTURE_COLUMNS = 32
 _SHADES = ".-+#"
 
 
-def describe(wrong: Tensor) -> str:
+def describe(wrong: Tensor, seen: Tensor | None = None) -> str:
     """Words for a boolean tensor of the output's shape that is true where elements are wrong.
 
-    "" if none is. Otherwise one line of words, then, unless all elements are wrong or there is but one
-    row and few columns, a picture of at most 8 x 32 characters.
+    "" if none is. Otherwise one line of words, then, unless all elements are wrong, a picture of at most
+    8 x 32 characters. `seen` is true where elements were compared; None means that all were.
     """
-    total = wrong.numel()
-    matrix = wrong.reshape(-1, wrong.shape[-1]) if wrong.ndim and total else wrong.reshape(1, -1)
-    count = int(matrix.sum())
+    seen = torch.ones_like(wrong) if seen is None else seen
+    count, total = int(wrong.sum()), int(seen.sum())
     if count == 0:
         return ""
+    sampled = "" if total == wrong.numel() else f" sampled, of {wrong.numel()}"
     if count == total:
-        return f"everywhere: all {total} elements"
-    return f"{_words(matrix, count)}\n{picture(matrix)}"
+        return f"everywhere: all {total} elements{sampled}"
+    width = wrong.shape[-1] if wrong.ndim else 1
+    matrix, compared = wrong.reshape(-1, width), seen.reshape(-1, width)
+    return f"{_words(matrix, compared)}{sampled}\n{picture(matrix, compared)}"
 
 
-def _words(matrix: Tensor, count: int) -> str:
-    rows, columns = matrix.shape
-    by_row, by_column = matrix.sum(1), matrix.sum(0)
-    bad_rows, bad_columns = by_row.nonzero().reshape(-1), by_column.nonzero().reshape(-1)
-    row_density = count / (len(bad_rows) * columns)
-    column_density = count / (len(bad_columns) * rows)
-    whole_rows = rows > 1 and len(bad_rows) < rows and row_density > 0.5
-    whole_columns = rows > 1 and len(bad_columns) < columns and column_density > 0.5
+def _words(wrong: Tensor, seen: Tensor) -> str:
+    rows, columns = wrong.shape
+    count, total = int(wrong.sum()), int(seen.sum())
+    bad_rows, bad_columns = wrong.any(1), wrong.any(0)
+    row_density = count / int(seen[bad_rows].sum())
+    column_density = count / int(seen[:, bad_columns].sum())
+    whole_rows = rows > 1 and not bool(bad_rows.all()) and row_density > 0.5
+    whole_columns = rows > 1 and not bool(bad_columns.all()) and column_density > 0.5
+    row_numbers, column_numbers = bad_rows.nonzero().reshape(-1), bad_columns.nonzero().reshape(-1)
     if whole_rows and (not whole_columns or row_density >= column_density):
-        return _lines("rows", bad_rows, rows, _extent("columns", bad_columns, columns, row_density))
+        return _lines("rows", row_numbers, rows, _extent("columns", column_numbers, columns, row_density))
     if whole_columns:
-        return _lines("columns", bad_columns, columns, _extent("rows", bad_rows, rows, column_density))
-    share = count / matrix.numel()
-    if share >= 0.5:
-        return f"everywhere: {count} of {matrix.numel()} elements ({share:.0%})"
-    return f"elements: {_elements(matrix, bad_rows, bad_columns, count)}"
+        return _lines("columns", column_numbers, columns, _extent("rows", row_numbers, rows, column_density))
+    if count >= 0.5 * total:
+        return f"everywhere: {count} of {total} elements ({count / total:.0%})"
+    return f"elements: {_elements(wrong, row_numbers, column_numbers, count)}"
 
 
 def _lines(word: str, bad: Tensor, total: int, extent: str) -> str:
@@ -112,15 +114,15 @@ def _ranges(indices: list[int], limit: int = 4) -> str:
     return ", ".join(texts)
 
 
-def picture(matrix: Tensor) -> str:
-    """A boolean matrix in at most 8 x 32 characters: `.` none, `-` few, `+` many, `#` all wrong."""
-    rows, columns = matrix.shape
+def picture(wrong: Tensor, seen: Tensor) -> str:
+    """A matrix in at most 8 x 32 characters: `.` none, `-` few, `+` many, `#` all compared are wrong."""
+    rows, columns = wrong.shape
     height, width = min(rows, _PICTURE_ROWS), min(columns, _PICTURE_COLUMNS)
-    row_cell = torch.arange(rows, device=matrix.device) * height // rows
-    column_cell = torch.arange(columns, device=matrix.device) * width // columns
+    row_cell = torch.arange(rows, device=wrong.device) * height // rows
+    column_cell = torch.arange(columns, device=wrong.device) * width // columns
     cells = (row_cell[:, None] * width + column_cell[None, :]).reshape(-1)
-    size = torch.bincount(cells, minlength=height * width)
-    wrong = torch.bincount(cells[matrix.reshape(-1)], minlength=height * width)
-    shade = torch.where(wrong == 0, 0, torch.where(wrong == size, 3, torch.where(2 * wrong < size, 1, 2)))
+    size = torch.bincount(cells[seen.reshape(-1)], minlength=height * width)
+    bad = torch.bincount(cells[wrong.reshape(-1)], minlength=height * width)
+    shade = torch.where(bad == 0, 0, torch.where(bad == size, 3, torch.where(2 * bad < size, 1, 2)))
     grid = shade.reshape(height, width).tolist()
     return "\n".join("".join(_SHADES[value] for value in line) for line in grid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,12 +13,15 @@ from pytest_cgins.errors import ReplayError
 from pytest_cgins.model import Context, OpCall, Power, TensorMeta, Trace, Value
 from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
 from pytest_cgins.trace.replay import load_inputs
-from pytest_cgins.trace.store import PackReader
+from pytest_cgins.trace.store import BlobSource
 from pytest_cgins.verify import gold, inputs, power
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
 from pytest_cgins.verify.reference import Answers, answers
+
+# What torch raises on arguments that it does not take.
+_REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class InputSet:
     """The argument tensors, on the CPU."""
     outputs: tuple[TensorMeta, ...]
     """Dense layouts for the returned tensors, one storage each: what a launcher writes into."""
+    mutated: tuple[int, ...]
+    """Indices of the argument tensors that the op changes."""
     expected: ExpectedSet
     """What is expected, on the case's device."""
 
@@ -67,38 +72,48 @@ class Preparation:
         return self.powers[tolerance]
 
 
-def prepare(trace: Trace, reader: PackReader, device: str, seed: int) -> Preparation:
+def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Preparation:
     """Make the input sets of a trace and torch's answers to them.
 
     Raises:
         PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
         ReplayError: if torch does not run the recorded call on this device.
     """
-    recorded = load_inputs(trace, reader, "cpu")
     maker = _Maker(trace, relocate(trace.call, device), device)
-    notes = []
+    sets: list[InputSet] = []
+    notes: list[str] = []
     if trace.gold is None:
+        recorded = _blank(trace)
         notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
-    try:
-        sets = [maker.make("recorded", recorded, gold.load(trace, reader, device))]
-    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
-        raise ReplayError(
-            f"torch {torch.__version__} does not run the recorded call of {trace.call.op} on {device}: {error}",
-            remedy="record the pack again with this torch, or leave this trace out",
-        ) from error
-    makers: dict[str, Callable[[OpCall, Sequence[Tensor], str], list[Tensor]]] = {
-        "fresh": inputs.fresh,
-        "edge": inputs.edge,
-    }
-    for name, make in makers.items():
+    else:
+        recorded = load_inputs(trace, source, "cpu")
         try:
-            made = make(trace.call, recorded, f"{seed}/{trace.id}")
-            sets.append(maker.make(name, made, ()))
-        except (RuntimeError, ValueError) as error:
+            sets.append(maker.make("recorded", recorded, gold.load(trace, source, device)))
+        except _REFUSALS as error:
+            raise _refused(trace, device, error) from error
+    for name, new in (("fresh", inputs.fresh), ("edge", inputs.edge)):
+        try:
+            sets.append(maker.make(name, new(trace.call, recorded, f"{seed}/{trace.id}"), ()))
+        except _REFUSALS as error:
+            if not sets:
+                raise _refused(trace, device, error) from error
             notes.append(f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})")
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
     return Preparation(
         trace=trace, call=maker.call, context=trace.context, sets=tuple(sets), notes=tuple(notes)
+    )
+
+
+def _blank(trace: Trace) -> list[Tensor]:
+    """The argument tensors of a trace that kept their shapes only, filled with zeros."""
+    spans = [torch.zeros(storage.nbytes, dtype=torch.uint8) for storage in trace.storages]
+    return rebuild(trace.tensors, spans, "cpu")
+
+
+def _refused(trace: Trace, device: str, error: Exception) -> ReplayError:
+    return ReplayError(
+        f"torch {torch.__version__} does not run the recorded call of {trace.call.op} on {device}: {error}",
+        remedy="record the pack again with this torch, or leave this trace out",
     )
 
 
@@ -131,6 +146,7 @@ class _Maker:
         return InputSet(
             layout=layout,
             outputs=tuple(metas[:returned]),
+            mutated=made.mutated,
             expected=ExpectedSet(name=name, outputs=outputs, arguments=arguments, note=made.note),
         )
 

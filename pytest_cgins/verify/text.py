@@ -30,11 +30,6 @@ def position(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
-def times(share: float) -> str:
-    """A share of what is allowed as a factor: `3.2 times`."""
-    return f"{share:.3g} times"
-
-
 def subject(index: int, count: int) -> str:
     """Subject of a sentence about one of `count` outputs."""
     return "the output" if count == 1 else f"output {index}"

@@ -169,6 +169,11 @@ class Bound:
         limit = self.unit * self.peak_limit
         return limit if self.slack is None else limit + self.slack
 
+    def allowed_at(self, index: int) -> float:
+        """Greatest distance of one element."""
+        slack = 0.0 if self.slack is None else float(self.slack[index])
+        return float(self.unit[index]) * self.peak_limit + slack
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:

@@ -1,0 +1,27 @@
+// cgins: gelu(Tensor input, str approximate='none') -> Tensor
+// In double until the last rounding.
+#include "variant.h"
+
+template <typename T>
+struct Element {
+  const T* input;
+  T* output;
+  Rows in, out;
+  CGINS_HOST_DEVICE void operator()(int64_t i) const {
+    const int64_t row = i / in.width, column = i % in.width;
+    const Wide<T> x = Wide<T>(row_of(input, in, row)[column]);
+    const double wide = x;
+    row_of(output, out, row)[column] = T(Wide<T>(0.5 * wide * (1 + std::erf(wide * 0.7071067811865476))));
+  }
+};
+
+extern "C" int gelu(const DLTensor* input, const char*, int64_t approximate_len, DLTensor* out,
+                    cgins_stream stream) {
+  CGINS_CHECK(approximate_len != 4, "only the exact form is here");
+  return cgins::dispatch_floating(input, [&](auto zero) {
+    using T = decltype(zero);
+    const Element<T> element{cgins::data<T>(input), cgins::data<T>(out), rows_along(input, -1),
+                             rows_along(out, -1)};
+    return each(cgins::numel(input), stream, element);
+  });
+}
