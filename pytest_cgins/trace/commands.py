@@ -1,0 +1,230 @@
+"""`cgins record` and `cgins traces ls|show|verify`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins.errors import PackError, RecordError, ReplayError
+from pytest_cgins.model import Trace, TracePack
+from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands about traces to the `cgins` command line."""
+    parser = subparsers.add_parser("record", help="run a script and record its op calls as a trace pack")
+    parser.add_argument("script", type=Path, help="Python script that runs a model")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the trace pack")
+    parser.add_argument(
+        "--ops", action="append", metavar="OP[,OP]", help="qualified names; default: ops that compute"
+    )
+    parser.add_argument("--tier", choices=("shapes", "recipe", "full"), default="recipe")
+    parser.add_argument("--name", help="name of the pack; default: that of its folder")
+    parser.add_argument("--max-per-op", type=int, metavar="N", help="keep at most N signatures of an op")
+    parser.add_argument(
+        "--args",
+        dest="arguments",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="everything after this is for the script",
+    )
+    parser.set_defaults(run=record)
+
+    traces = subparsers.add_parser("traces", help="look at trace packs").add_subparsers(required=True)
+    parser = traces.add_parser("ls", help="list the packs under folders")
+    parser.add_argument("folders", nargs="*", type=Path, default=[Path()])
+    parser.set_defaults(run=ls)
+    parser = traces.add_parser("show", help="list the traces of a pack")
+    parser.add_argument("pack", type=Path)
+    parser.add_argument("--op", help="only ops whose name contains this")
+    parser.set_defaults(run=show)
+    parser = traces.add_parser("verify", help="check a pack's files, and replay every trace")
+    parser.add_argument("packs", nargs="+", type=Path, metavar="pack")
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="OP",
+        help="run this unmarked function, if it is an op",
+    )
+    parser.set_defaults(run=verify)
+
+
+def record(args: argparse.Namespace) -> int:
+    """Run a script as `python SCRIPT` would, and record it; its exit status other than 0 is passed on."""
+    from pytest_cgins.trace.record import record as recording_of
+
+    if not args.script.is_file():
+        raise RecordError(f"{args.script} is not a file", remedy="name the Python script that runs the model")
+    ops = [name for group in args.ops for name in group.split(",") if name] if args.ops else None
+    try:
+        with _as_script(args.script, args.arguments):
+            recording = recording_of(
+                args.out, ops, args.tier, args.name, args.max_per_op, progress=sys.stderr.isatty()
+            )
+            with recording:
+                _run(args.script)
+    except _ScriptFailed as failure:
+        print(f"{args.script} exited with {failure.code}: nothing was recorded", file=sys.stderr)
+        return failure.code
+    if recording.pack is not None:
+        _print(_by_op(recording.pack))
+        print(f"{len(recording.pack.traces)} traces, {_size(args.out) / 2**20:.2f} MiB in {args.out}")
+    if recording.dropped:
+        print(f"{recording.dropped} calls had signatures beyond --max-per-op and were left out")
+    return 0
+
+
+def ls(args: argparse.Namespace) -> int:
+    """List the packs under folders; 1 if one of them is damaged."""
+    table = _table("pack", "tier", ">traces", ">ops", ">MiB", "recorded on", "torch")
+    failed = 0
+    for folder in sorted({found for root in args.folders for found in _packs(root)}):
+        try:
+            pack = open_pack(folder).pack
+        except PackError as error:
+            print(error, file=sys.stderr)
+            failed = 1
+            continue
+        origins = {(trace.origin.device_name, trace.origin.torch) for trace in pack.traces}
+        table.add_row(
+            str(folder),
+            pack.tier,
+            str(len(pack.traces)),
+            str(len({trace.call.op for trace in pack.traces})),
+            f"{_size(folder) / 2**20:.2f}",
+            ", ".join(sorted({device for device, _ in origins})),
+            ", ".join(sorted({version for _, version in origins})),
+        )
+    _print(table)
+    return failed
+
+
+def show(args: argparse.Namespace) -> int:
+    """List the traces of a pack."""
+    table = _table("op", "signature", ">calls", "replay", "arguments")
+    for trace in open_pack(args.pack).pack.traces:
+        if args.op is None or args.op in trace.call.op:
+            arguments = ", ".join(argument.name for argument in trace.call.arguments)
+            table.add_row(trace.call.op, trace.signature, str(trace.count), trace.replay, arguments)
+    _print(table)
+    return 0
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Check every file of packs, and replay every trace; 1 if one fails."""
+    from pytest_cgins.trace.ops import trust
+
+    for op in args.trust:
+        trust(op)
+    # As `python -m` does, so that marked functions of the project are found.
+    sys.path.insert(0, str(Path.cwd()))
+    failed = 0
+    for folder in args.packs:
+        reader = open_pack(folder)
+        reader.verify()
+        outcomes: dict[str, Counter[str]] = {}
+        for trace in reader.pack.traces:
+            outcome = _outcome(trace, reader)
+            outcomes.setdefault(trace.call.op, Counter())[outcome] += 1
+            failed += outcome == "failed"
+        print(f"{folder}: {len(reader.pack.traces)} traces, tier {reader.pack.tier}")
+        for op, counts in outcomes.items():
+            print(f"  {op}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}")
+    return 1 if failed else 0
+
+
+def _outcome(trace: Trace, reader: PackReader) -> str:
+    from pytest_cgins.trace.replay import check
+
+    if trace.gold is None:
+        return "without values"
+    try:
+        return check(trace, reader)
+    except ReplayError as error:
+        print(error, file=sys.stderr)
+        return "failed"
+
+
+class _ScriptFailed(Exception):
+    """The recorded script asked for an exit status other than 0."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def _run(script: Path) -> None:
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            raise _ScriptFailed(error.code if isinstance(error.code, int) else 1) from error
+
+
+@contextmanager
+def _as_script(script: Path, arguments: list[str]) -> Iterator[None]:
+    """`sys.argv` and `sys.path` as the interpreter would set them for the script."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def _packs(root: Path) -> Iterator[Path]:
+    """Folders with a manifest under `root`; hidden ones are left out."""
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if MANIFEST in files:
+            below.clear()
+            yield Path(folder)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _by_op(pack: TracePack) -> Table:
+    table = _table("op", ">signatures", ">calls", "replay")
+    ops: dict[str, list[Trace]] = {}
+    for trace in pack.traces:
+        ops.setdefault(trace.call.op, []).append(trace)
+    for op, traces in ops.items():
+        replays = Counter(trace.replay for trace in traces)
+        table.add_row(
+            op,
+            str(len(traces)),
+            str(sum(trace.count for trace in traces)),
+            ", ".join(f"{count} {replay}" for replay, count in sorted(replays.items())),
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    """A plain table; a column whose title begins with > is aligned to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
+    return table
+
+
+def _print(table: Table) -> None:
+    from rich.console import Console
+
+    # Piped output must not be cut at 80 columns.
+    Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False).print(table)
