@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,8 @@ class Benchmark:
         """
         device = device or _device_of([*args, *kwargs.values()])
         arms: Arms = {"kernel": lambda _: function(*args, **kwargs)}
-        with lock.exclusive(environment.device_key(device), wait_s=self._lock_wait_s):
+        key = environment.device_key(device)
+        with lock.exclusive(key, wait_s=self._lock_wait_s), _current(device):
             timer, notes = _make_timer(arms, device, budget_s / LEAST_BATCHES)
             samples = _batches(timer, budget_s)
         spread = stats.quartiles(samples)
@@ -84,14 +86,20 @@ class Benchmark:
         )
 
 
+def _current(device: str) -> AbstractContextManager[object]:
+    """Make a GPU the current one: events and graphs belong to it."""
+    if not device.startswith("cuda"):
+        return nullcontext()
+    import torch
+
+    return torch.cuda.device(device)
+
+
 def _make_timer(arms: Arms, device: str, limit_s: float) -> tuple[Timer, tuple[str, ...]]:
     if device.startswith("cuda"):
-        import torch
-
         from pytest_cgins.timing.cuda import make_timer
 
-        with torch.cuda.device(device):
-            return make_timer(arms, copies=1, limit_s=limit_s)
+        return make_timer(arms, copies=1, limit_s=limit_s)
     from pytest_cgins.timing.cpu import HostTimer
 
     return HostTimer(arms, copies=1, limit_s=limit_s), ()

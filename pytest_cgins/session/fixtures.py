@@ -18,6 +18,8 @@ from pytest_cgins.trace.store import PackReader, open_pack
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pytest_cgins.trace.gold import GoldValues
+
 
 class CaseUnderTest:
     """The fixture `cgins_case`: one case, its tensors, and the gate's judgement of it."""
@@ -62,6 +64,13 @@ class CaseUnderTest:
             for argument in self.trace.call.arguments
             if argument.passed == passed
         ]
+
+    @cached_property
+    def gold(self) -> list[GoldValues]:
+        """What was recorded of each output: the elements at `positions`, all of them in tier `full`."""
+        from pytest_cgins.trace.gold import load_gold
+
+        return load_gold(self.trace, self._reader)
 
     def evaluate(self) -> Evaluation:
         """Run the gate on the case, in workers; the result is in the session's report."""

@@ -63,26 +63,28 @@ class RemoteKernel:
             WorkerError: it crashed its worker, or did not answer in time.
         """
         from pytest_cgins.execute import tensors as transport
-        from pytest_cgins.trace import ops, values
+        from pytest_cgins.trace import context, ops, signature, values
 
         leaves: list[Tensor] = []
+        ops.trust(self._entry.op)
         function = ops.resolve(self._entry.op)
         arguments = tuple(
             Argument(name=name, value=values.encode(value, leaves), passed=passed)
-            for name, value, passed in ops.bind(function, args, kwargs)
+            for name, value, passed in signature.bind(function, args, kwargs)
         )
         device = str(leaves[0].device) if leaves else self._entry.implementations[0].device
         call = documents.dump_python(OpCall(op=self._entry.op, arguments=arguments))
         described, inputs = transport.pack(leaves)
+        around = documents.dump_python(context.capture())
         with inputs:
-            return self._run(device, {"call": call, "tensors": described}, inputs)
+            return self._run(device, {"call": call, "tensors": described, "context": around}, inputs)
 
     def _run(self, device: str, request: dict[str, Any], inputs: Buffer) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.execute import tensors as transport
 
         root = {"import_root": str(self._evaluator.config.root), "device": device}
         reply = self._call("reference", "output_metas", {**request, **root}, inputs)
-        one_set = {"name": "call", **request, "outputs": reply["outputs"], "context": reply["context"]}
+        one_set = {"name": "call", **request, "outputs": reply["outputs"]}
         kernel = documents.dump_python(self._compiled(device.partition(":")[0]))
         answer = self._pool.call(
             "verification",
@@ -93,7 +95,10 @@ class RemoteKernel:
         )
         (result,) = answer.result["sets"]
         if result["error"]:
-            raise LaunchError(f"{self._entry.name}: {result['error']['message']}", remedy=answer.output)
+            raise LaunchError(
+                f"kernel {self._entry.name!r} failed: {result['error']['message']}",
+                remedy=result["error"]["remedy"],
+            )
         with answer.buffers[0] as buffer:
             outputs = tuple(transport.unpack(result["tensors"], buffer, device))[: len(reply["outputs"])]
         return outputs[0] if len(outputs) == 1 else outputs

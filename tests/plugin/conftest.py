@@ -1,0 +1,91 @@
+"""A tiny project with kernels that are right, wrong and worse, and runs of pytest in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = Path(__file__).parent / "project"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run of pytest."""
+
+    code: int
+    out: str
+    folder: Path
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Of the last line: `{"passed": 2, "failed": 1}`."""
+        return {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", self.lines[-1])}
+
+    def nodes(self) -> list[str]:
+        """Node names that `--collect-only -q` printed."""
+        return [line.partition("::")[2] for line in self.lines if line.startswith("cgins.yaml::")]
+
+    def document(self) -> Any:
+        return json.loads((self.folder / "report.json").read_text())
+
+    def statuses(self) -> dict[str, str]:
+        """`{"relu/right f32-2x3-…": "PASSED", …}` from the JSON document."""
+        found = {}
+        for one in self.document()["evaluations"]:
+            case = one["case"]
+            found[f"{case['kernel']}/{case['implementation']} {case['signature']}"] = one["verdict"]["status"]
+        return found
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Run]:
+    """Runs pytest in a process of its own, in a folder."""
+
+    def run(folder: Path, *options: str, env: dict[str, str] | None = None) -> Run:
+        command = [sys.executable, "-m", "pytest", *options]
+        environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **(env or {})}
+        environment.pop("CI", None)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        return Run(code=done.returncode, out=done.stdout + done.stderr, folder=folder)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with its trace pack."""
+    folder = tmp_path_factory.mktemp("recorded") / "project"
+    shutil.copytree(SOURCE, folder)
+    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return folder
+
+
+@pytest.fixture
+def project(recorded: Path, tmp_path: Path) -> Path:
+    """A copy of the project for one test."""
+    return Path(shutil.copytree(recorded, tmp_path / "project"))
+
+
+@pytest.fixture(scope="session")
+def full_run(recorded: Path, tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Run]) -> Run:
+    """All cases of the project once, in one process."""
+    folder = Path(shutil.copytree(recorded, tmp_path_factory.mktemp("full") / "project"))
+    options = ["--cgins", "--cgins-seed=7", "-v", "--cgins-json=report.json", "--junitxml=junit.xml"]
+    return run(folder, *options)

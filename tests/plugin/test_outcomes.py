@@ -1,0 +1,117 @@
+"""Exit codes, --cgins-strict, -x, -n, time limits, interruption."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+FAST = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json")
+
+
+def test_weak_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
+    """The same weak case is exit 0 with a warning, and exit 1 under --cgins-strict; nothing is timed."""
+    lax = run(project, *FAST, "-k", "dropout")
+    assert (lax.code, lax.counts["passed"], lax.counts["warning"]) == (0, 1, 1)
+    assert [one["measurement"] for one in lax.document()["evaluations"]] == [None]
+    strict = run(project, *FAST, "-k", "dropout", "--cgins-strict")
+    assert (strict.code, strict.counts["failed"]) == (1, 1)
+    assert "--cgins-strict" in re.search(r"^again.*$", strict.out, re.MULTILINE)[0]
+    assert strict.document()["exit_status"] == 1
+
+
+def test_drift_alone_is_exit_6(project: Path, run: Callable[..., Run]) -> None:
+    """A trace that torch no longer reproduces is pytest's error, not the kernel's failure."""
+    ops = project / "tiny_ops.py"
+    ops.write_text(ops.read_text().replace("FACTOR = 2.0", "FACTOR = 3.0"))
+    found = run(project, *FAST, "-k", "scaled or right")
+    assert found.code == 6
+    assert (found.counts["error"], found.counts["passed"]) == (1, 2)
+    assert found.document()["exit_status"] == 6
+    assert found.statuses().popitem()[1] == "TRACE_DRIFT"
+    assert "TRACE_DRIFT (gold-drift)" in found.out
+    with_failure = run(project, *FAST, "-k", "scaled or refuse")
+    assert with_failure.code == 1
+
+
+def test_first_failure_stops_with_x(project: Path, run: Callable[..., Run]) -> None:
+    """-x ends after the first failing case, and what was found so far is written."""
+    found = run(project, *FAST, "-x", "-k", "wrong or refuse")
+    assert (found.code, found.counts["failed"]) == (1, 1)
+    assert len(found.statuses()) == 1
+
+
+def test_workers_of_xdist_send_their_results(project: Path, full_run: Run, run: Callable[..., Run]) -> None:
+    """-n 2 finds what one process finds, with one seed, one document and one table."""
+    found = run(project, *FAST, "-n", "2", "--cgins-seed=7")
+    assert found.statuses() == full_run.statuses()
+    assert found.code == 1
+    document = found.document()
+    assert document["seed"] == 7
+    assert [one["device"] for one in document["environments"]] == [
+        one["device"] for one in full_run.document()["environments"]
+    ]
+    assert re.search(r"^relu +right \(cpu\) +2 +2 PASSED", found.out, re.MULTILINE)
+    shares = {
+        (one["case"]["kernel"], one["case"]["signature"]): one["verdict"]["numbers"][
+            "error_share_of_tolerance"
+        ]
+        for one in document["evaluations"]
+        if one["verdict"]["status"] == "PASSED"
+    }
+    for one in full_run.document()["evaluations"]:
+        if one["verdict"]["status"] == "PASSED":
+            key = (one["case"]["kernel"], one["case"]["signature"])
+            assert shares[key] == one["verdict"]["numbers"]["error_share_of_tolerance"], "inputs differ"
+
+
+def test_hanging_kernel_costs_one_case(project: Path, run: Callable[..., Run]) -> None:
+    """A kernel that never returns is ended at the limit, and the next case is right again."""
+    file = project / "cgins.yaml"
+    file.write_text(
+        file.read_text().replace(
+            "      - {name: right,  device: cpu, source: kernels/relu.cpp}",
+            "      - {name: hang,  device: cpu, source: kernels/relu.cpp, defines: {HANG: 1}}\n"
+            "      - {name: right,  device: cpu, source: kernels/relu.cpp}",
+        )
+    )
+    found = run(project, *FAST, "--cgins-timeout=5", "-k", "(hang and 2x3) or right")
+    statuses = found.statuses()
+    assert sorted(statuses.values()) == ["PASSED", "PASSED", "TIMEOUT"]
+    assert found.code == 1
+    assert "TIMEOUT (timed-out)" in found.out
+
+
+def test_interrupted_run_writes_what_it_has(project: Path, run: Callable[..., Run]) -> None:
+    """Ctrl-C after the first case: exit 2, and that case is in the document and the table."""
+    (project / "conftest.py").write_text(
+        "def pytest_runtest_logreport(report):\n"
+        "    if report.when == 'teardown':\n"
+        "        raise KeyboardInterrupt\n"
+    )
+    found = run(project, *FAST, "-k", "right")
+    assert found.code == 2
+    assert list(found.statuses().values()) == ["PASSED"]
+    assert found.document()["exit_status"] == 2
+    assert re.search(r"^relu +right \(cpu\) +1 ", found.out, re.MULTILINE)
+
+
+def test_unwritable_document_is_not_success(project: Path, run: Callable[..., Run]) -> None:
+    """If the JSON cannot be written, a run without failures still does not end in 0."""
+    (project / "taken").mkdir()
+    found = run(project, "--cgins", "--cgins-no-timing", "--cgins-json=taken", "-k", "scaled")
+    assert found.code == 4
+    assert "--cgins-json was not written" in found.out
+    assert list((project / "taken").parent.glob(".taken.*")) == []
+
+
+def test_no_cases_is_pytest_s_exit_5(project: Path, run: Callable[..., Run]) -> None:
+    """A session without cases ends as any without tests, and its document says so."""
+    found = run(project, *FAST, "-k", "nothing_is_called_this")
+    assert found.code == 5
+    assert json.loads((project / "report.json").read_text())["evaluations"] == []

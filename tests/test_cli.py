@@ -1,0 +1,85 @@
+"""The command `cgins`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+import pytest
+
+from pytest_cgins import __version__, cli
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.kernels import commands
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_version_is_told_without_heavy_imports() -> None:
+    """`cgins --version` prints the version and loads neither torch nor numpy nor pydantic."""
+    code = (
+        "import sys\nfrom pytest_cgins.cli import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "print([name for name in ('torch', 'numpy', 'pydantic', 'yaml', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"pytest-cgins {__version__}\n[]\n"
+
+
+def test_help_lists_all_commands() -> None:
+    """The subcommands of traces and kernels are there."""
+    done = run("--help")
+    assert done.returncode == 0
+    for command in ("record", "traces", "build", "schema"):
+        assert command in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["recrod"], ["--cgins"]])
+def test_wrong_arguments_are_exit_2(arguments: list[str]) -> None:
+    """No command, an unknown one, an unknown option: usage on stderr."""
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: cgins")
+
+
+def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An error of ours is its text on stderr and exit 2, not a traceback."""
+    missing = tmp_path_factory.mktemp("empty") / "nowhere"
+    done = run("traces", "ls", str(missing))
+    assert done.returncode == 2
+    assert done.stderr.startswith("cgins: ")
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "text"),
+    [
+        (ConfigError("the file is wrong", remedy="mend it"), 2, "cgins: the file is wrong\n→ mend it\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_exit_codes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    code: int,
+    text: str,
+) -> None:
+    """Errors of ours end in 2, Ctrl-C in 130."""
+
+    def fail(arguments: argparse.Namespace) -> int:
+        raise raised
+
+    def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        subparsers.add_parser("fail").set_defaults(run=fail)
+
+    monkeypatch.setattr(commands, "add_parsers", add_parsers)
+    assert cli.main(["fail"]) == code
+    assert capsys.readouterr().err == text
