@@ -65,7 +65,7 @@ def build(
             outcome = _run(plan, folder, timeout_s)
             if outcome.status != 0:
                 kept = store.keep_log(base, f"{outcome.command}\n\n{outcome.log}")
-                raise _refusal(source, plan, outcome, kept)
+                raise _refusal(source, plan, outcome, kept, timeout_s)
             seconds = time.monotonic() - started
             if before != [file_digest(Path(file)) for file in source.files]:
                 raise BuildError(f"{name}: a source changed while it was compiled", remedy="run again")
@@ -146,12 +146,14 @@ def _run(plan: plans.Plan, folder: Path, timeout_s: float) -> _Outcome:
     return _Outcome(status=status, log=text, command="\n".join(shlex.join(command) for command in commands))
 
 
-def _refusal(source: KernelSource, plan: plans.Plan, outcome: _Outcome, kept: Path) -> BuildError:
+def _refusal(
+    source: KernelSource, plan: plans.Plan, outcome: _Outcome, kept: Path, timeout_s: float
+) -> BuildError:
     """The error for an outcome that is not 0. `kept` has the whole log."""
     name = f"{source.kernel}/{source.implementation}"
     if outcome.status is None:
         return BuildError(
-            f"{name}: {plan.compiler} was not done within the time limit and was killed",
+            f"{name}: {plan.compiler} was not done after {timeout_s:g} s and was killed",
             remedy=f"simplify the source, or raise the limit; what it printed is in {kept}",
             log=outcome.log,
             command=outcome.command,

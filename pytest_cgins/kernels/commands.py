@@ -50,7 +50,7 @@ def run_build(arguments: argparse.Namespace) -> int:
     from pytest_cgins.kernels.source import find
 
     config = _load(arguments.config)
-    failures = []
+    failures: list[CginsError] = []
     for kernel in _select(config, arguments.kernels):
         for implementation in kernel.implementations:
             if arguments.device not in (None, implementation.device):
@@ -63,9 +63,10 @@ def run_build(arguments: argparse.Namespace) -> int:
                 print(f"{label:40} {'FAILED':>9}")
                 continue
             state = "cached" if compiled.cached else f"{compiled.build_seconds:.2f} s"
+            state = state if compiled.library else "-"
             print(f"{label:40} {state:>9}  {compiled.library or 'nothing to compile'}")
-    for error in failures:
-        print(f"\n{error}", file=sys.stderr)
+    for failure in failures:
+        print(f"\n{failure}", file=sys.stderr)
     return 1 if failures else 0
 
 

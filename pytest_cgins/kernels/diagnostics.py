@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_cgins.kernels.source import code_of
+
 ERROR = re.compile(
     r"""^(?:
         .+?:\d+(?::\d+)?:\s(?:fatal\s)?error:\s        # gcc, clang
@@ -32,11 +34,8 @@ def summarize(log: str, files: Sequence[str], entry: str) -> tuple[int, str]:
     Returns:
         How many errors there are, and the text of the first few, each with the lines that explain it.
     """
-    missing = f"required symbol `{entry}' not defined"
-    if entry and missing in log:
-        return 1, (
-            f'{shown(files[0])}: it defines no extern "C" function {entry} with the prototype of its schema line'
-        )
+    if entry and f"required symbol `{entry}' not defined" in log:
+        return 1, _not_exported(Path(files[0]), entry)
     lines = log.splitlines()
     starts = [number for number, line in enumerate(lines) if ERROR.match(line)]
     if not starts:
@@ -50,6 +49,18 @@ def summarize(log: str, files: Sequence[str], entry: str) -> tuple[int, str]:
     return len(starts), _with_short_paths("\n".join(blocks), files)
 
 
+def _not_exported(file: Path, entry: str) -> str:
+    """What to say when the linker finds no function of the schema's name."""
+    lines = code_of(file.read_text(encoding="utf-8")).splitlines()
+    pattern = re.compile(rf"\b{re.escape(entry)}\s*\(")
+    where = next((number for number, line in enumerate(lines, 1) if pattern.search(line)), None)
+    if where is None:
+        return f'{shown(str(file))}: no function "{entry}", which its schema line declares'
+    return (
+        f'{shown(str(file))}:{where}: "{entry}" is not the extern "C" function that the schema line declares'
+    )
+
+
 def shown(file: str) -> str:
     """A path as a person would write it: relative to the current folder if it lies below."""
     try:
@@ -59,6 +70,7 @@ def shown(file: str) -> str:
 
 
 def _with_short_paths(text: str, files: Sequence[str]) -> str:
+    text = re.sub(r"^([^\s(]+)\((\d+)\): ", r"\1:\2: ", text, flags=re.MULTILINE)  # nvcc's way
     for folder in {str(Path(file).parent) for file in files}:
         short = shown(folder)
         if short != folder:

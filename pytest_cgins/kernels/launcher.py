@@ -296,6 +296,8 @@ class Packer:
 def convert(kind: str, value: Any) -> Any:
     """A Python value as a ctypes value of a schema type."""
     if isinstance(value, torch.Tensor):
+        if value.dim() != 0:
+            raise TypeError("a tensor with dimensions is not a number")
         value = value.item()
     if kind == "int":
         return ctypes.c_int64(_integer(value))

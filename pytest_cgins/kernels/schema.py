@@ -18,7 +18,7 @@ from pytest_cgins.errors import SourceError
 from pytest_cgins.text import nearest
 
 if TYPE_CHECKING:
-    from torchgen.model import Argument, FunctionSchema  # type: ignore[import-untyped]
+    from torchgen.model import Argument, Return  # type: ignore[import-untyped]
 
 BaseType = Literal["Tensor", "int", "float", "bool", "Scalar", "str", "ScalarType", "Generator"]
 BASE_TYPES: tuple[str, ...] = get_args(BaseType)
@@ -194,16 +194,20 @@ def parse(text: str, where: str = "schema") -> Schema:
     Raises:
         SourceError: the line is not in torch's schema language, or has a type that the contract has not.
     """
-    from torchgen.model import FunctionSchema
+    from torchgen.model import Arguments, parse_returns
 
-    if not re.match(r"[A-Za-z_]\w*\s*\(.*\)\s*->\s*\S", text):
+    shape = re.fullmatch(r"([A-Za-z_]\w*)\s*\((.*)\)\s*->\s*(\S.*)", text)
+    if shape is None:
         raise SourceError(
             f"{where}: {text!r} is not a schema",
             remedy="write NAME(TYPE argument, …) -> Tensor, e.g. scale(Tensor x, float a) -> Tensor",
         )
-    _refuse_unknown_types(text, where)
+    entry, arguments_text, returns_text = shape.groups()
+    _refuse_unknown_types(arguments_text, where)
     try:
-        parsed = FunctionSchema.parse(text)
+        # The parts, since a whole FunctionSchema refuses positional arguments that are mutated and returned.
+        arguments = tuple(Arguments.parse(arguments_text).flat_all)
+        returns = parse_returns(returns_text)
     except (AssertionError, RuntimeError, ValueError, KeyError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(
@@ -211,17 +215,15 @@ def parse(text: str, where: str = "schema") -> Schema:
             remedy="write it as torch's native_functions.yaml does",
         ) from error
     schema = Schema(
-        entry=text.split("(", 1)[0].strip(),
-        arguments=tuple(_argument(argument, where) for argument in parsed.arguments.flat_all),
-        outputs=_outputs(parsed, where),
+        entry=entry,
+        arguments=tuple(_argument(argument, where) for argument in arguments),
+        outputs=_outputs(arguments, returns, where),
     )
     _refuse_bad_names(schema, where)
     return schema
 
 
-def _refuse_unknown_types(text: str, where: str) -> None:
-    inside = text.partition("->")[0]
-    arguments = inside[inside.index("(") + 1 : inside.rindex(")")]
+def _refuse_unknown_types(arguments: str, where: str) -> None:
     for part in re.split(r",(?![^\[]*\])", arguments):
         word = re.match(r"\s*([A-Za-z_]\w*)", part)
         if word and word[1] not in BASE_TYPES:
@@ -284,24 +286,26 @@ def _default(name: str, text: str | None, where: str) -> object:
         ) from None
 
 
-def _outputs(parsed: FunctionSchema, where: str) -> tuple[SchemaOutput, ...]:
+def _outputs(
+    arguments: Sequence[Argument], returns: Sequence[Return], where: str
+) -> tuple[SchemaOutput, ...]:
     from torchgen.model import ListType
 
     aliases = {
         alias: argument.name
-        for argument in parsed.arguments.flat_all
+        for argument in arguments
         if argument.annotation is not None and argument.annotation.is_write
         for alias in argument.annotation.alias_set
     }
     outputs = []
-    for index, returned in enumerate(parsed.returns):
+    for index, returned in enumerate(returns):
         if str(returned.type).split("[")[0] != "Tensor":
             raise SourceError(
                 f"{where}: a launcher returns tensors, not {str(returned.type)!r}",
                 remedy="write -> Tensor, -> (Tensor a, Tensor b), -> Tensor[], or -> () if it only mutates",
             )
         marks = returned.annotation.alias_set if returned.annotation is not None else ()
-        default_name = "out" if len(parsed.returns) == 1 else f"out{index}"
+        default_name = "out" if len(returns) == 1 else f"out{index}"
         outputs.append(
             SchemaOutput(
                 name=returned.name or default_name,
@@ -322,7 +326,7 @@ def _refuse_bad_names(schema: Schema, where: str) -> None:
         if not argument.name.isidentifier():
             raise SourceError(
                 f"{where}: {argument.name!r} is not an argument name",
-                remedy="separate arguments by one comma each: TYPE name, TYPE name",
+                remedy="separate arguments by a comma and a blank: TYPE name, TYPE name",
             )
     names = [name for _, name in parameters(schema, workspace=True)]
     twice = [name for name, count in Counter(names).items() if count > 1]
