@@ -37,7 +37,16 @@ def use_device(device: str) -> None:
         torch.cuda.set_device(torch.device(device))
 
 
-def wait_for(device: str) -> None:
+def wait_for_stream(device: str) -> None:
+    """Wait for the current stream, as whoever uses the result next would.
+
+    Not for the whole device: work that a kernel left on another stream must not look finished.
+    """
+    if device.startswith("cuda"):
+        torch.cuda.current_stream(torch.device(device)).synchronize()
+
+
+def wait_for_device(device: str) -> None:
     """Wait for all launched work; an error of that work is raised here."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(torch.device(device))
@@ -46,7 +55,7 @@ def wait_for(device: str) -> None:
 def is_lost(device: str) -> bool:
     """Whether an error stuck to the CUDA context: the process can then never use the GPU again."""
     try:
-        wait_for(device)
+        wait_for_device(device)
     except RuntimeError:
         return True
     return False

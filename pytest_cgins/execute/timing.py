@@ -10,7 +10,7 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.kernels import KernelCache, import_from, use_device, wait_for
+from pytest_cgins.execute.kernels import KernelCache, import_from, use_device, wait_for_device
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.timing.environment import device_key
@@ -67,11 +67,12 @@ class TimingService:
                 measurement = measure(
                     arms, device, rotation=rotation, budget_s=params["budget_s"], seed=params["seed"]
                 )
-                wait_for(device)
+                wait_for_device(device)
         except BaseException:
-            # Half a capture, or an error that stuck to the CUDA context: neither is worth telling apart.
-            self.fatal = device != "cpu"
+            self.fatal = device != "cpu"  # the CUDA context may be lost
             raise
+        # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
+        self.fatal = measurement.method == "cuda-event"
         return documents.dump_python(measurement), []
 
     def _make_arms(self, params: dict[str, Any], buffer: Buffer, device: str, copies: int) -> Arms:

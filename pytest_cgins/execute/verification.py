@@ -9,7 +9,7 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.errors import LaunchError, ProtocolError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.kernels import KernelCache, is_lost, use_device, wait_for
+from pytest_cgins.execute.kernels import KernelCache, is_lost, use_device, wait_for_device, wait_for_stream
 from pytest_cgins.execute.tensors import pack, same_bytes, unpack
 from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels.callable import LoadedKernel
@@ -67,6 +67,7 @@ class VerificationService:
             mutated = one.get("mutated", [])
             tensors = [*map(_plain, outputs), *(inputs[index] for index in mutated)]
             header, packed = pack(tensors)
+            wait_for_device(device)
             changed = _changed(inputs, unpack(one["tensors"], buffer, device), mutated)
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
@@ -97,7 +98,7 @@ def _run_kernel(
     context = documents.load_python(Context, one["context"])
     with restore(context, device.partition(":")[0]):
         outputs = kernel.bind(call, inputs, metas, device).run()
-    wait_for(device)
+    wait_for_stream(device)
     return outputs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import warnings
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -170,17 +171,25 @@ def _warm_up(arm: Callable[[int], object]) -> None:
 
 def _capture(name: ArmName, arm: Callable[[int], object], calls: int, copies: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
+    first: Exception | None = None
     try:
-        with torch.cuda.graph(graph):
-            for index in range(calls):
-                arm(index % copies)
-    except Exception as error:
+        with warnings.catch_warnings(), torch.cuda.graph(graph):
+            # An arm that launches elsewhere than on the current stream, or nothing at all.
+            warnings.filterwarnings("error", message="The CUDA Graph is empty")
+            try:
+                for index in range(calls):
+                    arm(index % copies)
+            except Exception as error:
+                first = error  # leaving the capture raises another one, which says less
+                raise
+    except Exception as error:  # noqa: BLE001 - raised again, as what it means here
+        cause = first or error
         try:
             torch.cuda.synchronize()
         except RuntimeError:
-            raise error from None  # the device is lost: no other way of timing will do
-        first_line = str(error).strip().split("\n", maxsplit=1)[0][:200]
+            raise cause from None  # the device is lost: no other way of timing will do
+        text = str(cause).strip().split("\n", maxsplit=1)[0][:200]
         raise CaptureError(
-            f"the {name} arm cannot be captured in a CUDA graph ({type(error).__name__}: {first_line})"
-        ) from error
+            f"the {name} arm cannot be captured in a CUDA graph ({type(cause).__name__}: {text})"
+        ) from cause
     return graph

@@ -1,0 +1,63 @@
+"""How many copies outrun a cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cgins.timing import rotation
+from pytest_cgins.timing.rotation import MOST_COPIES, REUSE_FACTOR, Rotation, plan
+
+
+@given(bytes_per_call=st.integers(0, 10**10), cache=st.integers(0, 10**9), memory=st.integers(0, 10**11))
+def test_copies_outrun_the_cache_or_there_is_one(bytes_per_call: int, cache: int, memory: int) -> None:
+    """Either all copies together pass twice the cache, and one fewer would not, or there is a single one."""
+    chosen = plan(bytes_per_call, cache, memory_bytes=memory)
+    assert 1 <= chosen.copies <= MOST_COPIES
+    if chosen.copies > 1:
+        assert chosen.is_cold(chosen.copies)
+        assert not chosen.is_cold(chosen.copies - 1)
+        assert chosen.copies * bytes_per_call <= memory
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_call", "copies", "cold"),
+    [
+        (4096, 1, False),
+        (10**6, 101, True),
+        (30 * 10**6, 4, True),
+        (100 * 10**6, 2, True),
+        (101 * 10**6, 1, True),
+    ],
+)
+def test_known_sizes(bytes_per_call: int, copies: int, cold: bool) -> None:
+    """On a cache of 50 MB: tiny tensors stay warm, medium ones rotate, large ones need no copies."""
+    chosen = plan(bytes_per_call, 50 * 10**6, memory_bytes=10**12)
+    assert chosen.copies == copies
+    assert chosen.is_cold(copies) is cold
+
+
+def test_fewer_calls_than_copies_may_stay_in_the_cache() -> None:
+    """Copies that a batch never reaches do not count."""
+    chosen = Rotation(copies=10, bytes_per_call=100, cache_bytes=100)
+    assert chosen.is_cold(3)
+    assert not chosen.is_cold(REUSE_FACTOR)
+
+
+def test_an_unknown_cache_is_warm() -> None:
+    """Where the size of the cache is not known, nothing is claimed."""
+    assert plan(10**9, 0, memory_bytes=10**12) == Rotation(1, 10**9, 0)
+    assert not plan(10**9, 0, memory_bytes=10**12).is_cold(1)
+
+
+def test_the_largest_cache_of_the_cpu_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are read as sysfs writes them; without sysfs the size is unknown."""
+    monkeypatch.setattr(rotation, "_CPU_CACHES", tmp_path)
+    assert rotation.last_level_cache_bytes("cpu") == 0
+    for index, size in enumerate(["48K\n", "32768K\n", "what\n"]):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}" / "size").write_text(size)
+    assert rotation.last_level_cache_bytes("cpu") == 32768 * 1024
