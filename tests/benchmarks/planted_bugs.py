@@ -1,0 +1,143 @@
+"""How many planted bugs the gate catches, and how many legitimate kernels it calls wrong.
+
+    python tests/benchmarks/planted_bugs.py [--device cpu|cuda] [--fit] [--seed N] [--jobs N] [--json PATH]
+
+Every bug of tests/planted/bugs.yaml and every variant of tests/planted/variants/ is built, run in the
+verification worker and judged, in fp32, fp16 and bf16. With `--fit` the numbers behind the derived rule are
+taken too: max z / max(1, max z_t) and rms z / rms z_t of each kernel on each set of inputs, and from them
+what a choice of C and c would have passed. Exit code 1 if a legitimate variant was called wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from pytest_cgins import documents  # noqa: E402
+from pytest_cgins.evaluate import Evaluator  # noqa: E402
+from pytest_cgins.timing.environment import describe  # noqa: E402
+from tests.planted import edits, project  # noqa: E402
+from tests.planted.fit import Sample, samples, table  # noqa: E402
+from tests.planted.outcome import Bug, Outcome, evaluate, listed  # noqa: E402
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def main() -> int:
+    options = _options()
+    device = options.device
+    bugs = {bug.id: bug for bug in listed()}
+    sources = [*(edits.planted(bug, device) for bug in bugs), *edits.variants(device)]
+    names = [source.name for source in sources]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        loaded = project.make(folder / "project", sources, device, DTYPES)
+        evaluator = Evaluator(
+            loaded, seed=options.seed, timing=False, cache=options.cache or folder / "cache"
+        )
+        try:
+            refused = project.build_all(
+                evaluator, names, device, options.cache or folder / "cache", options.jobs
+            )
+            outcomes = evaluate(evaluator, evaluator.cases(), names)
+            taken = samples(evaluator, options.seed, device) if options.fit else []
+        finally:
+            evaluator.close()
+    legitimate = [outcome for outcome in outcomes if outcome.kernel not in bugs]
+    planted = [outcome for outcome in outcomes if outcome.kernel in bugs]
+    print(_report(planted, legitimate, bugs, refused))
+    if taken:
+        print(table(taken, set(bugs)))
+    if options.json:
+        result = _result(planted, legitimate, bugs, taken)
+        environment = documents.dump_python(describe("cpu" if device == "cpu" else "cuda:0"))
+        result = {"environment": environment, "seed": options.seed, "refused": refused, **result}
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    return 1 if refused or any(outcome.false_fails for outcome in legitimate) else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument(
+        "--fit", action="store_true", help="take z of every kernel, and print what other C and c do"
+    )
+    parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=2, help="kernels built at a time")
+    parser.add_argument("--cache", type=Path, help="folder of built kernels that is kept")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def _report(
+    planted: list[Outcome], legitimate: list[Outcome], bugs: dict[str, Bug], refused: dict[str, str]
+) -> str:
+    """Tables: recall by dtype, each bug with its error, false fails."""
+    lines = [f"not built: {name}\n{log}" for name, log in refused.items()]
+    lines += ["| dtype | bugs caught | place named | legitimate cases failed |", "|---|---|---|---|"]
+    for dtype in dict.fromkeys(outcome.dtype for outcome in [*planted, *legitimate]):
+        mine = [outcome for outcome in planted if outcome.dtype == dtype]
+        caught = [outcome for outcome in mine if outcome.caught]
+        named = [outcome for outcome in caught if outcome.names(bugs[outcome.kernel].place)]
+        cases = [e for outcome in legitimate if outcome.dtype == dtype for e in outcome.evaluations]
+        failed = sum(len(outcome.false_fails) for outcome in legitimate if outcome.dtype == dtype)
+        lines.append(
+            f"| {dtype} | {len(caught)} of {len(mine)} | {len(named)} of {len(caught)} | {failed} of {len(cases)} |"
+        )
+    for outcome in planted:
+        if not outcome.caught:
+            lines.append(
+                f"missed in {outcome.dtype}: {outcome.kernel}, error {outcome.share:.3g} of the tolerance"
+            )
+        elif not outcome.names(bugs[outcome.kernel].place):
+            place = bugs[outcome.kernel].place
+            lines.append(f"place {place!r} not named in {outcome.dtype}: {outcome.kernel}")
+    lines += [
+        f"false fail in {outcome.dtype}: {evaluation.case.name}: {evaluation.verdict.message}"
+        for outcome in legitimate
+        for evaluation in outcome.false_fails
+    ]
+    return "\n".join(lines)
+
+
+def _result(
+    planted: list[Outcome], legitimate: list[Outcome], bugs: dict[str, Bug], taken: list[Sample]
+) -> dict[str, Any]:
+    return {
+        "bugs": [
+            {
+                "id": outcome.kernel,
+                "dtype": outcome.dtype,
+                "caught": outcome.caught,
+                "place_named": outcome.names(bugs[outcome.kernel].place),
+                "reasons": sorted({check.reason.value for check in outcome.failed_checks()}),
+                "messages": [check.message for check in outcome.failed_checks()],
+            }
+            for outcome in planted
+        ],
+        "variants": [
+            {
+                "name": outcome.kernel,
+                "dtype": outcome.dtype,
+                "cases": len(outcome.evaluations),
+                "failed": [evaluation.verdict.message for evaluation in outcome.false_fails],
+                "error_share_of_tolerance": outcome.share,
+            }
+            for outcome in legitimate
+        ],
+        "fit": [asdict(sample) for sample in taken],
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

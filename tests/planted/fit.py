@@ -1,0 +1,122 @@
+"""The numbers behind C and c of the derived rule: how far right and wrong kernels are, in torch's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_cgins import documents
+from pytest_cgins.errors import WorkerError
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.kernels.build import build
+from pytest_cgins.model import Case
+from pytest_cgins.trace.layout import rebuild
+from pytest_cgins.trace.ops import trust
+from pytest_cgins.trace.store import open_pack
+from pytest_cgins.verify.prepare import Preparation, prepare
+from pytest_cgins.verify.tolerance import against_reference, assess, peak, rms
+
+CANDIDATES = {
+    "float32": ((4, 8, 16, 32), (2, 4, 8, 16)),
+    "other": ((4, 6, 8, 10, 16), (1.1, 1.2, 1.3, 1.5, 2.0)),
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One kernel on one set of inputs of one trace."""
+
+    kernel: str
+    dtype: str
+    trace: str
+    inputs: str
+    elements: int
+    peak: float
+    """max z / max(1, max z_t); infinite where the form was wrong."""
+    rms: float
+    """rms z / rms z_t."""
+
+
+def samples(evaluator: Evaluator, seed: int, device: str) -> list[Sample]:
+    """Run every case of the evaluator's configuration once more, and keep z instead of a verdict."""
+    pool, prepared = WorkerPool({}), dict[str, Preparation]()
+    taken: list[Sample] = []
+    try:
+        for case in evaluator.cases():
+            if case.trace_id not in prepared:
+                reader = open_pack(case.pack_path)
+                trace = next(trace for trace in reader.pack.traces if trace.id == case.trace_id)
+                trust(case.op)
+                prepared[case.trace_id] = prepare(trace, reader, case.device, seed)
+            taken += _of_case(evaluator, pool, case, prepared[case.trace_id], device)
+    finally:
+        pool.close()
+    return taken
+
+
+def _of_case(
+    evaluator: Evaluator, pool: WorkerPool, case: Case, prepared: Preparation, device: str
+) -> Iterator[Sample]:
+    kernel = build(evaluator.source(case.kernel, case.implementation, device))
+    sets, buffers = [], []
+    for made in prepared.sets:
+        header, buffer = pack(rebuild(made.layout.metas, made.layout.spans, "cpu"))
+        buffers.append(buffer)
+        sets.append(
+            {
+                "name": made.expected.name,
+                "call": documents.dump_python(prepared.call),
+                "tensors": header,
+                "outputs": [documents.dump_python(meta) for meta in made.outputs],
+                "context": documents.dump_python(prepared.context),
+            }
+        )
+    request = {"kernel": documents.dump_python(kernel), "device": case.device, "sets": sets}
+    try:
+        reply = pool.call("verification", "run", request, buffers, timeout_s=60.0)
+    except WorkerError:
+        return
+    for made, answer, buffer in zip(prepared.sets, reply.result["sets"], reply.buffers, strict=True):
+        scale = made.expected.outputs[0].scale
+        if answer["error"] or scale is None:
+            continue
+        values = unpack(answer["tensors"], buffer, case.device)[0].reshape(-1)
+        assessed = assess(values, against_reference(scale))
+        regular = bool(values.isfinite().all()) or not bool(made.expected.outputs[0].answer.isfinite().all())
+        yield Sample(
+            kernel=case.kernel,
+            dtype=case.dtype,
+            trace=case.signature,
+            inputs=made.expected.name,
+            elements=values.numel(),
+            peak=peak(assessed.z) / scale.peak if regular else float("inf"),
+            rms=rms(assessed.z) / scale.rms,
+        )
+
+
+def table(taken: list[Sample], bugs: set[str]) -> str:
+    """For each dtype and choice of C and c: legitimate samples refused, and bugs that no sample shows."""
+    lines = ["| dtype | C | c | legitimate refused | bugs missed |", "|---|---|---|---|---|"]
+    for dtype in dict.fromkeys(sample.dtype for sample in taken):
+        mine = [sample for sample in taken if sample.dtype == dtype]
+        right = [sample for sample in mine if sample.kernel not in bugs]
+        peaks, roots = CANDIDATES.get(dtype, CANDIDATES["other"])
+        for most in peaks:
+            for root in roots:
+                refused = sum(not _passes(sample, most, root) for sample in right)
+                shown = {s.kernel for s in mine if s.kernel in bugs and not _passes(s, most, root)}
+                missed = sorted({s.kernel for s in mine if s.kernel in bugs} - shown)
+                lines.append(
+                    f"| {dtype} | {most} | {root} | {refused} of {len(right)} | {len(missed)} {' '.join(missed)} |"
+                )
+        worst = sorted(right, key=lambda sample: sample.rms, reverse=True)[:3]
+        lines += [
+            f"| {dtype} | rms {s.rms:.3g} | peak {s.peak:.3g} | {s.kernel} | {s.inputs} |" for s in worst
+        ]
+    return "\n".join(lines)
+
+
+def _passes(sample: Sample, most: float, root: float) -> bool:
+    return sample.peak <= most and sample.rms <= max(root, most / sample.elements**0.5)

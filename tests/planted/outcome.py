@@ -1,0 +1,86 @@
+"""What became of one planted kernel over its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.model import Case, Check, Evaluation, Status
+
+
+@dataclass(frozen=True)
+class Bug:
+    """An entry of bugs.yaml."""
+
+    id: str
+    op: str
+    place: str
+    what: str
+
+
+def listed() -> list[Bug]:
+    """All bugs, in the order of bugs.yaml."""
+    document = yaml.safe_load((Path(__file__).parent / "bugs.yaml").read_text())
+    return [Bug(**entry) for entry in document["bugs"]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One kernel in one dtype."""
+
+    kernel: str
+    dtype: str
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def caught(self) -> bool:
+        """Whether some case was called INCORRECT."""
+        return any(evaluation.verdict.status is Status.INCORRECT for evaluation in self.evaluations)
+
+    @property
+    def false_fails(self) -> list[Evaluation]:
+        """Cases that did not pass."""
+        return [
+            evaluation for evaluation in self.evaluations if evaluation.verdict.status is not Status.PASSED
+        ]
+
+    def failed_checks(self) -> list[Check]:
+        """All checks that failed, over all cases."""
+        return [
+            check
+            for evaluation in self.evaluations
+            if evaluation.correctness is not None
+            for check in evaluation.correctness.checks
+            if not check.passed
+        ]
+
+    def names(self, place: str) -> bool:
+        """Whether some message says that the wrong elements are at `place`; any will do if it depends."""
+        messages = [check.message for check in self.failed_checks()]
+        return any(place in message for message in messages) if place != "input-dependent" else bool(messages)
+
+    @property
+    def share(self) -> float:
+        """Greatest error as a share of what is allowed; infinite where the form was wrong."""
+        shares = [check.share for check in self.failed_checks()]
+        if any(share is None for share in shares):
+            return float("inf")
+        passed = [e.correctness.share for e in self.evaluations if e.correctness and e.correctness.share]
+        return max([*passed, *(share for share in shares if share is not None)], default=0.0)
+
+
+def evaluate(evaluator: Evaluator, cases: Iterable[Case], kernels: Sequence[str]) -> list[Outcome]:
+    """Evaluate all cases, and gather them by kernel and dtype in the order of `kernels`."""
+    gathered: dict[tuple[str, str], list[Evaluation]] = {}
+    # Kernels of one trace after another: the judge keeps what it knows of a trace.
+    for case in sorted(cases, key=lambda case: (case.dtype, case.trace_id)):
+        gathered.setdefault((case.kernel, case.dtype), []).append(evaluator.evaluate(case))
+    order = {kernel: number for number, kernel in enumerate(kernels)}
+    return [
+        Outcome(kernel, dtype, tuple(evaluations))
+        for (kernel, dtype), evaluations in sorted(gathered.items(), key=lambda item: order[item[0][0]])
+    ]

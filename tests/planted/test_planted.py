@@ -1,0 +1,79 @@
+"""Recall on the planted bugs and false fails on legitimate variants, in fp32 on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.kernels.build import default_cache
+from pytest_cgins.model import Status
+from tests.planted import edits, project
+from tests.planted.outcome import Outcome, evaluate, listed
+
+BUGS = {bug.id: bug for bug in listed()}
+VARIANTS = [source.name for source in edits.variants("cpu")]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """All planted kernels built, run in the verification worker, and judged."""
+    sources = [*(edits.planted(bug, "cpu") for bug in BUGS), *edits.variants("cpu")]
+    names = [source.name for source in sources]
+    folder = tmp_path_factory.mktemp("planted")
+    loaded = project.make(folder / "project", sources, "cpu", [torch.float32])
+    evaluator = Evaluator(loaded, seed=20, timing=False, cache=default_cache())
+    try:
+        assert project.build_all(evaluator, names, "cpu", default_cache(), jobs=2) == {}
+        return {outcome.kernel: outcome for outcome in evaluate(evaluator, evaluator.cases(), names)}
+    finally:
+        evaluator.close()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("bug", BUGS)
+def test_every_listed_bug_is_an_edit_of_the_example(bug: str, device: str) -> None:
+    """Every edit of bugs.yaml still applies to the example kernel, and changes it."""
+    source = edits.planted(bug, device)
+    assert source.op == BUGS[bug].op
+    assert source.text != (edits.KERNELS / f"{source.op}{source.suffix}").read_text()
+
+
+def test_an_edit_that_no_longer_applies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that was rewritten under an edit is not silently gated unedited."""
+    monkeypatch.setitem(edits.CPP, "gelu-unwritten-tail", [("no such text", "")])
+    with pytest.raises(LookupError, match=r"occurs 0 times in gelu\.cpp"):
+        edits.planted("gelu-unwritten-tail", "cpu")
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug_is_called_incorrect(outcomes: dict[str, Outcome], bug: str) -> None:
+    """The gate calls the kernel with this bug INCORRECT in at least one case."""
+    assert outcomes[bug].caught, [e.verdict for e in outcomes[bug].evaluations]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_message_names_the_place(outcomes: dict[str, Outcome], bug: str) -> None:
+    """A failed check's message says where the wrong elements are: rows, columns, elements, everywhere."""
+    messages = [check.message for check in outcomes[bug].failed_checks()]
+    assert outcomes[bug].names(BUGS[bug].place), messages
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_legitimate_variant_passes(outcomes: dict[str, Outcome], variant: str) -> None:
+    """A kernel that is right, but sums or computes in another way, passes every case."""
+    verdicts = [evaluation.verdict for evaluation in outcomes[variant].evaluations]
+    assert [verdict.status for verdict in verdicts] == [Status.PASSED] * len(verdicts), verdicts
+
+
+def test_hints_tell_an_ignored_parameter_by_name(outcomes: dict[str, Outcome]) -> None:
+    """Where adding the bias, or multiplying by the weight, mends the answer, the message says so."""
+    for bug, parameter in (("linear-ignores-bias", "bias"), ("layer_norm-ignores-weight", "weight")):
+        messages = " ".join(check.message for check in outcomes[bug].failed_checks())
+        assert f"With `{parameter}`" in messages
+
+
+def test_unwritten_elements_have_their_own_reason(outcomes: dict[str, Outcome]) -> None:
+    """Poison left in the output is reported as unwritten, not as a wrong value."""
+    for bug in ("linear-unwritten-last-row", "gelu-unwritten-tail"):
+        assert {check.reason.value for check in outcomes[bug].failed_checks()} == {"unwritten"}
