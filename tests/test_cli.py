@@ -51,7 +51,7 @@ def test_wrong_arguments_are_exit_2(arguments: list[str]) -> None:
 def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory) -> None:
     """An error of ours is its text on stderr and exit 2, not a traceback."""
     missing = tmp_path_factory.mktemp("empty") / "nowhere"
-    done = run("traces", "ls", str(missing))
+    done = run("traces", "show", str(missing))
     assert done.returncode == 2
     assert done.stderr.startswith("cgins: ")
     assert "nowhere" in done.stderr

@@ -6,7 +6,7 @@ from pytest_cgins.model import Check, Evaluation
 from pytest_cgins.report.numbers import ratio
 
 OUTPUT_LINES = 40
-"""Lines of the kernel's own output that a message quotes, from the end."""
+"""Lines of what the kernel or its compiler printed that a message quotes, from the end."""
 
 
 def message(evaluation: Evaluation, *, command: str) -> str:
@@ -22,7 +22,9 @@ def message(evaluation: Evaluation, *, command: str) -> str:
     if rest:
         parts.append(rest)
     failed = [check for check in _checks(evaluation) if not check.passed]
-    parts += [_check(check, quote=check.message != verdict.message) for check in failed]
+    if failed:
+        parts.append(_place(failed[0]))
+        parts += ["\n".join(_line(check) for check in failed[1:])] if failed[1:] else []
     if evaluation.output.strip():
         parts.append(_quoted_output(evaluation.output))
     parts.append(f"op      {evaluation.case.op}\nagain   {command}")
@@ -40,14 +42,16 @@ def _checks(evaluation: Evaluation) -> tuple[Check, ...]:
     return evaluation.correctness.checks if evaluation.correctness is not None else ()
 
 
-def _check(check: Check, *, quote: bool) -> str:
-    """One failed comparison; `quote` repeats its message, which the headline may have said already."""
-    lines = [f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}"]
-    if quote and check.message:
-        lines.append(check.message)
-    if check.compared:
-        share = "" if check.share is None else f", error {ratio(check.share)} of the tolerance"
-        lines.append(f"wrong   {check.wrong:,} of {check.compared:,} elements{share}")
+def _line(check: Check) -> str:
+    """One failed comparison: which, why, how much is wrong and how far out it is."""
+    share = "" if check.share is None else f", error {ratio(check.share)} of the tolerance"
+    counts = f"; {check.wrong:,} of {check.compared:,} elements wrong{share}" if check.compared else ""
+    return f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}{counts}"
+
+
+def _place(check: Check) -> str:
+    """The first failed comparison at length; those after it mostly show the same place again."""
+    lines = [_line(check)]
     if check.worst is not None:
         worst = check.worst
         lines += [
@@ -65,4 +69,4 @@ def _quoted_output(output: str) -> str:
     lines = output.rstrip().splitlines()
     left_out = len(lines) - OUTPUT_LINES
     head = [f"… {left_out} earlier lines"] if left_out > 0 else []
-    return "\n".join(["output of the worker:", *head, *(f"  | {line}" for line in lines[-OUTPUT_LINES:])])
+    return "\n".join(["output:", *head, *(f"  | {line}" for line in lines[-OUTPUT_LINES:])])

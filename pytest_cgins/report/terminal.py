@@ -19,7 +19,9 @@ SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""
 
 MINIMUM_WIDTH = 72
-"""Columns that the tables take at least: in fewer, numbers would have to be broken."""
+"""Columns that the table of kernels takes at least: in fewer, numbers would have to be broken."""
+UNLIMITED = 100_000
+"""Width at which nothing is folded; tables take only what they need."""
 
 _STYLES = {"pass": "green", "fail": "red", "error": "magenta", "skip": "yellow"}
 
@@ -34,11 +36,21 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int, s
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
         strict: whether `WEAK` counts as a failure.
     """
+    parts = [_text(_kernels(report, colour=colour), width=max(width, MINIMUM_WIDTH), colour=colour)]
+    if verbosity > 0:
+        # Names are there to be copied, so this table would rather be too wide than fold them.
+        parts.append(_text(_cases(report, colour=colour, strict=strict), width=UNLIMITED, colour=colour))
+    lines = _lines(report, verbosity=verbosity, strict=strict)
+    parts += [_text(line, width=UNLIMITED, colour=colour) for line in lines]
+    return "".join(parts)
+
+
+def _text(part: Table | Text, *, width: int, colour: bool) -> str:
     out = io.StringIO()
-    # legacy_windows and the environment's own ideas (NO_COLOR, COLUMNS) are pytest's business, settled already.
+    # Whether there is colour and how wide the terminal is, pytest has settled: the environment is not asked.
     console = Console(
         file=out,
-        width=max(width, MINIMUM_WIDTH),
+        width=width,
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,
@@ -48,12 +60,8 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int, s
         legacy_windows=False,
         _environ={},
     )
-    console.print(_kernels(report, colour=colour))
-    if verbosity > 0:
-        console.print(_cases(report, colour=colour, strict=strict))
-    for line in _lines(report, verbosity=verbosity, strict=strict):
-        console.print(line, soft_wrap=True)
-    return out.getvalue()
+    console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
 def _table(*, colour: bool) -> Table:
@@ -99,10 +107,10 @@ def _style(status: Status) -> str:
 
 def _cases(report: SessionReport, *, colour: bool, strict: bool) -> Table:
     table = _table(colour=colour)
-    for heading, justify in (("case", "left"), ("status", "left")):
-        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    table.add_column("case")
+    table.add_column("status")
     for heading in ("error", "kernel", "torch", "speed"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for evaluation in report.evaluations:
         status = evaluation.verdict.status
         style = "red" if summary.outcome(evaluation, strict=strict) == "fail" else _style(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pytest_cgins.model import Evaluation, Reason, Status, WorstElement
 from pytest_cgins.report import failure
@@ -24,8 +25,7 @@ def test_message_has_all_a_person_needs(make_evaluation: Make) -> None:
     text = failure.message(evaluation, command="pytest --cgins --cgins-seed=7 cgins.yaml::scale")
     assert text.startswith("INCORRECT (reference-mismatch): 2 of 6 elements are wrong\n")
     for part in (
-        "reference rule on fresh inputs",
-        "wrong   2 of 6 elements, error 12.5 of the tolerance",
+        "reference rule on fresh inputs: reference-mismatch; 2 of 6 elements wrong, error 12.5 of the tolerance",
         "output 0 at [1, 2]",
         "expected 0.5",
         "got      nan",
@@ -37,6 +37,18 @@ def test_message_has_all_a_person_needs(make_evaluation: Make) -> None:
     ):
         assert part in text
     assert text.count("2 of 6 elements are wrong") == 1
+
+
+def test_only_the_first_failed_check_is_shown_at_length(make_evaluation: Make) -> None:
+    """Further failed checks are a line each: their maps would repeat the first."""
+    evaluation = make_evaluation(Status.INCORRECT, reason=Reason.SHAPE, picture="the map")
+    assert evaluation.correctness is not None
+    (check,) = evaluation.correctness.checks
+    twice = replace(evaluation.correctness, checks=(check, replace(check, inputs="edge")))
+    text = failure.message(replace(evaluation, correctness=twice), command="-")
+    assert text.count("the map") == 1
+    assert "reference rule on fresh inputs: shape;" in text
+    assert "reference rule on edge inputs: shape;" in text
 
 
 def test_message_of_a_case_that_never_ran(make_evaluation: Make) -> None:

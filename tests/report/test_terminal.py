@@ -57,7 +57,7 @@ def test_table_numbers_are_those_of_the_document(make_evaluation: Make) -> None:
 def test_no_line_of_the_table_is_wider_than_the_terminal(make_evaluation: Make, width: int) -> None:
     """Long names are folded so that the table fits."""
     evaluation = make_evaluation(kernel="a_kernel_with_quite_a_long_name_indeed")
-    text = rendered([evaluation], width=width, verbosity=1)
+    text = rendered([evaluation], width=width)
     assert all(len(line) <= width for line in text[: text.index("seed")].splitlines())
 
 
@@ -145,6 +145,12 @@ def test_verbose_has_a_line_a_case(make_evaluation: Make) -> None:
         "us",
         "2x",
     ]
+
+
+def test_case_names_are_never_folded(make_evaluation: Make) -> None:
+    """A name in the -v table can be copied, however narrow the terminal."""
+    name = make_evaluation(signature="f32-" + "128x" * 30 + "1").case.name
+    assert name in rendered([make_evaluation(signature="f32-" + "128x" * 30 + "1")], width=40, verbosity=1)
 
 
 def test_nothing_measured_is_a_dash(make_evaluation: Make) -> None:
