@@ -305,6 +305,11 @@ def _outputs(
                 remedy="write -> Tensor, -> (Tensor a, Tensor b), -> Tensor[], or -> () if it only mutates",
             )
         marks = returned.annotation.alias_set if returned.annotation is not None else ()
+        if marks and not any(mark in aliases for mark in marks):
+            raise SourceError(
+                f"{where}: output {index} is marked ({marks[0]}!), and no argument is",
+                remedy="write Tensor(a!) for the argument that is mutated and returned, or plain -> Tensor",
+            )
         default_name = "out" if len(returns) == 1 else f"out{index}"
         outputs.append(
             SchemaOutput(

@@ -74,6 +74,7 @@ def test_defaults() -> None:
         ("f(int[] x, int x_len) -> Tensor", "two parameters named 'x_len'", "rename"),
         ("f(Tensor stream) -> Tensor", "two parameters named 'stream'", "rename"),
         ("f(int x=foo) -> Tensor", "argument 'x' has the default 'foo'", "defaults are None"),
+        ("f(Tensor x) -> Tensor(a!)", "output 0 is marked (a!), and no argument is", "Tensor(a!)"),
         ("double(Tensor x) -> Tensor", "'double' is a keyword of C++", "double_kernel"),
     ],
 )
