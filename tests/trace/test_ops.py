@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch.overrides import TorchFunctionMode
+
+from pytest_cgins.errors import RecordError, TraceError
+from pytest_cgins.trace import ops
+
+
+@pytest.mark.parametrize(
+    ("func", "name"),
+    [
+        (F.gelu, "torch.nn.functional.gelu"),
+        (F.layer_norm, "torch.nn.functional.layer_norm"),
+        (torch.relu_, "torch.nn.functional.relu_"),
+        (torch.Tensor.add_, "torch.Tensor.add_"),
+        (torch.Tensor.__rsub__, "torch.Tensor.__rsub__"),
+        (torch.ops.aten.add, "torch.ops.aten.add"),
+        (torch.ops.aten.add.Tensor, "torch.ops.aten.add.Tensor"),
+        (F.max_pool2d, "torch.nn.functional.max_pool2d"),
+    ],
+)
+def test_names_lead_back_to_their_ops(func: object, name: str) -> None:
+    """qualified_name and resolve are inverse for every form of torch op."""
+    assert ops.qualified_name(func) == name
+    assert ops.resolve(name) == func
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("torch.nn.functional.gelo", "did you mean torch.nn.functional.gelu?"),
+        ("torch.softmaxx", "did you mean torch.softmax?"),
+        ("no_such_package.op", "No module named 'no_such_package'"),
+        ("gelu", "write it with its module"),
+        ("torch.nn..gelu", "is not a qualified name"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, says: str) -> None:
+    """The error names the op, and the right name or what to check."""
+    with pytest.raises(TraceError) as caught:
+        ops.resolve(name)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["os.system", "torch.load", "torch.hub.load", "torch.ops.load_library", "subprocess.run", "torch.nn"]
+)
+def test_a_pack_cannot_have_other_code_run(name: str) -> None:
+    """Only ops are resolved: a hostile pack may name anything."""
+    with pytest.raises(TraceError, match="neither a torch op nor a marked function"):
+        ops.resolve(name)
+
+
+def test_a_marked_function_is_seen_as_one_op(project) -> None:
+    """A function mode sees the marked function, and outside of modes it runs as it was."""
+    module = project(
+        "import pytest_cgins, torch\n@pytest_cgins.mark\ndef twice(x, *, by=2):\n    'Doc.'\n    return x * by\n"
+    )
+    seen = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(ops.qualified_name(func))
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2)
+    assert torch.equal(module.twice(x, by=3), x * 3)
+    with Watch():
+        module.twice(x)
+    assert seen == [f"{module.__name__}.twice"]
+    assert ops.resolve(seen[0]) is module.twice
+    assert module.twice.__doc__ == "Doc."
+
+
+def test_a_marked_function_compiles_without_graph_break(project) -> None:
+    """torch.compile takes a marked function whole."""
+    module = project("import pytest_cgins\n@pytest_cgins.mark\ndef twice(x):\n    return x * 2\n")
+    compiled = torch.compile(lambda x: module.twice(x) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def test_only_functions_that_can_be_imported_are_marked() -> None:
+    """A local function or a class is refused where it is decorated."""
+
+    def local(x):
+        return x
+
+    with pytest.raises(RecordError, match="made at run time"):
+        ops.mark(local)
+    with pytest.raises(RecordError, match="takes a function"):
+        ops.mark(torch.nn.Linear)
