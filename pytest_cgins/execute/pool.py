@@ -37,7 +37,6 @@ class WorkerPool:
         self._services = services
         self._env = env
         self._workers: dict[str, WorkerProcess] = {}
-        atexit.register(self.close)
 
     def call(
         self,
@@ -80,6 +79,7 @@ class WorkerPool:
         worker = self._workers.get(role)
         if worker is None or not worker.alive:
             self.discard(role)
+            atexit.register(self.close)
             worker = self._workers[role] = WorkerProcess.start(
                 self._services[role.partition("/")[0]], name=role, env=self._env, settings=self._settings
             )

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ START_TIMEOUT_S = 180.0
 """Importing torch from a cold network file system takes minutes; a kernel's limit does not cover it."""
 
 _EXIT_WAIT_S = 2.0
+_KILL_WAIT_S = 10.0
 # sys.path of the worker: ours last, so that it shadows nothing, and never the current directory, where a
 # user's own `trace.py` would be found before the standard library's.
 _BOOT = (
@@ -47,7 +48,10 @@ class Reply:
 
 
 class WorkerProcess:
-    """A running worker. Not thread-safe: one request at a time."""
+    """A running worker. Not thread-safe: one request at a time.
+
+    It is killed with its process group; a process that leaves the group (setsid) is a sandbox's business.
+    """
 
     def __init__(
         self, process: subprocess.Popen[bytes], channel: Channel, output: OutputTail, name: str
@@ -58,6 +62,7 @@ class WorkerProcess:
         self._output = output
         self._owner = os.getpid()
         self._start_nonce = ""
+        self._ended = False
 
     @classmethod
     def start(
@@ -119,7 +124,7 @@ class WorkerProcess:
     @property
     def alive(self) -> bool:
         """Whether it can still be called."""
-        return self._process.returncode is None and _is_running(self._process)
+        return not self._ended and _is_running(self._process)
 
     def call(
         self,
@@ -142,10 +147,11 @@ class WorkerProcess:
         try:
             if self._start_nonce:
                 nonce, self._start_nonce = self._start_nonce, ""
-                self._answer(nonce, "start", START_TIMEOUT_S, time.monotonic() + START_TIMEOUT_S)
-            deadline = time.monotonic() + timeout_s
-            nonce = self._request(method, params, buffers, deadline)
-            return self._answer(nonce, method, timeout_s, deadline)
+                with self._limited("start", START_TIMEOUT_S) as deadline:
+                    self._answer(nonce, "start", deadline)
+            with self._limited(method, timeout_s) as deadline:
+                nonce = self._request(method, params, buffers, deadline)
+                return self._answer(nonce, method, deadline)
         except ServiceError:
             raise
         except EOFError:
@@ -169,16 +175,21 @@ class WorkerProcess:
         self._channel.send({"nonce": nonce, "method": method, "params": params}, buffers, deadline=deadline)
         return nonce
 
-    def _answer(self, nonce: str, method: str, limit_s: float, deadline: float) -> Reply:
+    @contextmanager
+    def _limited(self, method: str, limit_s: float) -> Iterator[float]:
+        """Give the deadline; past it, kill the process and raise WorkerTimeout."""
         try:
-            answer, buffers = self._channel.receive(deadline=deadline)
+            yield time.monotonic() + limit_s
         except TimeoutError:
             raise WorkerTimeout(
                 f"the {self.name} worker did not answer {method!r} within {limit_s:g} s and was killed",
                 remedy="look for a loop or a deadlock in the kernel, or raise the time limit",
                 output=self._end(grace_s=0),
             ) from None
-        if answer.get("nonce") != nonce or not ("result" in answer or isinstance(answer.get("error"), dict)):
+
+    def _answer(self, nonce: str, method: str, deadline: float) -> Reply:
+        answer, buffers = self._channel.receive(deadline=deadline)
+        if answer.get("nonce") != nonce or not _is_answer(answer):
             raise ProtocolError(
                 f"the {self.name} worker answered {method!r} with something that is no answer to it",
                 remedy="code under test must not write to pytest-cgins' own connection",
@@ -207,14 +218,22 @@ class WorkerProcess:
         """Close the connection, kill what is left after `grace_s`, and give the unread output."""
         if self._owner != os.getpid():  # a fork of the parent: the worker is not its own
             return ""
-        self._channel.close()
-        if self._process.returncode is None:
+        if not self._ended:
+            self._ended = True
+            self._channel.close()
             _wait_until_exited(self._process, grace_s)
             # Before the process is reaped, so that its group id cannot have been given away.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            # A process that hangs in a driver's system call does not even die of SIGKILL.
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=_KILL_WAIT_S)
         return self._output.close()
+
+
+def _is_answer(message: dict[str, Any]) -> bool:
+    """Whether it holds a result or an error, and not both."""
+    return ("result" in message) != isinstance(message.get("error"), dict)
 
 
 def _service_error(name: str, error: dict[str, Any], output: str) -> ServiceError:

@@ -97,9 +97,9 @@ def describe(error: BaseException) -> dict[str, Any]:
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return {
         "kind": type(error).__name__[:200],
-        "message": message[:MAXIMUM_TEXT],
+        "message": _printable(message[:MAXIMUM_TEXT]),
         "remedy": remedy,
-        "trace": trace[-MAXIMUM_TEXT:],
+        "trace": _printable(trace[-MAXIMUM_TEXT:]),
     }
 
 
@@ -109,6 +109,11 @@ def _text(error: BaseException) -> str:
         return str(error)
     except BaseException as worse:  # noqa: BLE001
         return f"(its text could not be made: {type(worse).__name__})"
+
+
+def _printable(text: str) -> str:
+    """Without lone surrogates, which no report could be written with."""
+    return text.encode(errors="replace").decode()
 
 
 def _flush() -> None:

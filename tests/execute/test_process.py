@@ -88,6 +88,7 @@ def test_programs_that_a_kernel_starts_inherit_no_connection(pool: WorkerPool) -
     [
         ("raises", "KeyError", "no such row"),
         ("raises_unprintable", "Unprintable", "its text could not be made: RuntimeError"),
+        ("raises_surrogates", "ValueError", "half a pair: ?"),
         ("system_exit", "SystemExit", "0"),
         ("keyboard_interrupt", "KeyboardInterrupt", ""),
         ("nan", "ProtocolError", "cannot be written as JSON"),

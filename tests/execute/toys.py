@@ -63,6 +63,9 @@ class Toy:
 
         raise Unprintable
 
+    def raises_surrogates(self, params: Any, buffers: list[Buffer]) -> Answer:
+        raise ValueError("half a pair: \ud800")
+
     def system_exit(self, params: Any, buffers: list[Buffer]) -> Answer:
         sys.exit(0)
 

@@ -25,14 +25,15 @@ def busy(rounds: int) -> Callable[[int], object]:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "torch", "ratio"), [(500, 2000, 4.0), (2000, 500, 0.25), (1000, 1000, 1.0)]
+    ("kernel", "torch", "low", "high"),
+    [(300, 3000, 2.0, 50.0), (3000, 300, 0.02, 0.5), (1000, 1000, 0.4, 2.5)],
 )
-def test_a_known_ratio_is_found(kernel: int, torch: int, ratio: float) -> None:
-    """Arms that do known amounts of work get a speed-up of their ratio, loosely: this host is shared."""
+def test_the_faster_arm_is_found(kernel: int, torch: int, low: float, high: float) -> None:
+    """Arms that do ten times, a tenth of, and as much as each other's work, on a host that is not idle."""
     found = measure(
         {"kernel": busy(kernel), "torch": busy(torch)}, "cpu", rotation=ONE_COPY, budget_s=0.15, seed=1
     )
-    assert ratio / 1.6 < found.speedup_vs_torch < ratio * 1.6
+    assert low < found.speedup_vs_torch < high
     assert found.speedup_low <= found.speedup_vs_torch <= found.speedup_high
     assert found.method == "perf-counter"
 
@@ -44,7 +45,7 @@ def test_blocks_are_palindromes_in_random_order() -> None:
         arms = {"kernel": busy(10), "torch": busy(10)}
         return measure(arms, "cpu", rotation=ONE_COPY, budget_s=0.1, seed=seed).orders.split()
 
-    first, second = orders(5), orders(5)
+    first, second = orders(3), orders(3)
     shared = min(len(first), len(second))
     assert first[:shared] == second[:shared]
     assert set(first) <= {"KTTK", "TKKT"}
