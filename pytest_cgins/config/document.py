@@ -111,7 +111,7 @@ class Value:
         raise ConfigError(f"{self.section.name}:{self.line}: {what}", remedy=remedy)
 
     def _wrong(self, wanted: str) -> NoReturn:
-        tag = self.node.tag.rpartition(":")[2]
+        tag = self.node.tag.removeprefix("tag:yaml.org,2002:")
         got = {"map": "a mapping", "seq": "a list"}.get(tag) or SCALARS.get(tag, f"a value with tag {tag}")
         value = f" ({self.node.value})" if tag in SCALARS and self.node.value else ""
         self.fail(
@@ -124,7 +124,7 @@ class Value:
     def text(self) -> str:
         """A non-empty string."""
         if not self._is("str") or not self.node.value.strip():
-            self._wrong("text")
+            self._wrong("text that is not empty")
         return str(self.node.value)
 
     def scalar(self) -> str:
@@ -160,7 +160,7 @@ class Value:
         try:
             number = float(self.scalar())
         except ValueError:
-            self._wrong("a number")
+            number = math.nan
         if not math.isfinite(number) or number < 0:
             self._wrong("a finite number of at least 0")
         return number
@@ -183,17 +183,22 @@ class Value:
         """An existing file or folder; relative paths start at the document's folder."""
         text = self.text()
         path = Path(os.path.normpath(self.section.file.parent / text))
-        try:
-            exists = path.is_dir() if kind == "folder" else path.is_file()
-            there = [p.name for p in path.parent.iterdir()] if not exists and path.parent.is_dir() else []
-        except (OSError, ValueError) as error:
-            self.fail(f"{kind} {text!r} cannot be looked up: {error}", remedy="correct the path")
+        # os.path answers False for names that no file can have, where Path may raise.
+        exists = os.path.isdir(path) if kind == "folder" else os.path.isfile(path)  # noqa: PTH112, PTH113
         if not exists:
             self.fail(
                 f"no such {kind}: {text}",
-                remedy=nearest(path.name, there) or f"the path starts at {self.section.file.parent}",
+                remedy=nearest(path.name, _names_in(path.parent))
+                or f"the path starts at {self.section.file.parent}",
             )
         return path
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are what is wanted
+    except (OSError, ValueError):
+        return []
 
 
 class Section:
