@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -93,7 +94,10 @@ class TrainingFlags:
         before = register_module_forward_pre_hook(self._enter)
         after = register_module_forward_hook(self._leave, always_call=True)
         try:
-            yield
+            with warnings.catch_warnings():
+                # A compiled module calls the hooks twice, in pairs: harmless here.
+                warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
+                yield
         finally:
             before.remove()
             after.remove()
@@ -121,9 +125,9 @@ def marked(names: Collection[str]) -> Iterator[list[Callable[..., Any]]]:
             if not name.startswith("torch.") and not ops.is_marked(func):
                 ops.trust(name)
                 original, func = func, ops.mark_as(name, func)
-                for module in list(sys.modules.values()):
-                    scope = getattr(module, "__dict__", {})
-                    found = [key for key, value in list(scope.items()) if value is original]
+                modules = [module for module in sys.modules.values() if isinstance(module, types.ModuleType)]
+                for scope in map(vars, modules):
+                    found = [key for key, value in scope.items() if value is original]
                     replaced += [(scope, key, original) for key in found]
                     scope.update(dict.fromkeys(found, func))
             chosen.append(ops.resolve(name))

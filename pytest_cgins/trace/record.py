@@ -261,7 +261,7 @@ class Recording:
     def _report_missing(self) -> None:
         """Say which of the ops that were asked for have not been called."""
         met = {made.call.op for made in self._records.values()}
-        missing = [name for name in self._ops or () if qualified_name(resolve(name)) not in met]
+        missing = [name for name in self._ops or () if not met & {name, qualified_name(resolve(name))}]
         if met and not missing:
             return
         called = sorted({qualified_name(func) for func in self._mode.passed_by})

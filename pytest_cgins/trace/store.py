@@ -70,7 +70,7 @@ class PackReader:
         """
         from pytest_cgins.trace.recipe import generate
 
-        for blob in _blobs(self.pack):
+        for blob in blobs_of(self.pack):
             self.read(blob)
         for trace in self.pack.traces:
             for storage in trace.storages:
@@ -95,13 +95,13 @@ def open_pack(folder: Path | str) -> PackReader:
     for problem in problems(pack):
         raise PackError(f"{path}: {problem.field}: {problem.what}", remedy=_DAMAGED)
     for index, (trace, document) in enumerate(zip(pack.traces, raw["traces"], strict=True)):
-        if trace.id != _digest(document):
+        if trace.id != digest_of(document):
             raise PackError(
                 f"{path}: traces[{index}].id: {trace.id} is not the digest of its content", remedy=_DAMAGED
             )
     if (folder / BLOBS).is_symlink():
         raise PackError(f"{folder / BLOBS}: is a symbolic link", remedy="copy the blobs into the pack")
-    for blob in _blobs(pack):
+    for blob in blobs_of(pack):
         _check_blob_file(_blob_path(folder, blob), blob)
     return PackReader(folder, pack)
 
@@ -205,7 +205,7 @@ def _read_blob(folder: Path, blob: Blob) -> bytes:
     return load(content)["data"].tobytes()
 
 
-def _blobs(pack: TracePack) -> Iterator[Blob]:
+def blobs_of(pack: TracePack) -> Iterator[Blob]:
     """Each blob of a pack, once."""
     seen: set[Blob] = set()
     for trace in pack.traces:
@@ -223,10 +223,11 @@ def _blobs(pack: TracePack) -> Iterator[Blob]:
 
 def seal(trace: Trace) -> Trace:
     """The trace with the id that its content has."""
-    return replace(trace, id=_digest(documents.dump_python(trace)))
+    return replace(trace, id=digest_of(documents.dump_python(trace)))
 
 
-def _digest(document: dict[str, Any]) -> str:
+def digest_of(document: dict[str, Any]) -> str:
+    """Id of a trace, from its JSON as plain objects."""
     # Over the JSON as it is on disk, so that a field added later with a default breaks no old pack.
     content = {name: document.get(name) for name in _SEALED}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -78,6 +78,11 @@ def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
         yield from _storage(f"{field}.storages[{number}]", storage, tier)
     for number, meta in enumerate(trace.tensors):
         yield from _input(f"{field}.tensors[{number}]", meta, trace.storages)
+    for number, storage in enumerate(trace.storages):
+        reach = max((_reach(meta) for meta in trace.tensors if meta.storage == number), default=-1)
+        if reach != storage.nbytes:
+            what = f"{storage.nbytes}, but its tensors reach byte {max(0, reach)}"
+            yield Problem(f"{field}.storages[{number}].nbytes", what)
     yield from _context(f"{field}.context", trace.context)
     if (trace.gold is None) != (tier == "shapes"):
         yield Problem(f"{field}.gold", f"a pack of tier {tier} must {'not ' * (tier == 'shapes')}have gold")
@@ -166,10 +171,16 @@ def _meta(field: str, meta: TensorMeta) -> Iterator[Problem]:
     if len(meta.shape) > MAX_DIMENSIONS:
         yield Problem(f"{field}.shape", f"{len(meta.shape)} dimensions; at most {MAX_DIMENSIONS} are allowed")
         return
-    reach = (meta.offset + extent(meta.shape, meta.stride)) * ITEMSIZE[meta.dtype]
+    reach = max(_reach(meta), meta.offset * ITEMSIZE[meta.dtype])
     size = meta.numel * ITEMSIZE[meta.dtype]
     if any(number > MAX_BYTES for number in (*meta.shape, *meta.stride)) or max(reach, size) > MAX_BYTES:
         yield Problem(f"{field}.shape", f"more than {MAX_BYTES} bytes")
+
+
+def _reach(meta: TensorMeta) -> int:
+    """One past the last byte of the storage that the tensor reaches."""
+    elements = extent(meta.shape, meta.stride)
+    return (meta.offset + elements) * ITEMSIZE.get(meta.dtype, 1) if elements else 0
 
 
 def _input(field: str, meta: TensorMeta, storages: tuple[Storage, ...]) -> Iterator[Problem]:
@@ -178,7 +189,7 @@ def _input(field: str, meta: TensorMeta, storages: tuple[Storage, ...]) -> Itera
     if meta.storage >= len(storages):
         yield Problem(f"{field}.storage", f"storage {meta.storage} is not among the {len(storages)} storages")
     elif not found:
-        reach = (meta.offset + extent(meta.shape, meta.stride)) * ITEMSIZE[meta.dtype]
+        reach = _reach(meta)
         nbytes = storages[meta.storage].nbytes
         if reach > nbytes:
             yield Problem(

@@ -18,9 +18,13 @@ def round_trip(*tensors: torch.Tensor) -> list[torch.Tensor]:
 @given(st.data())
 def test_any_strided_view_comes_back_with_its_values_and_strides(data: st.DataObject) -> None:
     """Slices, permutations and expansions keep shape, strides, dtype and values."""
-    dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64]))
+    dtype = data.draw(
+        st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+    )
     sizes = data.draw(st.lists(st.integers(0, 4), max_size=4))
-    tensor = torch.arange(max(1, torch.Size(sizes).numel())).to(dtype)[: torch.Size(sizes).numel()].reshape(sizes)
+    tensor = (
+        torch.arange(max(1, torch.Size(sizes).numel())).to(dtype)[: torch.Size(sizes).numel()].reshape(sizes)
+    )
     tensor = tensor.permute(data.draw(st.permutations(range(tensor.ndim))))
     if tensor.ndim and tensor.shape[0] > 1:
         tensor = tensor[data.draw(st.integers(0, 1)) :: data.draw(st.integers(1, 2))]

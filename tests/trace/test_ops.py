@@ -46,7 +46,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, says: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["os.system", "torch.load", "torch.hub.load", "torch.ops.load_library", "subprocess.run", "torch.nn"]
+    "name",
+    ["os.system", "torch.load", "torch.hub.load", "torch.ops.load_library", "subprocess.run", "torch.nn"],
 )
 def test_a_pack_cannot_have_other_code_run(name: str) -> None:
     """Only ops are resolved: a hostile pack may name anything."""

@@ -12,7 +12,13 @@ from pytest_cgins.trace.statistics import summarize
 def test_counts_and_moments_are_over_the_finite_values() -> None:
     """NaN and infinities are counted, and left out of mean, std and extremes."""
     summary = summarize(torch.tensor([1.0, 3.0, math.nan, math.inf, -math.inf, 0.0]))
-    assert (summary.numel, summary.finite, summary.nan, summary.positive_infinite, summary.zero) == (6, 3, 1, 1, 1)
+    assert (summary.numel, summary.finite, summary.nan, summary.positive_infinite, summary.zero) == (
+        6,
+        3,
+        1,
+        1,
+        1,
+    )
     assert summary.mean == pytest.approx(4 / 3)
     assert summary.std == pytest.approx(torch.tensor([1.0, 3.0, 0.0]).std(correction=0).item())
     assert (summary.minimum, summary.maximum) == (0.0, 3.0)
@@ -30,7 +36,9 @@ def test_chunks_merge_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.std == pytest.approx(whole.std, rel=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.uint8, torch.float8_e4m3fn, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int64, torch.uint8, torch.float8_e4m3fn, torch.complex64]
+)
 def test_every_kind_of_dtype_is_summarized(dtype: torch.dtype) -> None:
     """Integers, bools, float8 and complex values have moments too; complex count as pairs."""
     summary = summarize(torch.tensor([0, 1, 1, 0]).to(dtype))

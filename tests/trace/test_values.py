@@ -21,13 +21,17 @@ leaves = st.one_of(
     st.complex_numbers(allow_nan=False),
     st.text(st.characters(codec="utf-8")),
     st.just(...),
-    st.sampled_from([torch.float32, torch.channels_last, torch.strided, torch.device("cuda:1"), slice(1, None, 2)]),
+    st.sampled_from(
+        [torch.float32, torch.channels_last, torch.strided, torch.device("cuda:1"), slice(1, None, 2)]
+    ),
     st.lists(st.integers(0, 9)).map(torch.Size),
 )
 trees = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.lists(inner), st.lists(inner).map(tuple), st.dictionaries(st.text(st.characters(codec="utf-8")), inner)
+        st.lists(inner),
+        st.lists(inner).map(tuple),
+        st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
     ),
     max_leaves=12,
 )

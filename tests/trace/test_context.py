@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from pytest_cgins.model import Autocast, Context
+from pytest_cgins.trace.context import capture, neutral, restore
+
+
+def test_what_is_captured_is_restored() -> None:
+    """Inside `restore` the context is the captured one; after it, the old one."""
+    outside = capture()
+    wanted = Context(
+        grad_enabled=False,
+        inference_mode=True,
+        autocast=(Autocast(device_type="cpu", dtype="bfloat16"),),
+        default_dtype="float64",
+        deterministic=True,
+        float32_matmul_precision="medium",
+    )
+    with restore(wanted, "cpu"):
+        assert capture() == wanted
+    assert capture() == outside
+
+
+def test_restore_undoes_the_surrounding_modes() -> None:
+    """A trace recorded without autocast replays without it, wherever the replay runs."""
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        with restore(Context(grad_enabled=True), "cpu"):
+            assert F.linear(torch.ones(1, 2), torch.ones(1, 2)).dtype == torch.float32
+            assert not torch.is_inference_mode_enabled()
+        assert torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_of_another_device_moves_along() -> None:
+    """Autocast recorded on a GPU is applied to the CPU that replays."""
+    recorded = Context(autocast=(Autocast(device_type="cuda", dtype="bfloat16"),))
+    with restore(recorded, "cpu"):
+        assert F.linear(torch.ones(1, 2), torch.ones(1, 2)).dtype == torch.bfloat16
+
+
+def test_the_seed_is_set_inside_and_the_generator_left_alone() -> None:
+    """Random numbers repeat under one seed, and the model's own sequence goes on."""
+    torch.manual_seed(5)
+    expected = torch.rand(4)
+    torch.manual_seed(5)
+    drawn = []
+    for _ in range(2):
+        with restore(Context(rng_seed=9), "cpu"):
+            drawn.append(torch.rand(3))
+    assert torch.equal(*drawn)
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_neutral_is_free_of_every_mode() -> None:
+    """The recorder's arithmetic sees no autocast, no gradients and no inference mode."""
+    with torch.autocast("cpu"), torch.inference_mode(), neutral():
+        state = capture()
+    assert (state.grad_enabled, state.inference_mode, state.autocast) == (False, False, ())
