@@ -143,7 +143,8 @@ def _lines(report: SessionReport, *, verbosity: int, strict: bool) -> Iterator[T
         yield Text(f"SKIPPED {count} cases: {reason}", style="yellow")
     again = f"seed {report.seed} (--cgins-seed={report.seed} repeats the fresh inputs)"
     built = summary.build_seconds(report.evaluations)
-    yield Text(again if verbosity < 0 else f"{again}; builds took {time_ns(built * 1e9)}")
+    builds = f"builds took {time_ns(built * 1e9)}" if built else "nothing had to be built"
+    yield Text(again if verbosity < 0 else f"{again}; {builds}")
 
 
 def _failure(evaluation: Evaluation, *, strict: bool) -> Text:

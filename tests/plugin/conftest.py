@@ -33,7 +33,10 @@ class Run:
     @property
     def counts(self) -> dict[str, int]:
         """Of the last line: `{"passed": 2, "failed": 1}`."""
-        return {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", self.lines[-1])}
+        counts = self.lines[-1].partition(" in ")[0]
+        found = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", counts)}
+        found.pop("deselected", None)
+        return found
 
     def nodes(self) -> list[str]:
         """Node names that `--collect-only -q` printed."""
@@ -42,23 +45,33 @@ class Run:
     def document(self) -> Any:
         return json.loads((self.folder / "report.json").read_text())
 
-    def statuses(self) -> dict[str, str]:
-        """`{"relu/right f32-2x3-…": "PASSED", …}` from the JSON document."""
+    def evaluations(self) -> dict[str, Any]:
+        """`{"relu/right f32-2x3-…": …}` from the JSON document."""
         found = {}
         for one in self.document()["evaluations"]:
             case = one["case"]
-            found[f"{case['kernel']}/{case['implementation']} {case['signature']}"] = one["verdict"]["status"]
+            found[f"{case['kernel']}/{case['implementation']} {case['signature']}"] = one
         return found
+
+    def statuses(self) -> dict[str, str]:
+        return {name: one["verdict"]["status"] for name, one in self.evaluations().items()}
 
 
 @pytest.fixture(scope="session")
-def run() -> Callable[..., Run]:
-    """Runs pytest in a process of its own, in a folder."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """Runs pytest in a process of its own, in a folder, with our plugin and no other."""
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "COLUMNS": "240",
+        # A checkout without cached bytecode would be compiled anew in each of some fifty processes.
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")),
+    }
+    environment.pop("CI", None)
 
-    def run(folder: Path, *options: str, env: dict[str, str] | None = None) -> Run:
-        command = [sys.executable, "-m", "pytest", *options]
-        environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **(env or {})}
-        environment.pop("CI", None)
+    def run(folder: Path, *options: str) -> Run:
+        command = [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", *options]
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
@@ -87,5 +100,5 @@ def project(recorded: Path, tmp_path: Path) -> Path:
 def full_run(recorded: Path, tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Run]) -> Run:
     """All cases of the project once, in one process."""
     folder = Path(shutil.copytree(recorded, tmp_path_factory.mktemp("full") / "project"))
-    options = ["--cgins", "--cgins-seed=7", "-v", "--cgins-json=report.json", "--junitxml=junit.xml"]
+    options = ["--cgins", "--cgins-seed=7", "-v", "-rs", "--cgins-json=report.json", "--junitxml=junit.xml"]
     return run(folder, *options)

@@ -21,7 +21,7 @@ from pytest_cgins.trace.store import open_pack
 def test_case_has_tensors(cgins_case):
     assert cgins_case.case.kernel == "relu"
     (x,) = cgins_case.inputs
-    assert cgins_case.args[0] is x and cgins_case.kwargs == {}
+    assert cgins_case.args == (x,) and cgins_case.kwargs == {"inplace": False}
     expected = functional.relu(*cgins_case.args, **cgins_case.kwargs).reshape(-1)
     (gold,) = cgins_case.gold
     torch.testing.assert_close(gold.values, expected[gold.positions], rtol=0, atol=0)
