@@ -273,7 +273,7 @@ class Trace(Document):
     """The recording of one op call. Never changed once written."""
 
     id: str
-    """First 16 hex digits of the sha256 of the call, tensors, context and gold."""
+    """First 16 hex digits of the sha256 of the call, tensors, storages, context and gold."""
     signature: str
     """Readable and unique in its pack: `f32-8x128x768-1b9c` (dtype, shape of the first tensor, digest)."""
     call: OpCall

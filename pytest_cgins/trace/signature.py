@@ -73,17 +73,6 @@ def bind(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     return unnamed + [Bound(name, value, "keyword") for name, value in kwargs.items()]
 
 
-def parameters(func: Callable[..., Any]) -> list[str]:
-    """Names of the op's parameters, in order; [] where nothing knows them."""
-    signature = _python_signature(func)
-    if signature is None:
-        for schema in _schemas(func):
-            return [parameter.name for parameter in schema]
-        stand_in = get_testing_overrides().get(func)
-        signature = None if stand_in is None else inspect.signature(stand_in)
-    return list(signature.parameters) if signature else []
-
-
 @lru_cache(maxsize=1024)
 def _python_signature(func: Callable[..., Any]) -> inspect.Signature | None:
     """What `inspect` knows, unless it is only `*args, **kwargs`."""
