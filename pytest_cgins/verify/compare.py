@@ -16,7 +16,7 @@ from pytest_cgins.verify import form
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.hints import hint
-from pytest_cgins.verify.locate import describe
+from pytest_cgins.verify.locate import describe, describe_spread
 from pytest_cgins.verify.text import number, position, subject
 
 _RULES = {"gold": "recorded gold", "reference": "fp64 reference"}
@@ -86,13 +86,14 @@ class _Finding:
         """Words and picture of where the wrong elements are; "" if there are none."""
         if self.wrong is None:
             return ""
+        words = describe_spread if self.rms_only else describe
         if self.positions is None:
-            return describe(self.wrong.reshape(self.output.shape))
+            return words(self.wrong.reshape(self.output.shape))
         wrong = torch.zeros(self.output.shape, dtype=torch.bool, device=self.wrong.device)
         seen = torch.zeros_like(wrong)
         wrong.view(-1)[self.positions] = self.wrong
         seen.view(-1)[self.positions] = True
-        return describe(wrong, seen)
+        return words(wrong, seen)
 
 
 def _rule(
@@ -142,7 +143,7 @@ def _what(finding: _Finding, place: str) -> str:
     )
     return (
         f"{beyond}. Worst is {list(worst.index)}: expected {worst.expected}, got {worst.got}, allowed "
-        f"±{worst.tolerance:.3g}. Wrong are {place.splitlines()[0]}."
+        f"±{worst.tolerance:.3g}. Where: {place.splitlines()[0]}."
     )
 
 

@@ -116,7 +116,7 @@ class _Form:
         message = (
             f"{self.subject}: {count} of {wrong.numel()} elements are {what} ({self.inputs} inputs). First is "
             f"{list(worst.index)}: expected {worst.expected}, got {worst.got}. "
-            f"Wrong are {place.splitlines()[0]}."
+            f"Where: {place.splitlines()[0]}."
         )
         return Check(
             rule="form",

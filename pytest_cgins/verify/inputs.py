@@ -7,7 +7,6 @@ and are the same on every host.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from pytest_cgins.model import OpCall
 from pytest_cgins.trace.layout import Layout, lay_out, rebuild
-from pytest_cgins.trace.recipe import standard_normal
+from pytest_cgins.trace.recipe import seed_of, standard_normal
 from pytest_cgins.verify.semantics import Semantics, lane_dims, of
 
 # Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
@@ -33,21 +32,22 @@ def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
         key: seed of the session and name of the trace.
     """
     semantics = of(call)
-    made = _content(call, semantics, recorded, f"{key}/fresh")
+    made = _content(semantics, recorded, f"{key}/fresh")
     for index, tensor in _data(semantics, made):
         lanes = _lanes(call, index, tensor)
         top = _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
         steps = 2 * top + 1
         # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur.
         exponents = (torch.arange(steps) * 5 % steps - top).to(torch.float64)
-        tensor.mul_(torch.exp2(exponents)[lanes % steps].to(tensor.dtype))
+        wide = tensor.to(torch.float64) * torch.exp2(exponents)[lanes % steps]
+        tensor.copy_(wide if semantics.real else _in_domain(wide, recorded[index]))
     return made
 
 
 def edge(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
     """Rows that are hard for the op: constant, tiny, far from zero; for a norm with std ≈ √eps."""
     semantics = of(call)
-    made = _content(call, semantics, recorded, f"{key}/edge")
+    made = _content(semantics, recorded, f"{key}/edge")
     for index, tensor in _data(semantics, made):
         lanes = _lanes(call, index, tensor)
         patterns = torch.tensor(_patterns(semantics, tensor.dtype), dtype=torch.float64)
@@ -97,14 +97,13 @@ def _lanes(call: OpCall, index: int, tensor: Tensor) -> Tensor:
     return numbers.reshape([tensor.shape[d] if d in dims else 1 for d in range(rank)])
 
 
-def _content(call: OpCall, semantics: Semantics, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
+def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
     """Tensors that lie as the recorded ones do, with new content where their role allows it."""
-    del call
     layout = lay_out(recorded)
     spans = list(layout.spans)
     for storage in range(len(spans)):
         members = [index for index, meta in enumerate(layout.metas) if meta.storage == storage]
-        if any(_kept(semantics, layout, index, recorded[index]) for index in members):
+        if not spans[storage].numel() or any(_kept(semantics, layout, i, recorded[i]) for i in members):
             continue
         spans[storage] = _span(semantics, layout, members[0], recorded[members[0]], f"{key}/{storage}")
     return rebuild(layout.metas, spans, "cpu")
@@ -119,8 +118,7 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
     meta = layout.metas[index]
     dtype: torch.dtype = getattr(torch, meta.dtype)
     count = layout.spans[meta.storage].numel() // dtype.itemsize
-    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little")
-    values = torch.from_numpy(standard_normal(seed, count))
+    values = torch.from_numpy(standard_normal(seed_of(key), count))
     role = semantics.role(index, meta)
     if role == "weight":
         values /= math.sqrt(max(1, math.prod(meta.shape[1:])))

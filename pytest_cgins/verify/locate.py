@@ -26,12 +26,37 @@ def describe(wrong: Tensor, seen: Tensor | None = None) -> str:
     count, total = int(wrong.sum()), int(seen.sum())
     if count == 0:
         return ""
-    sampled = "" if total == wrong.numel() else f" sampled, of {wrong.numel()}"
+    sampled = "" if total == wrong.numel() else f" (seen: {total} of {wrong.numel()} elements)"
     if count == total:
         return f"everywhere: all {total} elements{sampled}"
     width = wrong.shape[-1] if wrong.ndim else 1
     matrix, compared = wrong.reshape(-1, width), seen.reshape(-1, width)
     return f"{_words(matrix, compared)}{sampled}\n{picture(matrix, compared)}"
+
+
+def describe_spread(wrong: Tensor, seen: Tensor | None = None) -> str:
+    """Like `describe`, for elements that stand out only by how many there are.
+
+    A row or column is left out if its part of wrong elements is less than half that of the one with the
+    largest, by more than two standard deviations of such a count: an error in a few rows shows as these
+    rows, one in all elements as everywhere.
+    """
+    seen = torch.ones_like(wrong) if seen is None else seen
+    count = int(wrong.sum())
+    if count == 0:
+        return ""
+    width = wrong.shape[-1] if wrong.ndim else 1
+    matrix, compared = wrong.reshape(-1, width), seen.reshape(-1, width)
+    rows, columns = (_dense(matrix.sum(d), compared.sum(d)) for d in (1, 0))
+    region = rows[:, None] & columns[None, :] & compared
+    words = _words(region, compared).partition(":")[0].partition(" (")[0]
+    part = f"{count / int(compared.sum()):.0%} of the elements, spread"
+    return f"{words}: {part}\n{picture(matrix, compared)}"
+
+
+def _dense(wrong: Tensor, seen: Tensor) -> Tensor:
+    expected = seen * (wrong / seen.clamp_min(1)).max()
+    return wrong >= 0.5 * expected - 2.0 * expected.sqrt()
 
 
 def _words(wrong: Tensor, seen: Tensor) -> str:

@@ -41,16 +41,15 @@ def main() -> int:
     names = [source.name for source in sources]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        cache = options.cache or folder / "cache"
         loaded = project.make(folder / "project", sources, device, DTYPES)
         evaluator = Evaluator(
             loaded, seed=options.seed, timing=False, cache=options.cache or folder / "cache"
         )
         try:
-            refused = project.build_all(
-                evaluator, names, device, options.cache or folder / "cache", options.jobs
-            )
+            refused = project.build_all(evaluator, names, device, cache, options.jobs)
             outcomes = evaluate(evaluator, evaluator.cases(), names)
-            taken = samples(evaluator, options.seed, device) if options.fit else []
+            taken = samples(evaluator, options.seed, device, cache) if options.fit else []
         finally:
             evaluator.close()
     legitimate = [outcome for outcome in outcomes if outcome.kernel not in bugs]

@@ -1,0 +1,213 @@
+"""Fresh and edge inputs: what is replaced, what is kept, and that they are the same everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from pytest_cgins.verify import inputs
+from tests.verify.helpers import call_of, normal
+
+Case = tuple[Any, list[torch.Tensor]]
+
+
+def layer_norm(dtype: torch.dtype = torch.float32, rows: int = 26) -> Case:
+    x, w, b = normal(rows, 64, dtype=dtype), torch.ones(64, dtype=dtype), torch.zeros(64, dtype=dtype)
+    return call_of("torch.nn.functional.layer_norm", functional.layer_norm, x, (64,), w, b, 1e-5)
+
+
+def linear() -> Case:
+    return call_of(
+        "torch.nn.functional.linear", functional.linear, normal(26, 256), normal(8, 256), torch.zeros(8)
+    )
+
+
+def scales(tensor: torch.Tensor) -> torch.Tensor:
+    """log2 of each row's standard deviation, rounded."""
+    return tensor.float().std(-1).log2().round()
+
+
+def test_same_key_same_inputs_other_key_others() -> None:
+    """Inputs are a function of key and call."""
+    call, tensors = layer_norm()
+    first, again, other = (inputs.fresh(call, tensors, key) for key in ("1/a", "1/a", "2/a"))
+    assert torch.equal(first[0], again[0])
+    assert not torch.equal(first[0], other[0])
+    assert not torch.equal(first[0], inputs.edge(call, tensors, "1/a")[0])
+
+
+def test_fresh_inputs_are_the_same_on_every_host() -> None:
+    """The bytes are pinned: another host or numpy must make the same."""
+    call, tensors = layer_norm()
+    made = inputs.fresh(call, tensors, "1/a")
+    digest = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in made)).hexdigest()
+    assert digest[:16] == "8befaa1ebbcf4015"
+
+
+def test_recorded_inputs_are_left_alone() -> None:
+    """Making inputs does not write into the recorded ones."""
+    call, tensors = layer_norm()
+    before = [tensor.clone() for tensor in tensors]
+    inputs.fresh(call, tensors, "1")
+    inputs.edge(call, tensors, "1")
+    assert all(torch.equal(a, b) for a, b in zip(before, tensors, strict=True))
+
+
+def test_rows_form_a_ladder_of_scales() -> None:
+    """All powers of two from 2⁻⁶ to 2⁶ occur among 26 rows, twice each."""
+    call, tensors = linear()
+    found = scales(inputs.fresh(call, tensors, "1")[0])
+    assert sorted(found.tolist()) == sorted([*range(-6, 7)] * 2)
+
+
+def test_ladder_is_shorter_in_fp16() -> None:
+    """From 2⁻⁴ to 2⁴, so that products stay finite."""
+    call, tensors = layer_norm(torch.float16)
+    found = scales(inputs.fresh(call, tensors, "1")[0])
+    assert (float(found.min()), float(found.max())) == (-4, 4)
+
+
+def test_constant_parameters_are_randomized() -> None:
+    """gamma 1 and beta 0 hide kernels that ignore them."""
+    call, tensors = layer_norm()
+    _, weight, bias = inputs.fresh(call, tensors, "1")
+    assert 0.5 < float(weight.std()) < 1.5
+    assert 0.5 < float(bias.std()) < 1.5
+
+
+def test_weights_are_scaled_by_fan_in() -> None:
+    """A linear layer's weight is N(0, 1/K)."""
+    call, tensors = linear()
+    assert float(inputs.fresh(call, tensors, "1")[1].std()) == pytest.approx(1 / 16, rel=0.1)
+
+
+def test_softmax_ladder_runs_across_the_softmax() -> None:
+    """All elements of one softmax have one scale, also along an inner dimension."""
+    call, tensors = call_of("torch.nn.functional.softmax", functional.softmax, normal(3, 200, 4), dim=1)
+    made = inputs.fresh(call, tensors, "1")[0]
+    found = made.std(1).log2().round()
+    assert len(found.unique()) > 6
+
+
+@pytest.mark.parametrize("make", [inputs.fresh, inputs.edge])
+def test_masks_and_indices_are_kept(make: Callable[..., list[torch.Tensor]]) -> None:
+    """Integers, booleans, and additive masks are the recorded ones."""
+    mask = torch.zeros(5, 5).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    q = normal(1, 2, 5, 16)
+    call, tensors = call_of(
+        "torch.nn.functional.scaled_dot_product_attention", functional.scaled_dot_product_attention,
+        q, q + 1, q + 2, mask,
+    )  # fmt: skip
+    made = make(call, tensors, "1")
+    assert torch.equal(made[3], mask)
+    assert not torch.equal(made[0], tensors[0])
+    table, index = normal(10, 4), torch.tensor([1, 3, 3])
+    call, tensors = call_of("torch.nn.functional.embedding", functional.embedding, index, table)
+    assert torch.equal(make(call, tensors, "1")[0], index)
+
+
+def test_mask_passed_under_another_name_is_recognised_by_its_values() -> None:
+    """A floating tensor of zeros and -inf stays as it is."""
+    mask = torch.zeros(5, 5)
+    mask[0, 1:] = torch.finfo(torch.float32).min
+    call, tensors = call_of("torch.add", torch.add, normal(5, 5), mask)
+    assert torch.equal(inputs.fresh(call, tensors, "1")[1], mask)
+
+
+def test_sign_is_kept_where_the_op_may_need_it() -> None:
+    """log of fresh inputs is as finite as log of the recorded ones."""
+    call, tensors = call_of("torch.log", torch.log, normal(26, 64).abs() + 0.1)
+    assert bool((inputs.fresh(call, tensors, "1")[0] >= 0).all())
+
+
+def test_probabilities_stay_within_zero_and_one() -> None:
+    """Recorded values within [0, 1] have fresh ones within [0, 1]."""
+    call, tensors = call_of("torch.logit", torch.logit, torch.rand(26, 64))
+    made = inputs.fresh(call, tensors, "1")[0]
+    assert 0 <= float(made.min()) <= float(made.max()) <= 1
+
+
+def test_running_variance_is_positive() -> None:
+    """A variance of ones is randomized, and stays one that has a root."""
+    x = normal(4, 8, 3, 3)
+    call, tensors = call_of(
+        "torch.nn.functional.batch_norm", functional.batch_norm, x, torch.zeros(8), torch.ones(8)
+    )
+    assert float(inputs.fresh(call, tensors, "1")[2].min()) > 0
+
+
+def test_strides_and_aliases_are_kept() -> None:
+    """A transposed view stays one; two views of one storage stay two."""
+    base = normal(64, 26)
+    call, tensors = call_of("torch.sub", torch.sub, base.T, base.T[:13])
+    made = inputs.fresh(call, tensors, "1")
+    assert made[0].stride() == (1, 26)
+    assert made[0].untyped_storage().data_ptr() == made[1].untyped_storage().data_ptr()
+    assert torch.equal(made[0][:13], made[1])
+
+
+def test_expanded_tensors_are_filled_once() -> None:
+    """A stride of 0 is no obstacle."""
+    call, tensors = call_of("torch.add", torch.add, normal(26, 64), normal(64).expand(26, 64))
+    made = inputs.fresh(call, tensors, "1")
+    assert made[1].stride() == (0, 1)
+    assert torch.equal(made[1][0], made[1][25])
+
+
+def test_norm_edge_rows() -> None:
+    """Rows with std ≈ √eps, with mean ≫ std, constant ones, zeros, and large ones."""
+    call, tensors = layer_norm(rows=28)
+    x = inputs.edge(call, tensors, "1")[0]
+    std, mean = x.std(-1), x.mean(-1)
+    assert float(std[0]) == pytest.approx(1e-5**0.5, rel=0.5)
+    assert float(mean[1]) == pytest.approx(1024, rel=0.01)
+    assert float(std[1]) == pytest.approx(1, rel=0.5)
+    assert bool((x[2] == 1).all())
+    assert not bool(x[4].any())
+    assert float(std[5]) > 1000
+
+
+def test_softmax_edge_rows_overflow_a_naive_exponential() -> None:
+    """Raw logits beyond 88 are among them in every dtype."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        call, tensors = call_of(
+            "torch.nn.functional.softmax", functional.softmax, normal(14, 64, dtype=dtype), dim=-1
+        )
+        x = inputs.edge(call, tensors, "1")[0]
+        assert bool((x > 100).any())
+        assert bool((x.amax(-1) < -500).any())
+
+
+def test_activation_edge_rows_cover_the_negative_tail() -> None:
+    """The exact and the tanh form of gelu part between −2 and −6."""
+    call, tensors = call_of("torch.nn.functional.gelu", functional.gelu, normal(12, 64))
+    x = inputs.edge(call, tensors, "1")[0]
+    assert int(((x > -6) & (x < -2)).sum()) > 64
+
+
+def test_lone_vector_has_a_scale_for_each_element() -> None:
+    """The only tensor of a call is data, also if it is 1-D."""
+    call, tensors = call_of("torch.nn.functional.gelu", functional.gelu, normal(1000))
+    made = inputs.fresh(call, tensors, "1")[0]
+    assert float(made.abs().max()) > 64
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_all_made_inputs_are_finite(dtype: torch.dtype) -> None:
+    """No overflow in any dtype."""
+    call, tensors = layer_norm(dtype)
+    for make in (inputs.fresh, inputs.edge):
+        assert all(bool(tensor.isfinite().all()) for tensor in make(call, tensors, "1"))
+
+
+def test_empty_and_scalar_tensors() -> None:
+    """No elements, nothing to do; a zero-dimensional tensor is a setting, and is kept."""
+    call, tensors = call_of("torch.mul", torch.mul, torch.empty(0, 4), torch.tensor(2.5))
+    made = inputs.fresh(call, tensors, "1")
+    assert made[0].shape == (0, 4)
+    assert float(made[1]) == 2.5

@@ -1,0 +1,136 @@
+"""Torch's three answers: which dtype, which context, on copies, with what note."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from pytest_cgins.model import Autocast, Context
+from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.ops import trust
+from pytest_cgins.verify.reference import answers, widen
+from tests.verify.helpers import call_of, normal
+
+PLAIN = Context()
+
+
+def doubled_in_single(x: torch.Tensor) -> torch.Tensor:
+    """Casts down on purpose, as marked functions do."""
+    return (x.float() * 3).to(torch.float32) / 7
+
+
+trust(f"{__name__}.doubled_in_single")
+
+
+def test_half_inputs_are_widened_after_rounding() -> None:
+    """r is fp64 of the rounded inputs, t32 fp32 of them, t in half."""
+    x, w = normal(5, 64, dtype=torch.float16), normal(8, 64, seed=1, dtype=torch.float16)
+    call, tensors = call_of("torch.nn.functional.linear", functional.linear, x, w)
+    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    assert torch.equal(made.answer[0], functional.linear(x, w))
+    assert torch.equal(made.answer32[0], functional.linear(x.float(), w.float()))
+    assert torch.equal(made.reference[0], functional.linear(x.double(), w.double()))
+    assert made.note == ""
+
+
+def test_dtype_arguments_do_not_narrow_the_reference() -> None:
+    """softmax(x, dtype=float16) is float64 in the reference, float32 in t32."""
+    x = normal(4, 9)
+    call, tensors = call_of("torch.nn.functional.softmax", functional.softmax, x, -1, dtype=torch.float16)
+    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    assert made.answer[0].dtype == torch.float16
+    assert torch.equal(made.reference[0], x.double().softmax(-1))
+
+
+def test_casts_inside_a_function_do_not_narrow_the_reference() -> None:
+    """A function that computes in fp32 inside still has an fp64 reference."""
+    from pytest_cgins.verify.reference import _KeepWide
+
+    x = normal(100).double()
+    with _KeepWide(torch.float64):
+        wide = doubled_in_single(x)
+    assert wide.dtype == torch.float64
+    assert torch.equal(wide, x * 3 / 7)
+
+
+def test_autocast_is_for_torchs_answer_only() -> None:
+    """In autocast t is bf16; reference and t32 are of the fp32 inputs."""
+    x, w = normal(5, 64), normal(8, 64, seed=1)
+    call, tensors = call_of("torch.nn.functional.linear", functional.linear, x, w)
+    context = Context(autocast=(Autocast(device_type="cpu", dtype="bfloat16"),))
+    made = answers(call, lay_out(tensors), context, "cpu")
+    assert made.answer[0].dtype == torch.bfloat16
+    assert made.answer32[0].dtype == torch.float32
+    assert torch.equal(made.reference[0], functional.linear(x.double(), w.double()))
+
+
+def test_integers_stay_as_they_are() -> None:
+    """Indices are not widened."""
+    table, index = normal(10, 4), torch.tensor([1, 3, 3])
+    call, tensors = call_of("torch.nn.functional.embedding", functional.embedding, index, table)
+    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    assert torch.equal(made.reference[0], table.double()[index])
+
+
+def test_mutated_inputs_follow_the_outputs() -> None:
+    """An in-place op is found out by comparing, and every run starts from the same inputs."""
+    x, y = normal(6, dtype=torch.float16), normal(6, seed=1, dtype=torch.float16)
+    call, tensors = call_of("torch.Tensor.add_", torch.Tensor.add_, x, y)
+    layout = lay_out(tensors)
+    made = answers(call, layout, PLAIN, "cpu")
+    assert made.mutated == (0,)
+    assert len(made.answer) == 2
+    for answer in made.answer:
+        assert torch.equal(answer, x + y)
+    for reference in made.reference:
+        assert torch.equal(reference, x.double() + y.double())
+    assert torch.equal(rebuild(layout.metas, layout.spans, "cpu")[0], x)
+
+
+def test_op_without_fp64_falls_back_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fp64 is refused everywhere, fp32 is the reference, and it is said."""
+    plain = functional.softmax
+
+    def refuses(input: torch.Tensor, dim: int) -> torch.Tensor:  # noqa: A002 - torch's own name
+        if input.dtype == torch.float64:
+            raise NotImplementedError("no fp64 kernel")
+        return plain(input, dim)
+
+    x = normal(3, 5)
+    call, tensors = call_of("torch.nn.functional.softmax", plain, x, -1)
+    monkeypatch.setattr("pytest_cgins.trace.call.resolve", lambda op: refuses)
+    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    assert made.note == (
+        "torch.nn.functional.softmax does not run in fp64 (cpu: no fp64 kernel): fp32 is the reference"
+    )
+    assert torch.equal(made.reference[0], plain(x, -1).double())
+
+
+def test_widening_keeps_strides_and_aliases() -> None:
+    """Two views of one storage are two views of one wider storage."""
+    base = normal(6, 8, dtype=torch.float16)
+    layout = widen(lay_out([base.T, base[2:]]), torch.float64)
+    first, second = rebuild(layout.metas, layout.spans, "cpu")
+    assert first.stride() == (1, 8)
+    assert torch.equal(first, base.T.double())
+    assert torch.equal(second, base[2:].double())
+    second.zero_()
+    assert not bool(first[:, 2:].any())
+
+
+def test_widening_splits_a_storage_of_two_dtypes() -> None:
+    """Bytes that are two things at once are widened separately."""
+    base = normal(8)
+    tensors = [base, base.view(torch.int32)]
+    layout = widen(lay_out(tensors), torch.float64)
+    floats, integers = rebuild(layout.metas, layout.spans, "cpu")
+    assert torch.equal(floats, base.double())
+    assert torch.equal(integers, tensors[1])
+
+
+def test_widening_complex() -> None:
+    """complex64 becomes complex128."""
+    x = torch.complex(normal(4), normal(4, seed=1))
+    layout = widen(lay_out([x]), torch.float64)
+    assert torch.equal(rebuild(layout.metas, layout.spans, "cpu")[0], x.to(torch.complex128))
