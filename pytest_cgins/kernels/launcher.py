@@ -84,7 +84,7 @@ class Launcher:
         self._last_error = self._library["cgins_last_error"]
         self._last_error.restype = ctypes.c_char_p
         if hasattr(self._library, "omp_set_num_threads"):
-            # The kernel's OpenMP is not torch's: without this it would ignore torch.set_num_threads.
+            # Where torch brought an OpenMP runtime of its own, the kernel's does not know torch's thread count.
             self._library.omp_set_num_threads(torch.get_num_threads())
 
     def bind(

@@ -268,6 +268,31 @@ def test_integer_output_is_poisoned(project: Any, op_call: Any, metas_of: Any) -
         assert out.tolist() == [poison, poison]
 
 
+THREADS = """\
+// cgins: neg(Tensor input) -> Tensor
+extern "C" int neg(const DLTensor*, DLTensor* out, cgins_stream) {
+  float threads = 0;
+#pragma omp parallel reduction(+ : threads)
+  threads += 1;
+  cgins::data<float>(out)[0] = threads;
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_openmp_uses_as_many_threads_as_torch(project: Any, op_call: Any, metas_of: Any, count: int) -> None:
+    """Kernel and torch are timed with the same number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        x = torch.ones(1)
+        (out,) = run(project.launcher(THREADS, op="torch.neg"), op_call("torch.neg", x), metas_of([x]))
+    finally:
+        torch.set_num_threads(before)
+    assert out.item() == count
+
+
 NEGATE = """\
 // cgins: negate(Tensor input) -> Tensor
 extern "C" int negate(const DLTensor* input, DLTensor* out, cgins_stream) {
