@@ -11,7 +11,7 @@ static void gelu_elements(const DLTensor* input, bool tanh_form, DLTensor* out) 
   T* y = cgins::data<T>(out);
   const int64_t count = cgins::numel(input);
   const bool dense = cgins::is_contiguous(input) && cgins::is_contiguous(out);
-#pragma omp parallel for
+#pragma omp parallel for if (count > 32768)
   for (int64_t i = 0; i < count; ++i) {
     const Wide value = Wide(x[dense ? i : cgins::offset_of(input, i)]);
     const Wide inner = tanh_form ? std::tanh(Wide(M_2_SQRTPI * M_SQRT1_2) * (value + Wide(0.044715) * value * value * value))

@@ -15,7 +15,7 @@ static void linear_rows(const T* input, Rows in, const T* weight, Rows columns, 
   using Wide = cgins::accumulator<T>;
   const int64_t width = in.width;
   std::vector<Wide> dense(in.count * width);
-#pragma omp parallel
+#pragma omp parallel if (in.count * width * columns.count > 32768)
   {
 #pragma omp for
     for (int64_t row = 0; row < in.count; ++row)

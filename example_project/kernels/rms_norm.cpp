@@ -6,7 +6,7 @@
 template <typename T>
 static void rms_norm_rows(const T* input, Rows in, const T* weight, double eps, T* output, Rows out) {
   using Wide = cgins::accumulator<T>;
-#pragma omp parallel for
+#pragma omp parallel for if (in.count * in.width > 32768)
   for (int64_t row = 0; row < in.count; ++row) {
     const T* x = input + in.start(row);
     T* y = output + out.start(row);

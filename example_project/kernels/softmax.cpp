@@ -6,7 +6,7 @@
 template <typename In, typename Out>
 static void softmax_rows(const In* input, Rows in, Out* output, Rows out) {
   using Wide = cgins::accumulator<In>;
-#pragma omp parallel for
+#pragma omp parallel for if (in.count * in.width > 32768)
   for (int64_t row = 0; row < in.count; ++row) {
     const In* x = input + in.start(row);
     Out* y = output + out.start(row);

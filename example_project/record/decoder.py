@@ -1,4 +1,4 @@
-"""Record the Llama-style decoder (random weights), prefill and one token: `python -m record.decoder`."""
+"""Record the Llama-style decoder (random weights), a batch and a short prompt: `python -m record.decoder`."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def main() -> None:
     with torch.inference_mode(), pytest_cgins.record(ROOT / "traces/decoder", ops=OPS):
         for dtype in DTYPES:
             model.to(dtype)
-            for batch, length in ((2, 48), (1, 1)):
+            for batch, length in ((2, 48), (1, 7)):
                 model(torch.randint(1000, (batch, length)))
 
 
