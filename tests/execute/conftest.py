@@ -49,10 +49,11 @@ def relu_set() -> Callable[..., tuple[dict[str, Any], Buffer]]:
     return make_relu_set
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def workers() -> Iterator[WorkerPool]:
-    """Workers with the real services."""
+    """Workers with the real services; importing torch takes them more than a second."""
     with WorkerPool() as pool:
+        pool.warm(["verification", "timing"])
         yield pool
 
 

@@ -1,7 +1,8 @@
-"""Timing on a GPU: graphs, rotation and the fallback."""
+"""Timing on a GPU: graphs, rotation, and the loops that stand in for graphs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -63,9 +64,9 @@ def test_the_host_s_launch_is_not_timed() -> None:
 
 def test_rotation_leaves_the_cache_behind() -> None:
     """The same addition is slower on copies that outrun L2 twice over than on one that stays in it."""
-    elements = 2**20
+    elements = 2**22
     cache = last_level_cache_bytes(DEVICE)
-    rotation = plan(2 * 4 * elements, cache, memory_bytes=PLENTY)
+    rotation = plan(4 * elements, cache, memory_bytes=PLENTY)
     assert cache > 2**20
     assert rotation.copies > 2
     timed = {}
@@ -93,22 +94,6 @@ def test_every_copy_is_captured_equally_often() -> None:
     assert {last_graph.count(index) for index in range(7)} == {timer.calls_per_batch // 7}
 
 
-def test_an_arm_that_waits_for_the_gpu_falls_back_for_all() -> None:
-    """`.item()` cannot be captured: both arms are timed by events, and the note names arm and reason."""
-    vector = torch.ones(2**16, device=DEVICE)
-
-    def waits(_: int) -> None:
-        vector.sum().item()
-
-    found = measure(
-        {"kernel": waits, "torch": adding(1, 2**16)}, DEVICE, rotation=ONE_COPY, budget_s=0.2, seed=1
-    )
-    assert found.method == "cuda-event"
-    assert "the kernel arm cannot be captured in a CUDA graph" in found.notes[0]
-    assert found.speedup_vs_torch < 1
-    assert torch.equal(vector.sum().cpu(), torch.tensor(2.0**16))
-
-
 def test_an_arm_that_launches_nothing_is_no_graph() -> None:
     """An empty graph would be infinitely fast: it is not taken for a measurement."""
     with pytest.raises(CaptureError, match="empty"):
@@ -120,9 +105,14 @@ def test_loops_are_queued_behind_a_busy_gpu() -> None:
     arms = {"kernel": adding(1, 1024), "torch": adding(1, 1024)}
     for arm in arms.values():
         arm(0)
+    torch.cuda.synchronize()
+    start = time.perf_counter_ns()
+    for _ in range(500):
+        arms["kernel"](0)
+    torch.cuda.synchronize()
+    eager_ns = (time.perf_counter_ns() - start) / 500
     timer = LoopTimer(arms, copies=1, limit_s=0.1)
-    eager_host_ns = 5000  # an eager launch through Python costs at least that
-    assert sorted(timer.batch("kernel") for _ in range(9))[4] < eager_host_ns
+    assert sorted(timer.batch("kernel") for _ in range(9))[4] < 0.8 * eager_ns
 
 
 def test_memory_that_an_arm_allocates_is_its_own() -> None:

@@ -143,11 +143,14 @@ def test_a_kernel_that_does_what_torch_does_is_as_fast(
 
 
 def test_a_failed_capture_costs_one_worker(pool: WorkerPool, root: Path) -> None:
-    """A kernel that waits for the GPU is timed by events, and the next kernel is captured again."""
-    methods = []
+    """A kernel that waits for the GPU has both arms timed by events; the next one is captured again."""
+    found = {}
     for function in ("waiting_relu", "relu"):
         request, inputs, buffer = request_for(function, root)
         params = {**request, **inputs, "budget_s": 0.1, "seed": 1}
         reply = pool.call("timing", "measure", params, [buffer], timeout_s=LIMIT_S)
-        methods.append(reply.result["method"])
-    assert methods == ["cuda-event", "cuda-graph"]
+        found[function] = documents.load_python(Measurement, reply.result)
+    assert found["waiting_relu"].method == "cuda-event"
+    assert "the kernel arm cannot be captured in a CUDA graph" in found["waiting_relu"].notes[0]
+    assert found["waiting_relu"].speedup_high < 1
+    assert found["relu"].method == "cuda-graph"
