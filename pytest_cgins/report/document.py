@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import __version__, documents
+from pytest_cgins import documents
 from pytest_cgins.model import REPORT_VERSION, Environment, Evaluation, SessionReport
 
 
@@ -18,15 +18,16 @@ def session_report(
     evaluations: Iterable[Evaluation],
     environments: Iterable[Environment],
     *,
+    version: str,
     seed: int,
     started_at: datetime,
     seconds: float,
     exit_status: int,
 ) -> SessionReport:
-    """Put together what a session found; `started_at` is in UTC."""
+    """Put together what a session found; `version` is that of pytest-cgins, `started_at` is in UTC."""
     return SessionReport(
         version=REPORT_VERSION,
-        cgins=__version__,
+        cgins=version,
         seed=seed,
         started_at=started_at.isoformat(timespec="seconds"),
         seconds=seconds,

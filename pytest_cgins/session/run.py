@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins import __version__, documents
 from pytest_cgins import config as configuration
-from pytest_cgins import documents
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Case, Environment, SessionReport
@@ -158,6 +158,7 @@ class GateSession:
         self._report = document.session_report(
             self._results.evaluations,
             self._results.environments,
+            version=__version__,
             seed=self.seed,
             started_at=self._started_at,
             seconds=time.monotonic() - self._started,

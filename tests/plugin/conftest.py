@@ -70,10 +70,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     }
     environment.pop("CI", None)
 
-    def run(folder: Path, *options: str) -> Run:
+    def run(folder: Path, *options: str, env: dict[str, str] | None = None) -> Run:
         command = [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", *options]
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+            command,
+            cwd=folder,
+            env=environment | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         return Run(code=done.returncode, out=done.stdout + done.stderr, folder=folder)
 
@@ -100,5 +106,5 @@ def project(recorded: Path, tmp_path: Path) -> Path:
 def full_run(recorded: Path, tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Run]) -> Run:
     """All cases of the project once, in one process."""
     folder = Path(shutil.copytree(recorded, tmp_path_factory.mktemp("full") / "project"))
-    options = ["--cgins", "--cgins-seed=7", "-v", "-rs", "--cgins-json=report.json", "--junitxml=junit.xml"]
+    options = ["--cgins", "--cgins-seed=7", "-v", "-rfEs", "--cgins-json=report.json", "--junitxml=junit.xml"]
     return run(folder, *options)

@@ -25,6 +25,7 @@ def report(make_evaluation: Make) -> SessionReport:
     return document.session_report(
         [make_evaluation(signature="b"), make_evaluation(Status.INCORRECT, signature="a", share=3.0)],
         [environment],
+        version="1",
         seed=7,
         started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
         seconds=1.5,

@@ -19,7 +19,9 @@ Make = Callable[..., Evaluation]
 
 def report_of(evaluations: list[Evaluation]) -> SessionReport:
     now = datetime.now(timezone.utc)
-    return document.session_report(evaluations, [], seed=7, started_at=now, seconds=1.0, exit_status=1)
+    return document.session_report(
+        evaluations, [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=1
+    )
 
 
 def rendered(

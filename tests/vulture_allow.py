@@ -1,0 +1,51 @@
+"""Names that are used by others than our own code: pytest, rich, JSON, users. Read by vulture only."""
+
+# ruff: noqa: B018, F821
+
+# hooks that pytest and xdist call
+_.pytest_addoption
+_.pytest_configure
+_.pytest_configure_node
+_.pytest_collect_file
+_.pytest_collection_modifyitems
+_.pytest_generate_tests
+_.pytest_report_header
+_.pytest_runtest_logreport
+_.pytest_runtest_makereport
+_.pytest_sessionfinish
+_.pytest_terminal_summary
+_.pytest_testnodedown
+_.reportinfo
+_.runtest
+_.setup
+_.collect
+
+# fixtures, and what they give to users' tests
+_.cgins_benchmark
+_.cgins_case
+_.cgins_kernel
+_.cgins_record
+_.args
+_.kwargs
+_.gold
+
+# the package's lazy attributes
+_.__getattr__
+
+# services and their methods, which workers are told by name
+_.TimingService
+_.VerificationService
+_.JudgeService
+_.judge
+_.output_metas
+
+# fields and schemas that are written for others to read
+_.python
+_.driver
+_.triton
+_.host_cores
+_.samples_ns_per_call
+_.iqr_ns_per_call
+_.speedup_low
+_.speedup_high
+_.report_schema
