@@ -10,7 +10,7 @@ from torch import Tensor
 from pytest_cgins.config import Tolerance
 from pytest_cgins.model import Gold, Origin, Trace
 from pytest_cgins.trace.gold import GoldValues, load_gold
-from pytest_cgins.trace.store import BlobSource
+from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.trace.values import tensor_indices
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements

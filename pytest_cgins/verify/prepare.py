@@ -13,7 +13,7 @@ from pytest_cgins.errors import ReplayError
 from pytest_cgins.model import Context, OpCall, Power, TensorMeta, Trace, Value
 from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
 from pytest_cgins.trace.replay import load_inputs
-from pytest_cgins.trace.store import BlobSource
+from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.verify import gold, inputs, power
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet

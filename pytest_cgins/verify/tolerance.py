@@ -34,20 +34,22 @@ _FP64_FROM_FP32 = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).ep
 class Constants:
     """C and c of the derived rule for one output dtype.
 
-    The figures were fitted on CPU over legitimate variants (summation orders, split-K, Welford, online
-    softmax, double rounding …) and planted bugs, on a hold-out set: false fails 3 % in fp32 and 0 % in
-    half precision, missed observable bugs 1 %, 6 % (fp16) and 8 % (bf16). `tests/benchmarks/
-    planted_bugs.py --fit` measures them again, on any device.
+    First fitted on CPU over calls of three models, with a hold-out set: C = 16, c = 8 in fp32, 10 and 1.3
+    in half precision. Measured again through the whole gate with `tests/benchmarks/planted_bugs.py --fit`
+    (twenty planted bugs, 25 legitimate kernels, four seeds, CPU, torch 2.13); figures are below.
     """
 
     peak: float
-    """C: max z may be this many times max(1, max z_t). fp32 16, fp16 and bf16 10."""
+    """C: max z may be this many times max(1, max z_t). fp32: the worst legitimate kernel (a one-pass
+    variance about an element two deviations off the mean) reaches 17, the least bug (tanh for erf) 2900,
+    hence 32. fp16 and bf16: legitimate kernels stay below 8, the least bug that can be seen reaches 42."""
     rms: float
-    """c: rms z may be this many times rms z_t. fp32 8 (orders of summation differ by that much), fp16
-    and bf16 1.3 (the last rounding dominates, and it is the same for everybody)."""
+    """c: rms z may be this many times rms z_t. fp32: legitimate kernels reach 7.8, since orders of
+    summation differ by that much; bugs 3800. fp16 and bf16: 1.1 against 3.3, since the last rounding
+    dominates, and it is the same for everybody."""
 
 
-SINGLE = Constants(peak=16.0, rms=8.0)
+SINGLE = Constants(peak=32.0, rms=8.0)
 HALF = Constants(peak=10.0, rms=1.3)
 
 
