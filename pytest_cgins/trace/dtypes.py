@@ -46,6 +46,9 @@ INTEGERS = frozenset(name for name in ITEMSIZE if "int" in name)
 GENERATED = INTEGERS | {"bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 """Dtypes that recipes can make; storages of others keep their bytes."""
 
+LOWEST = {"float16": -65504.0, "bfloat16": -3.3895313892515355e38, "float32": -3.4028234663852886e38}
+"""Least finite numbers of the dtypes whose recipes may hold a mask."""
+
 SAMPLES = 1024
 """Gold elements that tier `recipe` keeps of each output."""
 

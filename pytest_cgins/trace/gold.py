@@ -15,8 +15,8 @@ from pytest_cgins.trace.context import neutral
 from pytest_cgins.trace.dtypes import SAMPLES
 from pytest_cgins.trace.layout import lay_out, overlap
 from pytest_cgins.trace.recipe import positions, seed_of
+from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.trace.statistics import summarize
-from pytest_cgins.trace.store import BlobSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 
 from pytest_cgins.model import Blob, OpCall, Statistics, Storage
-from pytest_cgins.trace.dtypes import GENERATED
+from pytest_cgins.trace.dtypes import GENERATED, LOWEST
 from pytest_cgins.trace.gold import to_bytes
-from pytest_cgins.trace.layout import Layout
-from pytest_cgins.trace.recipe import fit, seed_of
+from pytest_cgins.trace.layout import Layout, dtype_name
+from pytest_cgins.trace.recipe import Mask, fit, seed_of
 from pytest_cgins.trace.statistics import summarize
 from pytest_cgins.trace.values import tensor_indices
 
@@ -45,19 +46,49 @@ def describe(
         meta, tensor = layout.metas[index], tensors[index]
         if tier == "shapes" or not span.numel():
             storages.append(Storage(nbytes=span.numel(), dtype=meta.dtype))
-        elif tier == "full" or _keeps_bytes(tensor, statistics := summarize(tensor), span.numel()):
+        elif tier == "full":
             storages.append(Storage(nbytes=span.numel(), dtype=meta.dtype, blob=add(to_bytes(span))))
         else:
             seed = seed_of(call.op, names[index], meta.shape, meta.dtype)
             parameter = isinstance(tensor, torch.nn.Parameter) or names[index] in _PARAMETERS
-            recipe = fit(statistics, meta.dtype, span.numel(), seed, parameter=parameter)
-            storages.append(Storage(nbytes=span.numel(), dtype=meta.dtype, recipe=recipe))
+            storages.append(_seeded(tensor, span, add, seed, parameter=parameter))
     return tuple(storages)
+
+
+def _seeded(
+    tensor: torch.Tensor, span: torch.Tensor, add: Callable[[memoryview], Blob], seed: int, *, parameter: bool
+) -> Storage:
+    """A recipe, or the bytes themselves where the very values matter."""
+    dtype, nbytes = dtype_name(tensor.dtype), span.numel()
+    statistics, mask = summarize(tensor), None
+    if dtype in LOWEST and nbytes > SMALL and _has_mask(statistics, dtype):
+        mask, values = _mask_of(span.view(tensor.dtype), LOWEST[dtype], add)
+        statistics = summarize(values)
+    if _keeps_bytes(tensor, statistics, nbytes):
+        return Storage(nbytes=nbytes, dtype=dtype, blob=add(to_bytes(span)))
+    recipe = fit(statistics, dtype, nbytes, seed, parameter=parameter, mask=mask)
+    return Storage(nbytes=nbytes, dtype=dtype, recipe=recipe)
+
+
+def _has_mask(statistics: Statistics, dtype: str) -> bool:
+    """Whether -inf, or the least finite number in its place, is among the values."""
+    infinite = statistics.numel - statistics.finite - statistics.nan
+    return infinite > statistics.positive_infinite or statistics.minimum <= LOWEST[dtype] / 2
+
+
+def _mask_of(
+    values: torch.Tensor, lowest: float, add: Callable[[memoryview], Blob]
+) -> tuple[Mask, torch.Tensor]:
+    """The masked places of a storage's elements, and the elements that are not masked."""
+    masked = values <= lowest / 2
+    bits = np.packbits(masked.cpu().numpy(), bitorder="little").tobytes()
+    infinite = bool(torch.isneginf(values).any())
+    return Mask(add(memoryview(bits)), bits, "-inf" if infinite else "lowest"), values[~masked]
 
 
 def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> bool:
     """Whether the very values matter, as those of indices and masks do."""
-    if str(tensor.dtype).removeprefix("torch.") not in GENERATED:
+    if dtype_name(tensor.dtype) not in GENERATED:
         return True
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return nbytes <= SMALL
@@ -75,4 +106,4 @@ def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> b
 
 def _has_two_values(tensor: torch.Tensor) -> bool:
     flat = tensor.detach().reshape(-1)
-    return bool((torch.isclose(flat, flat[0]) | torch.isclose(flat, flat[flat != flat[0]][0])).all())
+    return bool(((flat == flat[0]) | (flat == flat[flat != flat[0]][0])).all())

@@ -10,16 +10,28 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_cgins.errors import PackError
-from pytest_cgins.model import Recipe, Statistics, Storage
-from pytest_cgins.trace.dtypes import INTEGERS, ITEMSIZE
+from pytest_cgins.model import Blob, Recipe, Statistics, Storage
+from pytest_cgins.trace.dtypes import INTEGERS, ITEMSIZE, LOWEST
+from pytest_cgins.trace.source import BlobSource
 
 _CHUNK = 2**16
+
+
+class Mask(NamedTuple):
+    """Where an additive mask stood in recorded scores."""
+
+    blob: Blob
+    """The bits as they were written."""
+    bits: bytes
+    """One an element, least significant first."""
+    value: Literal["-inf", "lowest"]
+    """What stood there."""
 
 
 def words(seed: int, count: int) -> npt.NDArray[np.uint64]:
@@ -73,7 +85,15 @@ def seed_of(*parts: object) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def fit(statistics: Statistics, dtype: str, nbytes: int, seed: int, *, parameter: bool) -> Recipe:
+def fit(
+    statistics: Statistics,
+    dtype: str,
+    nbytes: int,
+    seed: int,
+    *,
+    parameter: bool = False,
+    mask: Mask | None = None,
+) -> Recipe:
     """The recipe whose output has the statistics of a recorded storage.
 
     Args:
@@ -83,14 +103,22 @@ def fit(statistics: Statistics, dtype: str, nbytes: int, seed: int, *, parameter
         seed: key of its stream.
         parameter: whether the values are a module's parameters. Constant ones (bias 0, gamma 1, as models
             have before training) are spread around their value, since they hide kernels that ignore them.
+        mask: where an additive mask stood; the statistics are without these elements.
     """
     recipe = _shape_of(statistics, dtype, seed, parameter=parameter)
-    storage = Storage(nbytes=nbytes, dtype=dtype)
-    return replace(recipe, sha256=hashlib.sha256(_make(recipe, storage).tobytes()).hexdigest())
+    bits = None
+    if mask is not None:
+        recipe, bits = replace(recipe, masked=mask.blob, masked_value=mask.value), mask.bits
+    content = _make(recipe, Storage(nbytes=nbytes, dtype=dtype), bits)
+    return replace(recipe, sha256=hashlib.sha256(content.data).hexdigest())
 
 
-def generate(storage: Storage) -> npt.NDArray[np.uint8]:
+def generate(storage: Storage, source: BlobSource) -> npt.NDArray[np.uint8]:
     """The storage's bytes, shape (nbytes,).
+
+    Args:
+        storage: one with a recipe.
+        source: where the bits of a recorded mask come from.
 
     Raises:
         PackError: if this host made other bytes than the one that recorded.
@@ -98,8 +126,8 @@ def generate(storage: Storage) -> npt.NDArray[np.uint8]:
     recipe = storage.recipe
     if recipe is None:
         raise PackError("a storage without a recipe cannot be generated", remedy="record the pack again")
-    content = _make(recipe, storage)
-    digest = hashlib.sha256(content.tobytes()).hexdigest()
+    content = _make(recipe, storage, None if recipe.masked is None else source.read(recipe.masked))
+    digest = hashlib.sha256(content.data).hexdigest()
     if digest != recipe.sha256:
         raise PackError(
             f"a recipe ({recipe.distribution}, seed {recipe.seed}, {storage.nbytes} bytes of {storage.dtype}) "
@@ -134,17 +162,20 @@ def _shape_of(statistics: Statistics, dtype: str, seed: int, *, parameter: bool)
     return Recipe(distribution="normal", seed=seed, mean=mean, std=std, low=low, high=high, sha256="")
 
 
-def _make(recipe: Recipe, storage: Storage) -> npt.NDArray[np.uint8]:
+def _make(recipe: Recipe, storage: Storage, mask: bytes | None) -> npt.NDArray[np.uint8]:
     """Bytes of the storage; what is left of the last whole element stays zero."""
     dtype = {"complex64": "float32", "complex128": "float64"}.get(storage.dtype, storage.dtype)
     count = storage.nbytes // ITEMSIZE[dtype]
     content = np.zeros(storage.nbytes, dtype=np.uint8)
-    made = _elements(recipe, dtype, count).view(np.uint8)
+    bits = None if mask is None else np.frombuffer(mask, dtype=np.uint8)
+    made = _elements(recipe, dtype, count, bits).view(np.uint8)
     content[: made.size] = made
     return content
 
 
-def _elements(recipe: Recipe, dtype: str, count: int) -> np.ndarray[Any, Any]:
+def _elements(
+    recipe: Recipe, dtype: str, count: int, mask: npt.NDArray[np.uint8] | None
+) -> np.ndarray[Any, Any]:
     if recipe.distribution == "integer":
         integers = uniform_integers(recipe.seed, count, int(recipe.low), int(recipe.high))
         narrowed: np.ndarray[Any, Any] = integers.astype(np.dtype(dtype).newbyteorder("<"))
@@ -160,6 +191,9 @@ def _elements(recipe: Recipe, dtype: str, count: int) -> np.ndarray[Any, Any]:
     values += np.float32(recipe.mean)
     low = 0.0 if recipe.distribution == "half_normal" else recipe.low
     np.clip(values, np.float32(low), np.float32(recipe.high), out=values)
+    if mask is not None:
+        value = -np.inf if recipe.masked_value == "-inf" else LOWEST[dtype]
+        values[np.unpackbits(mask, count=count, bitorder="little").view(np.bool_)] = np.float32(value)
     return _cast(values, dtype)
 
 

@@ -16,8 +16,8 @@ from pytest_cgins.trace.context import neutral, restore
 from pytest_cgins.trace.gold import GoldValues, load_gold, to_bytes
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.recipe import generate
+from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.trace.statistics import summarize
-from pytest_cgins.trace.store import BlobSource
 
 _ULPS = 64
 
@@ -37,7 +37,7 @@ def load_inputs(trace: Trace, source: BlobSource, device: torch.device | str) ->
             elif storage.blob is not None:
                 span = torch.frombuffer(bytearray(source.read(storage.blob)), dtype=torch.uint8)
             elif storage.recipe is not None:
-                span = torch.from_numpy(generate(storage))
+                span = torch.from_numpy(generate(storage, source))
             else:
                 raise ReplayError(
                     f"{trace.call.op} {trace.signature} was recorded with tier shapes: it has no values",

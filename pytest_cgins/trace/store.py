@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from pytest_cgins import documents
 from pytest_cgins.errors import PackError
@@ -37,14 +37,6 @@ _SEALED = ("call", "tensors", "storages", "context", "gold")
 
 
 # ---- reading ------------------------------------------------------------------------------------
-
-
-class BlobSource(Protocol):
-    """Where the bytes of blobs come from."""
-
-    def read(self, blob: Blob) -> bytes:
-        """The `nbytes` bytes of a blob."""
-        ...
 
 
 class PackReader:
@@ -75,7 +67,7 @@ class PackReader:
         for trace in self.pack.traces:
             for storage in trace.storages:
                 if storage.recipe is not None:
-                    generate(storage)
+                    generate(storage, self)
 
 
 def open_pack(folder: Path | str) -> PackReader:
@@ -210,6 +202,7 @@ def blobs_of(pack: TracePack) -> Iterator[Blob]:
     seen: set[Blob] = set()
     for trace in pack.traces:
         found = [storage.blob for storage in trace.storages]
+        found += [storage.recipe.masked for storage in trace.storages if storage.recipe is not None]
         for tensor in trace.gold.tensors if trace.gold is not None else ():
             found += [tensor.blob, tensor.sample_blob]
         for blob in found:

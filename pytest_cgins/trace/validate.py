@@ -22,7 +22,7 @@ from pytest_cgins.model import (
     TracePack,
     Value,
 )
-from pytest_cgins.trace.dtypes import GENERATED, INTEGERS, ITEMSIZE, SAMPLES, extent
+from pytest_cgins.trace.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, SAMPLES, extent
 
 MAX_BYTES = 2**33
 """Most bytes that one tensor or storage may claim: 8 GiB."""
@@ -139,10 +139,11 @@ def _storage(field: str, storage: Storage, tier: str) -> Iterator[Problem]:
     if storage.blob is not None and storage.blob.nbytes != storage.nbytes:
         yield Problem(f"{field}.blob.nbytes", f"{storage.blob.nbytes} differs from nbytes {storage.nbytes}")
     if storage.recipe is not None:
-        yield from _recipe(f"{field}.recipe", storage.recipe, storage.dtype)
+        yield from _recipe(f"{field}.recipe", storage.recipe, storage)
 
 
-def _recipe(field: str, recipe: Recipe, dtype: str) -> Iterator[Problem]:
+def _recipe(field: str, recipe: Recipe, storage: Storage) -> Iterator[Problem]:
+    dtype = storage.dtype
     numbers = {name: getattr(recipe, name) for name in ("mean", "std", "low", "high")}
     for name, number in numbers.items():
         if not math.isfinite(number):
@@ -160,6 +161,12 @@ def _recipe(field: str, recipe: Recipe, dtype: str) -> Iterator[Problem]:
         yield Problem(f"{field}.low", f"low {recipe.low}, high {recipe.high}, std {recipe.std} contradict")
     if recipe.distribution == "integer" and not -(2**63) <= recipe.low <= recipe.high < 2**64:
         yield Problem(f"{field}.high", f"{recipe.low} … {recipe.high} is not within 64 bits")
+    if recipe.masked is not None:
+        elements = storage.nbytes // ITEMSIZE[dtype]
+        if dtype not in LOWEST or recipe.masked.nbytes != (elements + 7) // 8:
+            yield Problem(
+                f"{field}.masked", f"{recipe.masked.nbytes} bytes are not a bit an element of {dtype}"
+            )
     if len(recipe.sha256) != 64 or not _HEX.fullmatch(recipe.sha256):
         yield Problem(f"{field}.sha256", f"{recipe.sha256[:80]!r} is not a sha256 in lower-case hex")
 

@@ -10,17 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.errors import PackError
-from pytest_cgins.model import Storage
+from pytest_cgins.model import Blob, Storage
 from pytest_cgins.trace.dtypes import GENERATED, ITEMSIZE
 from pytest_cgins.trace.recipe import fit, generate, positions, seed_of, standard_normal, uniform_integers
 from pytest_cgins.trace.statistics import summarize
+
+
+class Nothing:
+    """A source without blobs."""
+
+    def read(self, blob: Blob) -> bytes:
+        raise AssertionError(f"nothing should be read, but {blob} was")
+
+
+NOTHING = Nothing()
 
 
 def made(tensor: torch.Tensor, *, parameter: bool = False, dtype: str = "float32") -> torch.Tensor:
     """A tensor of 100 000 elements generated from another's statistics."""
     nbytes = 100_000 * ITEMSIZE[dtype]
     recipe = fit(summarize(tensor), dtype, nbytes, seed=3, parameter=parameter)
-    content = generate(Storage(nbytes=nbytes, dtype=dtype, recipe=recipe))
+    content = generate(Storage(nbytes=nbytes, dtype=dtype, recipe=recipe), NOTHING)
     return torch.from_numpy(content).view(getattr(torch, dtype))
 
 
@@ -106,7 +116,7 @@ def test_other_bytes_than_recorded_are_an_error() -> None:
     """A host whose stream differs must not use it."""
     recipe = replace(fit(summarize(torch.randn(9)), "float32", 36, 1, parameter=False), seed=2)
     with pytest.raises(PackError, match="made bytes with sha256") as caught:
-        generate(Storage(nbytes=36, dtype="float32", recipe=recipe))
+        generate(Storage(nbytes=36, dtype="float32", recipe=recipe), NOTHING)
     assert "record the pack again" in str(caught.value)
 
 

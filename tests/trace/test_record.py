@@ -357,6 +357,21 @@ def test_the_recipe_tier_keeps_masks_and_indices(recorded, tmp_path) -> None:
     assert torch.equal(by_op["softmax"][0], mask)
 
 
+@pytest.mark.parametrize("fill", ["-inf", "lowest"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_recipe_tier_keeps_the_mask_of_large_scores(recorded, tmp_path, dtype, fill) -> None:
+    """Scores beyond 64 KiB are generated, and masked where the recorded ones were, at a bit an element."""
+    scores = torch.randn(4, 128, 128).to(dtype)
+    mask = torch.ones(128, 128, dtype=torch.bool).triu(1)
+    value = -torch.inf if fill == "-inf" else torch.finfo(dtype).min
+    recorded(lambda: F.softmax(scores.masked_fill(mask, value), -1))
+    trace, (again,), (gold,) = gold_of(tmp_path / "pack")
+    assert trace.storages[0].recipe.masked.nbytes == 4 * 128 * 128 // 8
+    assert torch.equal(again == value, mask.expand(4, -1, -1))
+    assert again[again != value].abs().max() < 10
+    assert not gold.values.isnan().any()
+
+
 def test_constant_parameters_are_randomized_in_recipes(recorded, tmp_path) -> None:
     """A fresh LayerNorm has weight 1 and bias 0; its trace has not."""
     recorded(lambda: nn.LayerNorm(64)(torch.randn(2, 64)))
