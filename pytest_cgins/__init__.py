@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_cgins.trace.ops import mark
@@ -11,15 +12,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["mark", "record"]
 
+# Lazy, since pytest imports this package at every start and these import torch.
+_HOMES = {"mark": "pytest_cgins.trace.ops", "record": "pytest_cgins.trace.record"}
 
-def __getattr__(name: str) -> object:
-    # Lazy, since pytest imports this package at every start and these import torch.
-    if name == "mark":
-        from pytest_cgins.trace.ops import mark
 
-        return mark
-    if name == "record":
-        from pytest_cgins.trace.record import record
-
-        return record
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -6,6 +6,7 @@ whatever happens becomes a verdict of that case. torch is not imported here; it 
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -85,7 +86,7 @@ class Evaluator:
         self._timing = timing
         self._cache = cache or default_cache()
         self._timeout_s = timeout_s
-        self._pool = WorkerPool({})
+        self._pool = WorkerPool(env=_worker_environment())
         self._kernels: dict[tuple[str, str, str], CompiledKernel | CginsError] = {}
         self._environments: dict[str, Environment] | None = None
 
@@ -242,7 +243,7 @@ class Evaluator:
             "sets": sets,
             "import_root": str(self.config.root),
         }
-        reply = self._untrusted("verification", "run", request, buffers)
+        reply = self._untrusted(_role("verification", compiled), "run", request, buffers)
         errors = [answer["error"] for answer in reply.result["sets"] if answer["error"]]
         if errors:
             raise _ended_by(errors[0]["kind"], errors[0]["message"], reply.output)
@@ -257,7 +258,7 @@ class Evaluator:
             "seed": self.seed,
             **{key: inputs[key] for key in ("call", "tensors", "outputs", "context")},
         }
-        reply = self._untrusted("timing", "measure", request, (buffer,))
+        reply = self._untrusted(_role("timing", compiled), "measure", request, (buffer,))
         return documents.load_python(Measurement, reply.result)
 
     def _untrusted(self, role: str, method: str, params: Any, buffers: tuple[Buffer, ...]) -> Reply:
@@ -298,6 +299,19 @@ def _case(kernel: KernelEntry, implementation: Implementation, path: Path, pack:
         signature=trace.signature,
         dtype=trace.dtype,
     )
+
+
+def _worker_environment() -> dict[str, str]:
+    """A kernel's OpenMP and torch's are two thread pools in one process: while one works, the other must sleep.
+
+    With the usual busy waiting, calls of microseconds took milliseconds on two cores.
+    """
+    return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
+
+
+def _role(role: str, compiled: CompiledKernel) -> str:
+    """Triton decides for a whole process whether it compiles or interprets."""
+    return f"{role}/interpret" if compiled.source.interpret else role
 
 
 def _closing(stack: ExitStack, reply: Reply) -> None:
