@@ -193,8 +193,8 @@ def _bounded(
     rms_only = assessed.peak_share <= 1.0 < assessed.rms_share
     wrong = None
     if not assessed.passed:
-        wrong = assessed.z > bound.rms_limit if rms_only else assessed.ratio > 1.0
-    worst = int((assessed.z if rms_only else assessed.ratio).argmax())
+        wrong = assessed.z > bound.rms_limit if rms_only else assessed.relative > assessed.relative_limit
+    worst = int((assessed.z if rms_only else assessed.relative).argmax())
     texts = (number(bound.expected[worst].item(), digits), number(values[worst].item(), values.dtype))
     return _Finding(
         output=output,

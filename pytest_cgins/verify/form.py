@@ -12,6 +12,7 @@ from pytest_cgins.model import Check, Reason, WorstElement
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.locate import describe
 from pytest_cgins.verify.text import number, position, subject
+from pytest_cgins.verify.tolerance import all_finite
 
 
 def check(inputs: str, expected: Sequence[ExpectedOutput], got: Sequence[Tensor]) -> Check:
@@ -83,7 +84,7 @@ class _Form:
             return None
         y, t = self.answer.reshape(-1), self.output.answer.reshape(-1)
         r = self.output.scale.reference.to(t.dtype)
-        if all(bool(torch.isfinite(values).all()) for values in (y, r, t)):
+        if all(all_finite(values) for values in (y, r, t)):
             return None
         nan = torch.isnan(y)
         wrong = (nan & ~torch.isnan(r) & ~torch.isnan(t)) | (~nan & torch.isnan(r) & torch.isnan(t))

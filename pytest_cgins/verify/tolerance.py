@@ -181,12 +181,14 @@ class Bound:
 class Assessment:
     """An answer against a bound."""
 
-    ratio: Tensor
-    """Distance over allowed distance, element by element; infinite where a pattern is broken."""
     z: Tensor
-    """Distance in units."""
+    """Distance in units, element by element."""
+    relative: Tensor
+    """Distance over allowed distance, times `relative_limit`; infinite where a pattern is broken."""
+    relative_limit: float
+    """What `relative` may be."""
     peak_share: float
-    """Greatest ratio: above 1 fails."""
+    """Greatest distance over allowed distance: above 1 fails."""
     rms_share: float
     """rms z over its limit: above 1 fails."""
 
@@ -239,6 +241,8 @@ def allclose(gold: Tensor, tolerance: Tolerance) -> Bound:
     g = gold.to(torch.float64)
     # An infinite gold makes an infinite tolerance, but there only the same infinity passes.
     unit = tolerance.atol + tolerance.rtol * g.abs().nan_to_num(nan=0.0, posinf=0.0)
+    # A tolerance of 0 admits distance 0 and no other: 0 / 1e-300 = 0, and the least float32 is 1e-45.
+    unit = unit.clamp_min(1e-300)
     return Bound(expected=g, unit=unit, peak_limit=1.0, rms_limit=math.inf)
 
 
@@ -247,30 +251,40 @@ def assess(answer: Tensor, bound: Bound) -> Assessment:
     y = answer.to(torch.float64)
     difference = y - bound.expected
     broken: Tensor | None = None
-    if not bool(torch.isfinite(difference).all()):
+    if not all_finite(difference):
         irregular = ~torch.isfinite(difference)
         if bound.exact_patterns:
             e = bound.expected
             broken = irregular & ~((y == e) | (torch.isnan(y) & torch.isnan(e)))
         difference = difference.masked_fill(irregular, 0.0)
     distance = difference.abs_()
-    ratio = _quotient(distance, bound.allowed())
-    z = _quotient(distance, bound.unit)
+    z = distance / bound.unit
+    # Without slack the allowed distance is the unit times a number: one division does for both conditions.
+    relative, limit = (z, bound.peak_limit) if bound.slack is None else (distance / bound.allowed(), 1.0)
     if broken is not None:
-        ratio = ratio.masked_fill(broken, math.inf)
+        relative = relative.masked_fill(broken, math.inf)
     rms_share = rms(z) / bound.rms_limit if math.isfinite(bound.rms_limit) else 0.0
-    return Assessment(ratio=ratio, z=z, peak_share=peak(ratio), rms_share=rms_share)
+    return Assessment(
+        z=z,
+        relative=relative,
+        relative_limit=limit,
+        peak_share=peak(relative) / limit,
+        rms_share=rms_share,
+    )
 
 
-def _quotient(distance: Tensor, allowed: Tensor) -> Tensor:
-    """Like `distance / allowed`, with 0/0 = 0: an exact answer meets a tolerance of 0."""
-    return torch.nan_to_num_(distance / allowed, nan=0.0, posinf=math.inf)
+def all_finite(values: Tensor) -> bool:
+    """Whether no element is NaN or infinite; in one pass, by the extremes, which are NaN if any element is."""
+    if not values.numel():
+        return True
+    low, high = values.aminmax()
+    return bool(torch.isfinite(low)) and bool(torch.isfinite(high))
 
 
 def _finite_distance(values: Tensor, reference: Tensor) -> Tensor:
     """|values − reference| in float64, 0 where either is not finite."""
     distance = (values.to(torch.float64) - reference).abs_()
-    return torch.nan_to_num_(distance, nan=0.0, posinf=0.0)
+    return distance if all_finite(distance) else torch.nan_to_num_(distance, nan=0.0, posinf=0.0)
 
 
 def _exponent_bins(values: Tensor) -> Tensor:

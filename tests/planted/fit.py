@@ -21,9 +21,6 @@ from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.tolerance import against_reference, assess, peak, rms
 
 CANDIDATES = {"float32": ((8, 16, 32), (4, 8, 16)), "other": ((6, 10, 16), (1.1, 1.3, 2.0))}
-    "float32": ((4, 8, 16, 32), (2, 4, 8, 16)),
-    "other": ((4, 6, 8, 10, 16), (1.1, 1.2, 1.3, 1.5, 2.0)),
-}
 
 
 @dataclass(frozen=True)
