@@ -66,7 +66,7 @@ def _seeded(
         statistics = summarize(values)
     if _keeps_bytes(tensor, statistics, nbytes):
         return Storage(nbytes=nbytes, dtype=dtype, blob=add(to_bytes(span)))
-    recipe = fit(statistics, dtype, nbytes, seed, parameter=parameter, mask=mask)
+    recipe = fit(statistics, dtype, seed, parameter=parameter, mask=mask)
     return Storage(nbytes=nbytes, dtype=dtype, recipe=recipe)
 
 
@@ -81,9 +81,9 @@ def _mask_of(
 ) -> tuple[Mask, torch.Tensor]:
     """The masked places of a storage's elements, and the elements that are not masked."""
     masked = values <= lowest / 2
-    bits = np.packbits(masked.cpu().numpy(), bitorder="little").tobytes()
+    bits = np.packbits(masked.cpu().numpy(), bitorder="little")
     infinite = bool(torch.isneginf(values).any())
-    return Mask(add(memoryview(bits)), bits, "-inf" if infinite else "lowest"), values[~masked]
+    return Mask(add(bits.data), "-inf" if infinite else "lowest"), values[~masked]
 
 
 def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> bool:

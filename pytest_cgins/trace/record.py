@@ -29,14 +29,13 @@ from pytest_cgins.model import (
     Trace,
     TracePack,
 )
-from pytest_cgins.trace import gold, inputs, replay
+from pytest_cgins.trace import gold, inputs, recipe, replay
 from pytest_cgins.trace.context import capture, neutral
 from pytest_cgins.trace.fingerprint import canonical, fingerprint, readable
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.intercept import Interceptor, TrainingFlags, marked
-from pytest_cgins.trace.layout import lay_out
+from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import qualified_name, resolve
-from pytest_cgins.trace.recipe import seed_of
 from pytest_cgins.trace.selection import default_ops
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.store import PackReader, PackWriter, seal
@@ -198,7 +197,7 @@ class Recording:
         result = func(*args, **kwargs)
         drew = _random_states(device) != random or any(has_generator(a.value) for a in call.arguments)
         if drew:
-            made.context = replace(context, rng_seed=seed_of("rng", text))
+            made.context = replace(context, rng_seed=recipe.seed_of("rng", text))
         elif self.tier == "full":
             made.gold = gold.describe(result, tensors, _changed(tensors, before), "full", self._writer.add)
         self._records[text] = made
@@ -241,22 +240,34 @@ class Recording:
             origin=_origin(made.device),
         )
         if self.tier != "shapes" and trace.gold is None:
-            trace = replace(trace, gold=self._gold(trace, made.device, self.tier))
+            trace = self._with_gold(trace, made.device, self.tier)
         return seal(trace)
 
-    def _gold(self, trace: Trace, device: torch.device, tier: Literal["recipe", "full"]) -> Gold:
-        """Run the op on the inputs that were written."""
-        tensors = replay.load_inputs(trace, self._writer, device)
+    def _with_gold(self, trace: Trace, device: torch.device, tier: Literal["recipe", "full"]) -> Trace:
+        """Make the inputs from what is kept of them, and run the op on them."""
+        storages, spans = [], []
+        for kept in trace.storages:
+            if kept.recipe is None:
+                storages.append(kept)
+                spans.append(replay.load_blob(kept, self._writer))
+            else:
+                storage, content = recipe.seal(kept, self._writer)
+                storages.append(storage)
+                spans.append(torch.from_numpy(content))
+        trace = replace(trace, storages=tuple(storages))
+        with neutral():
+            tensors = rebuild(trace.tensors, spans, device)
         before = _hashes(tensors)
         try:
             result = replay.run(trace, tensors)
-            return gold.describe(result, tensors, _changed(tensors, before), tier, self._writer.add)
+            answer = gold.describe(result, tensors, _changed(tensors, before), tier, self._writer.add)
         except Exception as error:
             raise ReplayError(
                 f"{trace.call.op} {trace.signature} cannot be run on inputs with the recorded statistics: "
                 f"{type(error).__name__}: {error}",
                 remedy="record it with tier='full', or leave it out through ops=[…]",
             ) from error
+        return replace(trace, gold=answer)
 
     def _report_missing(self) -> None:
         """Say which of the ops that were asked for have not been called."""

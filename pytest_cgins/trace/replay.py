@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from pytest_cgins.errors import ReplayError
-from pytest_cgins.model import TensorMeta, Trace
+from pytest_cgins.model import Storage, TensorMeta, Trace
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import neutral, restore
 from pytest_cgins.trace.gold import GoldValues, load_gold, to_bytes
@@ -29,22 +29,24 @@ def load_inputs(trace: Trace, source: BlobSource, device: torch.device | str) ->
         PackError: if a blob is damaged, or a recipe made other bytes than on the recording host.
         ReplayError: for a trace of tier `shapes`, which has no values.
     """
-    spans = []
     with neutral():
+        spans = []
         for storage in trace.storages:
-            if storage.nbytes == 0:
-                span = torch.empty(0, dtype=torch.uint8, device="cpu")
-            elif storage.blob is not None:
-                span = torch.frombuffer(bytearray(source.read(storage.blob)), dtype=torch.uint8)
-            elif storage.recipe is not None:
-                span = torch.from_numpy(generate(storage, source))
-            else:
+            if storage.nbytes and storage.recipe is None and storage.blob is None:
                 raise ReplayError(
                     f"{trace.call.op} {trace.signature} was recorded with tier shapes: it has no values",
                     remedy="record again with tier='recipe' or 'full'",
                 )
-            spans.append(span)
+            made = generate(storage, source) if storage.recipe is not None else None
+            spans.append(load_blob(storage, source) if made is None else torch.from_numpy(made))
         return rebuild(trace.tensors, spans, device)
+
+
+def load_blob(storage: Storage, source: BlobSource) -> torch.Tensor:
+    """The span of a storage whose bytes were kept, or of an empty one: uint8, (nbytes,), on the CPU."""
+    if storage.blob is None or not storage.nbytes:
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
+    return torch.frombuffer(bytearray(source.read(storage.blob)), dtype=torch.uint8)
 
 
 def run(trace: Trace, tensors: Sequence[torch.Tensor]) -> object:
