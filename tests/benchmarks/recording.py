@@ -2,7 +2,7 @@
 
 Run as `python tests/benchmarks/recording.py [--json FILE] [--rounds N]`. ResNet-50 takes images
 (2, 3, 112, 112), DistilBERT (six layers) tokens (2, 128), the decoder tokens (2, 128), all fp32, default
-ops. Per tier, three figures, each the median of `rounds` recordings:
+ops, one thread. Per tier, three figures, each the median of `rounds` recordings:
 
 - first: the model's run in which every signature is new, over the plain run;
 - again: its next run under the same recording, in which every signature is known, over the plain run;
@@ -91,7 +91,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--threads", type=int, default=1, help="torch's threads; 1 is steady on a shared host"
+    )
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     results: dict[str, dict[str, Any]] = {}
     print("| model | tier | calls | signatures | plain ms | first | again | total s | MiB | files | replay |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
