@@ -25,6 +25,8 @@ def hint(answer: Tensor, bound: Bound, arguments: Mapping[str, Tensor]) -> str:
         return ""
     y = answer.to(torch.float64)
     for sentence, undone in _suspects(y, bound, arguments):
+        if torch.equal(undone.reshape(-1), y.reshape(-1)):
+            continue
         assessed = assess(undone.reshape(-1), bound)
         if assessed.peak_share <= 1.0 and assessed.rms_share <= _RMS_SHARE:
             return f" {sentence}"

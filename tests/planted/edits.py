@@ -149,10 +149,18 @@ def planted(bug: str, device: str) -> Source:
 
 
 def variants(device: str) -> list[Source]:
-    """Legitimate kernels: other orders of summation, other formulas. None may be called wrong."""
+    """Legitimate kernels: other orders of summation, other formulas, and the example kernels as they are.
+
+    None may be called wrong.
+    """
     folder = Path(__file__).parent / "variants"
     suffix = ".cpp" if device == "cpu" else ".cu"
-    return [
+    others = [
         Source(name=file.stem, op=file.stem.partition("-")[0], text=file.read_text(), suffix=suffix)
         for file in sorted(folder.glob("*.cpp"))
     ]
+    examples = [
+        Source(name=f"{file.stem}-example", op=file.stem, text=file.read_text(), suffix=suffix)
+        for file in sorted(KERNELS.glob(f"*{suffix}"))
+    ]
+    return [*others, *examples]

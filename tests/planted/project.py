@@ -30,7 +30,7 @@ OPS = {
 
 
 def record_traces(folder: Path, dtypes: Sequence[torch.dtype]) -> None:
-    """Record one pack a dtype: contiguous and transposed linear, softmax over two axes, both norms, gelu."""
+    """Record one pack a dtype: contiguous and transposed linear, softmax over two axes, both norms, gelu, long rows."""
     for dtype in dtypes:
         generator = torch.Generator().manual_seed(7)
 
@@ -49,6 +49,11 @@ def record_traces(folder: Path, dtypes: Sequence[torch.dtype]) -> None:
             functional.softmax(normal(6, 40, 24), dim=1)
             functional.softmax(normal(6, 40, 24), dim=-1)
             sys.modules["planted_ops"].rms_norm(normal(24, 192), normal(192))
+            # Few and long rows: an error that a whole row shares is not averaged away.
+            functional.linear(normal(3, 2048), normal(70, 2048) / 2048**0.5, normal(70))
+            functional.layer_norm(normal(3, 1024), (1024,), normal(1024), normal(1024))
+            functional.softmax(normal(1, 1000), dim=-1)
+            sys.modules["planted_ops"].rms_norm(normal(3, 1024), normal(1024))
 
 
 def make(
