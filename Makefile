@@ -32,7 +32,7 @@ test: $(STAMP)
 
 # The machine with the GPU often brings its own torch: nothing is installed here.
 test-gpu:
-	$(PYTHON) -m pytest -p pytest_cgins.plugin -m gpu tests/gpu
+	$(PYTHON) -m pytest -p no:cgins -p pytest_cgins.plugin -m gpu tests
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -44,6 +44,10 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The published JSON Schemas follow from pytest_cgins/model.py.
+schemas: $(STAMP)
+	$(BIN)/python -m tests.write_schemas
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -5,7 +5,6 @@ Reading is strict: no coercion, no unknown keys, depth and size bounded before p
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -13,12 +12,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Making one takes milliseconds.
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
-@cache
+
 def _adapter(cls: type[T]) -> TypeAdapter[T]:
-    from pydantic import TypeAdapter
+    if cls not in _ADAPTERS:
+        from pydantic import TypeAdapter
 
-    return TypeAdapter(cls)
+        _ADAPTERS[cls] = TypeAdapter(cls)
+    return _ADAPTERS[cls]
 
 
 def dump(document: object, *, indent: int | None = None) -> str:

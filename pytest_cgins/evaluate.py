@@ -118,6 +118,11 @@ class Evaluator:
                     ]
         return tuple(cases)
 
+    @property
+    def pool(self) -> WorkerPool:
+        """The worker processes, for callers that run a kernel themselves."""
+        return self._pool
+
     def environments(self) -> tuple[Environment, ...]:
         """What the workers run on; empty if none was started."""
         return tuple((self._environments or {}).values())
@@ -169,6 +174,8 @@ class Evaluator:
 
     def _require_device(self, case: Case) -> None:
         if self._environments is None:
+            # All import torch at the same time, while the first answer is awaited.
+            self._pool.warm(["reference", "verification", *(["timing"] if self._timing else [])])
             reply = self._reference("describe", {})
             self._environments = {
                 name: documents.load_python(Environment, value)
@@ -278,8 +285,9 @@ class Evaluator:
             try:
                 return self._pool.call("reference", method, params, buffers, timeout_s=self._timeout_s)
             except ServiceError as error:
-                raise _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, str(error), error.output) from error
+                raise _not_the_kernels(error) from error
             except WorkerError as error:
+                # A new worker knows nothing of what the lost one had prepared.
                 if last or method == "judge":
                     raise _EndedError(
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
@@ -317,6 +325,13 @@ def _role(role: str, compiled: CompiledKernel) -> str:
 def _closing(stack: ExitStack, reply: Reply) -> None:
     for buffer in reply.buffers:
         stack.callback(buffer.close)
+
+
+def _not_the_kernels(error: ServiceError) -> _EndedError:
+    """The verdict for an exception in the trusted worker: the pack does not replay, or something is broken."""
+    if error.kind in ("PackError", "RecordError", "ReplayError", "TraceError"):
+        return _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, str(error), error.output)
+    return _EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)
 
 
 def _ended_by(kind: str, message: str, output: str) -> _EndedError:

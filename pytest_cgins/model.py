@@ -471,6 +471,7 @@ class Reason(str, Enum):
     SOURCE = "source"
     GOLD_DRIFT = "gold-drift"
     WORKER_LOST = "worker-lost"
+    REFERENCE_FAILED = "reference-failed"
     TOOL_MISSING = "tool-missing"
     DEVICE_ABSENT = "device-absent"
     CONTRACT = "contract"

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import torch
-from models.decoder import Decoder
 
 import pytest_cgins
+from models.decoder import Decoder
 from record.common import DTYPES, randomize
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import torch
-from models.resnet import ResNet50
 
 import pytest_cgins
+from models.resnet import ResNet50
 from record.common import DTYPES, randomize
 
 ROOT = Path(__file__).resolve().parent.parent

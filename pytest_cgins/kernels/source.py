@@ -12,24 +12,12 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import CginsError, SourceError
+from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.model import CONTRACT_VERSION, KernelSource
 from pytest_cgins.text import nearest
 
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
-
-
-def find_all(config: Config) -> list[tuple[KernelEntry, Implementation, KernelSource | CginsError]]:
-    """Every implementation of a configuration with its source, or with the error that it has."""
-    found: list[tuple[KernelEntry, Implementation, KernelSource | CginsError]] = []
-    for kernel in config.kernels:
-        for implementation in kernel.implementations:
-            try:
-                found.append((kernel, implementation, find(config, kernel, implementation)))
-            except CginsError as error:
-                found.append((kernel, implementation, error))
-    return found
 
 
 def find(config: Config, kernel: KernelEntry, implementation: Implementation) -> KernelSource:

@@ -10,7 +10,6 @@ from pytest_cgins import documents
 from pytest_cgins.errors import CginsError, ConfigError, LaunchError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.kernels.build import build, default_cache
 from pytest_cgins.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.session.parametrize import nearest_config, selection
@@ -31,14 +30,13 @@ class RemoteKernel:
     def __init__(
         self,
         evaluator: Evaluator,
-        pool: WorkerPool,
         *,
         kernel: str,
         implementation: str | None,
         timeout_s: float,
     ) -> None:
         self._evaluator = evaluator
-        self._pool = pool
+        self._pool = evaluator.pool
         self._timeout_s = timeout_s
         self._implementation = implementation
         entries = {entry.name: entry for entry in evaluator.config.kernels}
@@ -130,7 +128,6 @@ def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
             )
         return RemoteKernel(
             gate.evaluator(nearest_config(request.node.path, request.config.rootpath)),
-            gate.pool,
             kernel=wanted["kernel"],
             implementation=wanted.get("implementation"),
             timeout_s=request.config.getoption("--cgins-timeout"),

@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Generator
 from datetime import datetime, timezone
-from functools import cached_property
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 from pytest_cgins import __version__, documents
 from pytest_cgins import config as configuration
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.report import document, terminal
 from pytest_cgins.session import results
@@ -93,11 +91,6 @@ class GateSession:
             self._cases[file] = self.evaluator(file).cases()
         return self._cases[file]
 
-    @cached_property
-    def pool(self) -> WorkerPool:
-        """Workers for tests that call kernels themselves; the evaluators have their own."""
-        return WorkerPool()
-
     def command(self, item: pytest.Item) -> str:
         """Shell command that runs an item again on the same inputs, from the folder where pytest began."""
         option = self.config.getoption
@@ -147,8 +140,6 @@ class GateSession:
         for evaluator in self._evaluators.values():
             self._results.add_environments(evaluator.environments())
             evaluator.close()
-        if "pool" in self.__dict__:
-            self.pool.close()
         if self._workerinput is not None:
             sent = [documents.dump_python(environment) for environment in self._results.environments]
             getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)

@@ -136,12 +136,13 @@ from pytest_cgins import documents
 from pytest_cgins.config import load as load_config
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import load
-from pytest_cgins.kernels.source import find_all
+from pytest_cgins.kernels.source import find
 from pytest_cgins.model import Argument, OpCall
 from pytest_cgins.trace.values import encode
 if "early" in sys.argv:
     import triton
-compiled = [build(source) for _, _, source in find_all(load_config(Path("cgins.yaml")))]
+config = load_config(Path("cgins.yaml"))
+compiled = [build(find(config, kernel, one)) for kernel in config.kernels for one in kernel.implementations]
 tensors = []
 x = torch.arange(100.0)
 call = OpCall(op="torch.mul", arguments=(

@@ -115,21 +115,6 @@ def test_extension_entry(project: Any) -> None:
     assert caught.value.remedy == 'did you mean "scale"?'
 
 
-def test_find_all_keeps_errors_apart(project: Any, scale_text: str) -> None:
-    """One broken implementation does not hide the others."""
-    project.write("kernel.cpp", scale_text)
-    project.write("broken.cpp", "int f();\n")
-    config = project.config(
-        "{op: torch.mul, implementations: [{source: kernel.cpp}, {name: b, source: broken.cpp}]}"
-    )
-    (_, _, good), (_, implementation, bad) = sources.find_all(config)
-    assert good.entry == "scale"
-    assert implementation.name == "b"
-    assert isinstance(bad, SourceError)
-    assert "no schema line" in bad.what
-    assert "// cgins: scale(Tensor x, float a) -> Tensor" in bad.remedy
-
-
 def test_source_that_is_gone_or_not_text(tmp_path: Path) -> None:
     """A source that vanished after loading, or is no text, is refused by name."""
     (tmp_path / "kernel.cpp").write_bytes(b"\xff\xfe")
