@@ -9,6 +9,15 @@ static void widen(const T* row, int64_t step, int64_t width, Wide* dense) {
   for (int64_t k = 0; k < width; ++k) dense[k] = Wide(row[k * step]);
 }
 
+// Apart from the loops around it, which keep compilers from vectorizing it when inlined.
+template <typename Wide>
+__attribute__((noinline)) static Wide dot(const Wide* x, const Wide* w, int64_t width) {
+  Wide sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t k = 0; k < width; ++k) sum += x[k] * w[k];
+  return sum;
+}
+
 template <typename T>
 static void linear_rows(const T* input, Rows in, const T* weight, Rows columns, const T* bias, T* output,
                         Rows out) {
@@ -23,12 +32,11 @@ static void linear_rows(const T* input, Rows in, const T* weight, Rows columns, 
     std::vector<Wide> column(width);
 #pragma omp for
     for (int64_t n = 0; n < columns.count; ++n) {
-      widen(weight + columns.start(n), columns.step, width, column.data());
+      Wide* w = column.data();
+      widen(weight + columns.start(n), columns.step, width, w);
       for (int64_t row = 0; row < in.count; ++row) {
         const Wide* x = dense.data() + row * width;
-        Wide sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t k = 0; k < width; ++k) sum += x[k] * column[k];
+        Wide sum = dot(x, w, width);
         if (bias) sum += Wide(bias[n]);
         output[out.start(row) + n * out.step] = T(sum);
       }

@@ -54,7 +54,7 @@ CPP: dict[str, Edit] = {
     ],
     "linear-half-accumulation": [
         ("#pragma omp simd reduction(+ : sum)\n", ""),
-        ("sum += x[k] * column[k];", f"sum = Wide({_ROUNDED}(float(sum + x[k] * column[k])));"),
+        ("sum += x[k] * w[k];", f"sum = Wide({_ROUNDED}(float(sum + x[k] * w[k])));"),
     ],
     "linear-weight-transposed": [
         ("widen(weight + columns.start(n), columns.step, width,", "widen(weight + n, columns.count, width,")
