@@ -10,7 +10,7 @@ static void widen(const T* row, int64_t step, int64_t width, Wide* dense) {
 }
 
 // Apart from the loops around it, which keep compilers from vectorizing it when inlined.
-template <typename Wide>
+template <typename T, typename Wide>
 __attribute__((noinline)) static Wide dot(const Wide* x, const Wide* w, int64_t width) {
   Wide sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -36,7 +36,7 @@ static void linear_rows(const T* input, Rows in, const T* weight, Rows columns, 
       widen(weight + columns.start(n), columns.step, width, w);
       for (int64_t row = 0; row < in.count; ++row) {
         const Wide* x = dense.data() + row * width;
-        Wide sum = dot(x, w, width);
+        Wide sum = dot<T>(x, w, width);
         if (bias) sum += Wide(bias[n]);
         output[out.start(row) + n * out.step] = T(sum);
       }
