@@ -200,7 +200,12 @@ def _expected_output(
     answer, reference = as_real(made.answer[index]), as_real(made.reference[index])
     scale = None
     if answer.is_floating_point():
-        scale = rules.derive(reference.to(torch.float64), answer, as_real(made.answer32[index]))
+        scale = rules.derive(
+            reference.to(torch.float64),
+            answer,
+            as_real(made.answer32[index]),
+            None if made.perturbed is None else as_real(made.perturbed[index]),
+        )
     stride = meta.stride if not made.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)
     return ExpectedOutput(
         index=index,

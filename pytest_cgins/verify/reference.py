@@ -29,6 +29,9 @@ class Answers:
     """t32: of the inputs widened to float32; TF32 and autocast off."""
     reference: tuple[Tensor, ...]
     """r: of the inputs widened to float64."""
+    perturbed: tuple[Tensor, ...] | None
+    """Like r, of inputs moved by ±2⁻²⁴ of themselves, a fp32 rounding each: how well conditioned the op is
+    on them. None where t is narrower than fp32, or r is not fp64."""
     mutated: tuple[int, ...]
     """Indices of the input tensors that the op changed."""
     note: str
@@ -38,7 +41,7 @@ class Answers:
 def answers(
     call: OpCall, inputs: Layout, context: Context, device: str, *, mutated: Sequence[int] | None = None
 ) -> Answers:
-    """Run the op three times, each on fresh copies of the inputs.
+    """Run the op three or four times, each on fresh copies of the inputs.
 
     Args:
         call: op and arguments.
@@ -57,7 +60,10 @@ def answers(
         wide = _Widened(call, inputs, context, changed)
         own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
         reference, note = wide.reference(device, own32)
-    return Answers(answer=own, answer32=own32, reference=reference, mutated=changed, note=note)
+        perturbed = wide.perturbed(device) if not note and _has_wide_outputs(own) else None
+    return Answers(
+        answer=own, answer32=own32, reference=reference, perturbed=perturbed, mutated=changed, note=note
+    )
 
 
 def answer(call: OpCall, inputs: Layout, context: Context, device: str) -> list[Tensor]:
@@ -86,9 +92,23 @@ class _Widened:
 
     def run(self, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Outputs of the op on inputs widened to `dtype`."""
+        return self._run_on(widen(self.inputs, dtype), device, dtype)
+
+    def perturbed(self, device: str) -> tuple[Tensor, ...]:
+        """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot."""
+        wide = widen(self.inputs, torch.float64)
+        lot = torch.Generator().manual_seed(0)
+        spans = list(wide.spans)
+        for storage in {m.storage for m in wide.metas if m.dtype in ("float64", "complex128")}:
+            values = spans[storage].view(torch.float64)
+            signs = torch.randint(0, 2, values.shape, generator=lot).mul_(2).sub_(1)
+            spans[storage] = (values * (1 + signs * 2.0**-24)).view(torch.uint8)
+        return self._run_on(Layout(wide.metas, spans), device, torch.float64)
+
+    def _run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
         neutral = Context(default_dtype=dtype_name(dtype), rng_seed=self.context.rng_seed)
         with _KeepWide(dtype):
-            tensors, returned = _run(self.call, widen(self.inputs, dtype), neutral, device)
+            tensors, returned = _run(self.call, inputs, neutral, device)
         return (*returned, *(tensors[index] for index in self.mutated))
 
     def reference(self, device: str, answer32: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], str]:
@@ -111,6 +131,11 @@ def _is_single_precision(inputs: Layout, context: Context) -> bool:
     floating = {meta.dtype for meta in inputs.metas if "int" not in meta.dtype and meta.dtype != "bool"}
     plain = not context.autocast and context.float32_matmul_precision == "highest"
     return floating <= {"float32", "complex64"} and plain and context.default_dtype == "float32"
+
+
+def _has_wide_outputs(outputs: Sequence[Tensor]) -> bool:
+    """Whether an output is wide enough for fp32 rounding of the inputs to show in it."""
+    return any(torch.finfo(t.dtype).bits >= 32 for t in outputs if t.is_floating_point() or t.is_complex())
 
 
 def _changed(inputs: Layout, after: Sequence[Tensor], device: str) -> tuple[int, ...]:
