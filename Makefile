@@ -32,7 +32,7 @@ test: $(STAMP)
 
 # The machine with the GPU often brings its own torch: nothing is installed here.
 test-gpu:
-	$(PYTHON) -m pytest -p no:cgins -p pytest_cgins.plugin -m gpu tests
+	$(PYTHON) -m pytest -p no:cgins -p pytest_cgins.plugin -m gpu tests/gpu tests/kernels/test_cuda.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
