@@ -62,8 +62,8 @@ def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, flo
     info = torch.finfo(dtype)
     if semantics.kind == "norm":
         root = math.sqrt(semantics.eps)
-        # The mean is as large as leaves the deviations four bits or more, at most 1024.
-        mean = min(1024.0, 0.0625 / info.eps)
+        # The mean is as large as leaves the deviations two bits or more, at most 1024.
+        mean = min(1024.0, 0.25 / info.eps)
         large = min(1e4, info.max**0.5)
         return [(0, root), (mean, 1), (1, 0), (0, root / 8), (0, 0), (0, large), (-mean, 1)]
     if semantics.kind == "softmax":

@@ -31,7 +31,7 @@ class Answers:
     """r: of the inputs widened to float64."""
     perturbed: tuple[Tensor, ...] | None
     """Like r, of inputs moved by ±2⁻²⁴ of themselves, a fp32 rounding each: how well conditioned the op is
-    on them. None where t is narrower than fp32, or r is not fp64."""
+    on them. None where r is not fp64."""
     mutated: tuple[int, ...]
     """Indices of the input tensors that the op changed."""
     note: str
@@ -41,7 +41,7 @@ class Answers:
 def answers(
     call: OpCall, inputs: Layout, context: Context, device: str, *, mutated: Sequence[int] | None = None
 ) -> Answers:
-    """Run the op three or four times, each on fresh copies of the inputs.
+    """Run the op up to four times, each on fresh copies of the inputs.
 
     Args:
         call: op and arguments.
@@ -60,7 +60,7 @@ def answers(
         wide = _Widened(call, inputs, context, changed)
         own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
         reference, note = wide.reference(device, own32)
-        perturbed = wide.perturbed(device) if not note and _has_wide_outputs(own) else None
+        perturbed = None if note else wide.perturbed(device)
     return Answers(
         answer=own, answer32=own32, reference=reference, perturbed=perturbed, mutated=changed, note=note
     )
@@ -131,11 +131,6 @@ def _is_single_precision(inputs: Layout, context: Context) -> bool:
     floating = {meta.dtype for meta in inputs.metas if "int" not in meta.dtype and meta.dtype != "bool"}
     plain = not context.autocast and context.float32_matmul_precision == "highest"
     return floating <= {"float32", "complex64"} and plain and context.default_dtype == "float32"
-
-
-def _has_wide_outputs(outputs: Sequence[Tensor]) -> bool:
-    """Whether an output is wide enough for fp32 rounding of the inputs to show in it."""
-    return any(torch.finfo(t.dtype).bits >= 32 for t in outputs if t.is_floating_point() or t.is_complex())
 
 
 def _changed(inputs: Layout, after: Sequence[Tensor], device: str) -> tuple[int, ...]:

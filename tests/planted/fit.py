@@ -20,7 +20,11 @@ from pytest_cgins.trace.store import open_pack
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.tolerance import against_reference, assess, peak, rms
 
-CANDIDATES = {"float32": ((16, 32, 64, 128), (8, 16, 32, 64)), "other": ((10, 16, 32, 64), (1.1, 1.3, 1.5, 2.0))}
+CANDIDATES = {
+    "float32": ((16, 32, 64, 128), (8, 16, 32, 64)),
+    "float16": ((16, 32, 64, 128), (1.3, 2, 4, 8)),
+    "bfloat16": ((8, 16, 32), (1.1, 1.3, 1.5, 2.0)),
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def table(taken: list[Sample], bugs: set[str]) -> str:
     for dtype in dict.fromkeys(sample.dtype for sample in taken):
         mine = [sample for sample in taken if sample.dtype == dtype]
         right = [sample for sample in mine if sample.kernel not in bugs]
-        peaks, roots = CANDIDATES.get(dtype, CANDIDATES["other"])
+        peaks, roots = CANDIDATES[dtype]
         for most in peaks:
             for root in roots:
                 refused = sum(not _passes(sample, most, root) for sample in right)

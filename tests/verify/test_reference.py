@@ -134,3 +134,18 @@ def test_widening_complex() -> None:
     x = torch.complex(normal(4), normal(4, seed=1))
     layout = widen(lay_out([x]), torch.float64)
     assert torch.equal(rebuild(layout.metas, layout.spans, "cpu")[0], x.to(torch.complex128))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_the_perturbed_reference_is_a_rounding_away(dtype: torch.dtype) -> None:
+    """p is fp64 of inputs moved by 2⁻²⁴ of themselves, the inputs are left alone, and lots are repeatable."""
+    x = normal(50, 40).to(dtype)
+    call, tensors = call_of("torch.nn.functional.gelu", functional.gelu, x)
+    layout = lay_out(tensors)
+    made, again = (answers(call, layout, PLAIN, "cpu") for _ in range(2))
+    assert made.perturbed is not None
+    assert again.perturbed is not None
+    distance = (made.perturbed[0] - made.reference[0]).abs()
+    assert 0 < distance.max() <= x.double().abs().max() * 2.0**-23
+    assert torch.equal(made.perturbed[0], again.perturbed[0])
+    assert torch.equal(rebuild(layout.metas, layout.spans, "cpu")[0], x)

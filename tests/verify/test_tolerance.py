@@ -155,10 +155,47 @@ def test_double_precision_is_measured_in_its_own_ulps() -> None:
     assert not passes((x.float() @ w.float().T).double(), scale)
 
 
-@pytest.mark.parametrize(("dtype", "expected"), [(torch.float32, rules.SINGLE), (torch.float16, rules.HALF)])
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (torch.float32, rules.SINGLE),
+        (torch.float64, rules.SINGLE),
+        (torch.float16, rules.HALF),
+        (torch.bfloat16, rules.BRAIN),
+    ],
+)
 def test_constants_by_width(dtype: torch.dtype, expected: rules.Constants) -> None:
     """Wide types have the constants of fp32, narrow ones those of half precision."""
     assert rules.constants(dtype) == expected
+
+
+def test_conditioning_stands_in_for_torchs_luck() -> None:
+    """Where torch is exact by luck, an error as large as a rounding of the inputs makes still passes."""
+    reference = normal(1, 1000)
+    moved = reference * (1 + 2.0**-20)
+    lucky = rules.derive(reference, reference.float(), reference.float().double())
+    fair = rules.derive(reference, reference.float(), reference.float().double(), moved)
+    answer = reference * (1 + 2.0**-16)
+    assert not passes(answer, lucky)
+    assert passes(answer, fair)
+    assert not passes(reference * (1 + 2.0**-12), fair)
+
+
+def test_a_step_is_not_ill_conditioned() -> None:
+    """Elements that jump when the inputs are rounded once more do not widen the tolerance."""
+    reference = torch.ones(100, dtype=torch.float64)
+    jumped = reference.clone()
+    jumped[7] = 2.0
+    calm = rules.derive(reference, reference.float(), reference.float())
+    assert torch.equal(rules.derive(reference, reference.float(), reference.float(), jumped).unit, calm.unit)
+
+
+def test_conditioning_is_scaled_for_fp64() -> None:
+    """An fp64 kernel is held to fp64's rounding: the perturbation of fp32's size counts in proportion."""
+    reference = normal(1, 1000)
+    scale = rules.derive(reference, reference, reference, reference * (1 + 2.0**-20))
+    assert passes(reference * (1 + 2.0**-48), scale)
+    assert not passes(reference * (1 + 2.0**-24), scale)
 
 
 def test_gold_bound_allows_for_the_distance_of_the_gold() -> None:
