@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
         key: seed of the session and name of the trace.
     """
     semantics = of(call)
-    made = _content(semantics, recorded, f"{key}/fresh")
+    made = _content(semantics, recorded, key, "fresh")
     for index, tensor in _data(semantics, made):
         lanes = _lanes(call, index, tensor)
         top = _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
@@ -47,7 +48,7 @@ def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
 def edge(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
     """Rows that are hard for the op: constant, tiny, far from zero; for a norm with std ≈ √eps."""
     semantics = of(call)
-    made = _content(semantics, recorded, f"{key}/edge")
+    made = _content(semantics, recorded, key, "edge")
     for index, tensor in _data(semantics, made):
         lanes = _lanes(call, index, tensor)
         patterns = torch.tensor(_patterns(semantics, tensor.dtype), dtype=torch.float64)
@@ -97,15 +98,20 @@ def _lanes(call: OpCall, index: int, tensor: Tensor) -> Tensor:
     return numbers.reshape([tensor.shape[d] if d in dims else 1 for d in range(rank)])
 
 
-def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
-    """Tensors that lie as the recorded ones do, with new content where their role allows it."""
+def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str, name: str) -> list[Tensor]:
+    """Tensors that lie as the recorded ones do, with new content where their role allows it.
+
+    Data differ between the sets of inputs; weights, which are most of the numbers, are the same in all.
+    """
     layout = lay_out(recorded)
     spans = list(layout.spans)
     for storage in range(len(spans)):
         members = [index for index, meta in enumerate(layout.metas) if meta.storage == storage]
         if not spans[storage].numel() or any(_kept(semantics, layout, i, recorded[i]) for i in members):
             continue
-        spans[storage] = _span(semantics, layout, members[0], recorded[members[0]], f"{key}/{storage}")
+        first = members[0]
+        own = f"{key}/{name}" if semantics.role(first, layout.metas[first]) == "data" else key
+        spans[storage] = _span(semantics, layout, first, recorded[first], f"{own}/{storage}")
     return rebuild(layout.metas, spans, "cpu")
 
 
@@ -118,7 +124,7 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
     meta = layout.metas[index]
     dtype: torch.dtype = getattr(torch, meta.dtype)
     count = layout.spans[meta.storage].numel() // dtype.itemsize
-    values = torch.from_numpy(standard_normal(seed_of(key), count))
+    values = _normal(seed_of(key), count).clone()
     role = semantics.role(index, meta)
     if role == "weight":
         values /= math.sqrt(max(1, math.prod(meta.shape[1:])))
@@ -129,6 +135,12 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
     padded = torch.zeros(layout.spans[meta.storage].numel(), dtype=torch.uint8)
     padded[: count * dtype.itemsize] = values.to(dtype).view(torch.uint8)
     return padded
+
+
+@lru_cache(maxsize=4)
+def _normal(seed: int, count: int) -> Tensor:
+    """Not to be written to."""
+    return torch.from_numpy(standard_normal(seed, count))
 
 
 def _in_domain(values: Tensor, recorded: Tensor) -> Tensor:

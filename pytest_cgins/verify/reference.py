@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.layout import Layout, dtype_name, rebuild
 
+# A prime: the lots do not fall in step with rows of any usual length.
+_PERIOD = 8191
 _WIDER_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
@@ -97,12 +100,11 @@ class _Widened:
     def perturbed(self, device: str) -> tuple[Tensor, ...]:
         """Outputs of the op in fp64 on inputs moved by ±2⁻²⁴ of themselves, signs drawn by lot."""
         wide = widen(self.inputs, torch.float64)
-        lot = torch.Generator().manual_seed(0)
         spans = list(wide.spans)
         for storage in {m.storage for m in wide.metas if m.dtype in ("float64", "complex128")}:
             values = spans[storage].view(torch.float64)
-            signs = torch.randint(0, 2, values.shape, generator=lot).mul_(2).sub_(1)
-            spans[storage] = (values * (1 + signs * 2.0**-24)).view(torch.uint8)
+            factors = _lot().repeat(-(-values.numel() // _PERIOD))[: values.numel()]
+            spans[storage] = (factors * values).view(torch.uint8)
         return self._run_on(Layout(wide.metas, spans), device, torch.float64)
 
     def _run_on(self, inputs: Layout, device: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
@@ -124,6 +126,13 @@ class _Widened:
                 return tuple(tensor.to(device) for tensor in made), note
         note = f"{self.call.op} does not run in fp64 ({'; '.join(refusals)}): fp32 is the reference"
         return tuple(tensor.to(wider(tensor.dtype, torch.float64)) for tensor in answer32), note
+
+
+@cache
+def _lot() -> Tensor:
+    """1 ± 2⁻²⁴, signs drawn by lot."""
+    signs = torch.randint(0, 2, (_PERIOD,), generator=torch.Generator().manual_seed(0)).double()
+    return 1 + (2 * signs - 1) * 2.0**-24
 
 
 def _is_single_precision(inputs: Layout, context: Context) -> bool:

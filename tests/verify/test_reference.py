@@ -149,3 +149,14 @@ def test_the_perturbed_reference_is_a_rounding_away(dtype: torch.dtype) -> None:
     assert 0 < distance.max() <= x.double().abs().max() * 2.0**-23
     assert torch.equal(made.perturbed[0], again.perturbed[0])
     assert torch.equal(rebuild(layout.metas, layout.spans, "cpu")[0], x)
+
+
+def test_perturbation_goes_both_ways() -> None:
+    """About half of the inputs grow and half shrink, none stays."""
+    x = torch.ones(3000)
+    call, tensors = call_of("torch.nn.functional.relu", functional.relu, x)
+    made = answers(call, lay_out(tensors), PLAIN, "cpu")
+    assert made.perturbed is not None
+    moved = (made.perturbed[0] - 1) * 2.0**24
+    assert set(moved.tolist()) == {1.0, -1.0}
+    assert abs(float(moved.mean())) < 0.1
