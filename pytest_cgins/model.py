@@ -537,6 +537,8 @@ class Correctness(Document):
     """In the order in which they were made."""
     power: tuple[Power, ...]
     """One a forgery that can be made for this case."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know: a rule that does not apply, a reference that is not fp64."""
 
     @property
     def passed(self) -> bool:

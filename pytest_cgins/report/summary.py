@@ -143,6 +143,15 @@ def skips(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
     return tuple(counts.most_common())
 
 
+def notes(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
+    """What checks and timings want known, and for how many cases, most frequent first."""
+    counts: Counter[str] = Counter()
+    for evaluation in evaluations:
+        for part in (evaluation.correctness, evaluation.measurement):
+            counts.update(part.notes if part is not None else ())
+    return tuple(counts.most_common())
+
+
 def build_seconds(evaluations: Iterable[Evaluation]) -> float:
     """Time spent in compilers: of each kernel once, however many cases or processes report it."""
     longest: dict[tuple[str, str, str, str], float] = {}

@@ -77,7 +77,7 @@ def _kernels(report: SessionReport, *, colour: bool) -> Table:
     table.add_column("cases", justify="right", no_wrap=True)
     table.add_column("status", overflow="fold")
     table.add_column("worst error", justify="right", no_wrap=True)
-    table.add_column("speed vs torch", overflow="fold")
+    table.add_column("speed vs torch", no_wrap=True)
     for row in summary.rows(report.evaluations):
         table.add_row(
             row.kernel,
@@ -98,7 +98,7 @@ def _counts(statuses: tuple[tuple[Status, int], ...]) -> Text:
 def _speed(speed: summary.Speed) -> str:
     if speed.cases == 1:
         return speedup(speed.median)
-    return f"{speedup(speed.median)} ({speedup(speed.low)} - {speedup(speed.high)})"
+    return f"{speedup(speed.median)} ({ratio(speed.low)}..{ratio(speed.high)})"
 
 
 def _style(status: Status) -> str:
@@ -141,6 +141,9 @@ def _lines(report: SessionReport, *, verbosity: int, strict: bool) -> Iterator[T
         yield from _left_out(len(weak), shown, "weak cases")
     for reason, count in summary.skips(report.evaluations):
         yield Text(f"SKIPPED {count} cases: {reason}", style="yellow")
+    if verbosity >= 0:
+        for note, count in summary.notes(report.evaluations):
+            yield Text(f"note, {count} cases: {note}")
     again = f"seed {report.seed} (--cgins-seed={report.seed} repeats the fresh inputs)"
     built = summary.build_seconds(report.evaluations)
     builds = f"builds took {time_ns(built * 1e9)}" if built else "nothing had to be built"

@@ -55,15 +55,14 @@ class JudgeService:
             buffers: none.
 
         Returns:
-            `{"drift": null or text, "notes": […], "sets": [{"name", "call", "tensors", "outputs",
-            "context", "mutated"}, …]}` and one buffer a set. There are no sets if there is drift.
+            `{"drift": null or text, "sets": [{"name", "call", "tensors", "outputs", "context", "mutated"}, …]}`
+            and one buffer a set. There are no sets if there is drift.
         """
         del buffers
         case, tolerance, prepared = self._preparation(params)
-        notes = list(prepared.notes)
         drift = prepared.drift(tolerance, case.device)
         if drift:
-            return {"drift": drift, "notes": notes, "sets": []}, []
+            return {"drift": drift, "sets": []}, []
         sets, contents = [], []
         for made in prepared.sets:
             header, content = pack(rebuild(made.layout.metas, made.layout.spans, "cpu"))
@@ -78,7 +77,7 @@ class JudgeService:
                     "mutated": list(made.mutated),
                 }
             )
-        return {"drift": None, "notes": notes, "sets": sets}, contents
+        return {"drift": None, "sets": sets}, contents
 
     def judge(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Compare a kernel's answers.
@@ -109,7 +108,7 @@ class JudgeService:
                 continue
             got = [as_real(tensor) for tensor in unpack(entry["tensors"], buffer, case.device)]
             checks += compare(made.expected, got, tolerance)
-        correctness = Correctness(checks=tuple(checks), power=prepared.power(tolerance))
+        correctness = Correctness(checks=tuple(checks), power=prepared.power(tolerance), notes=prepared.notes)
         return {"correctness": documents.dump_python(correctness)}, []
 
     def output_metas(

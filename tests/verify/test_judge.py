@@ -90,7 +90,7 @@ def test_torch_passes_its_own_case(service: JudgeService, softmax: Case) -> None
     """Recorded inputs are held against gold and reference, fresh and edge ones against the reference."""
     prepared, correctness = judged(service, softmax)
     assert prepared["drift"] is None
-    assert prepared["notes"] == []
+    assert correctness.notes == ()
     assert [(check.inputs, check.rule) for check in correctness.checks] == [
         ("recorded", "form"), ("recorded", "gold"), ("recorded", "reference"),
         ("fresh", "form"), ("fresh", "reference"), ("edge", "form"), ("edge", "reference"),
@@ -162,8 +162,8 @@ def test_conduct_that_the_worker_saw_fails(
 def test_shapes_tier_has_no_gold_and_says_so(service: JudgeService, tmp_path: Path) -> None:
     """Rule 2 on fresh and edge inputs is what is left."""
     case = record(tmp_path / "pack", lambda: functional.softmax(normal(40, 60), dim=-1), tier="shapes")
-    prepared, correctness = judged(service, case)
-    assert prepared["notes"] == ["the pack has shapes only: there is no gold, and rule 1 does not apply"]
+    _, correctness = judged(service, case)
+    assert correctness.notes == ("the pack has shapes only: there is no gold, and rule 1 does not apply",)
     assert {check.rule for check in correctness.checks} == {"form", "reference"}
     assert correctness.passed
 
