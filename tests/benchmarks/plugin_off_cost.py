@@ -1,6 +1,6 @@
-"""What it costs to have pytest-cgins installed while `--cgins` is absent: one JSON object on stdout.
+"""What it costs to have pytest-cgins installed while `--cgins` is absent.
 
-    python tests/benchmarks/plugin_off_cost.py [--runs N] [--limit-ms MS]
+    python tests/benchmarks/plugin_off_cost.py [--runs N] [--limit-ms MS] [--json PATH]
 
 Runs pytest on one empty test, by turns with the plugin and without any, the order within each pair drawn by
 lot, and takes the difference pair by pair: of wall time, which is what a user waits, and of processor time,
@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import os
+import platform
 import random
 import resource
 import statistics
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=40, help="pairs of runs (default: %(default)s)")
     parser.add_argument("--limit-ms", type=float, default=5.0, help="default: %(default)s")
+    parser.add_argument("--json", type=Path, help="where to write the figures")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -80,8 +83,22 @@ def main() -> int:
         "own_modules": sorted(name for name in imported if name.startswith("pytest_cgins")),
         "heavy_modules_absent": [module for module in HEAVY if module not in imported],
         "heavy_modules_imported": heavy,
+        "environment": {
+            "cores": os.cpu_count(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "pytest": version("pytest"),
+        },
     }
-    print(json.dumps(document, indent=1))
+    print(f"{'ms, medians':12}{'with':>8}{'without':>9}{'difference':>12}  95% interval of the difference")
+    for clock, figures in (("wall", wall), ("processor", cpu)):
+        with_ms, without_ms = figures["median_with_ms"], figures["median_without_ms"]
+        least, most = figures["difference_interval_95_ms"]
+        difference = figures["median_difference_ms"]
+        print(f"{clock:12}{with_ms:8.1f}{without_ms:9.1f}{difference:12.2f}  {least:.2f} to {most:.2f}")
+    print(f"{len(pairs)} pairs: {verdict} {limit} ms; heavy modules imported: {', '.join(heavy) or 'none'}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(document, indent=2) + "\n")
     return 1 if verdict == "over" or heavy else 0
 
 
