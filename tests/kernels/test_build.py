@@ -313,8 +313,9 @@ def test_build_imports_no_torch(project: Any, scale_text: str) -> None:
     project.config(KERNEL)
     code = (
         "import sys; from pathlib import Path; from pytest_cgins.config import load\n"
-        "from pytest_cgins.kernels.source import find_all; from pytest_cgins.kernels.build import build\n"
-        "(_, _, source), = find_all(load(Path('cgins.yaml'))); build(source)\n"
+        "from pytest_cgins.kernels.source import find; from pytest_cgins.kernels.build import build\n"
+        "config = load(Path('cgins.yaml')); kernel = config.kernels[0]\n"
+        "build(find(config, kernel, kernel.implementations[0]))\n"
         "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=project.root, check=False).returncode == 0
