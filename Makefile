@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo test test-gpu check format schemas clean
+.PHONY: help demo test test-gpu check format schemas picture clean
 
 help:
 	@echo "make demo      gate example_project's kernels on this machine"
@@ -48,6 +48,9 @@ format: $(STAMP)
 # The published JSON Schemas follow from pytest_cgins/model.py.
 schemas: $(STAMP)
 	$(BIN)/python -m tests.write_schemas
+
+picture: $(STAMP)
+	$(BIN)/python -m tests.terminal_picture
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
