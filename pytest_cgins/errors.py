@@ -109,11 +109,17 @@ class ProtocolError(WorkerError):
 
 
 class ServiceError(WorkerError):
-    """The service raised. `kind` is the remote exception's class name, `trace` its traceback text."""
+    """The service raised.
 
-    def __init__(self, what: str, *, remedy: str = "", kind: str = "", trace: str = "") -> None:
+    `kind` is the remote exception's class name, `text` its own message, `trace` its traceback.
+    """
+
+    def __init__(
+        self, what: str, *, remedy: str = "", kind: str = "", text: str = "", trace: str = ""
+    ) -> None:
         super().__init__(what, remedy=remedy, output=trace)
         self.kind = kind
+        self.text = text
         self.trace = trace
 
 

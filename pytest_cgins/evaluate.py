@@ -7,6 +7,7 @@ whatever happens becomes a verdict of that case. torch is not imported here; it 
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -39,6 +40,7 @@ from pytest_cgins.model import (
     Measurement,
     Reason,
     Status,
+    TracePack,
     Verdict,
 )
 from pytest_cgins.text import nearest
@@ -46,6 +48,8 @@ from pytest_cgins.trace.store import open_pack
 
 TIMING_BUDGET_S = 0.1
 """Time a case may spend in timed batches; warm-up and calibration come on top."""
+LOCK_WAIT_S = 30.0
+"""How long a case waits for other processes that time on its device."""
 
 
 class _EndedError(Exception):
@@ -98,6 +102,7 @@ class Evaluator:
             ConfigError: a kernel replaces an op of which no pack has a trace.
         """
         packs = [(path, open_pack(path).pack) for path in self.config.traces]
+        self._require_distinct_names(packs)
         recorded = sorted({trace.call.op for _, pack in packs for trace in pack.traces})
         cases: list[Case] = []
         for kernel in self.config.kernels:
@@ -105,8 +110,8 @@ class Evaluator:
                 raise ConfigError(
                     f"{self.config.file}:{kernel.line}: kernel {kernel.name!r} replaces {kernel.op}, of which "
                     f"none of the {len(packs)} trace packs has a record",
-                    remedy=nearest(kernel.op, recorded)
-                    or f"record it: cgins record SCRIPT.py --out traces/NAME --ops {kernel.op}",
+                    remedy=f"record it: cgins record SCRIPT.py --out traces/NAME --ops {kernel.op}; recorded "
+                    f"are {', '.join(recorded) or 'none'}",
                 )
             for implementation in kernel.implementations:
                 if self._device in ("auto", implementation.device):
@@ -117,6 +122,17 @@ class Evaluator:
                         if trace.call.op == kernel.op
                     ]
         return tuple(cases)
+
+    def _require_distinct_names(self, packs: list[tuple[Path, TracePack]]) -> None:
+        folders: dict[str, Path] = {}
+        for path, pack in packs:
+            if pack.name in folders:
+                raise ConfigError(
+                    f"{self.config.file}: the trace packs {folders[pack.name]} and {path} are both named "
+                    f"{pack.name!r}, so their cases would have the same names",
+                    remedy="leave one out, or record one of them again under another name (--name)",
+                )
+            folders[pack.name] = path
 
     @property
     def pool(self) -> WorkerPool:
@@ -220,15 +236,33 @@ class Evaluator:
                 "judge", {**self._preparation(case), "sets": answers.result["sets"]}, answers.buffers
             )
             correctness = documents.load_python(Correctness, judged.result["correctness"])
-            measurement = None
-            if correctness.passed and self._timing:
-                measurement = self._time(case, compiled, sets[0], prepared.buffers[0])
+            verified = replace(
+                result,
+                correctness=correctness,
+                verdict=gate.decide(correctness, None),
+                output=answers.output,
+            )
+            if not (correctness.passed and self._timing):
+                return verified
+            return self._timed(verified, compiled, sets[0], prepared.buffers[0])
+
+    def _timed(
+        self, verified: Evaluation, compiled: CompiledKernel, inputs: Any, buffer: Buffer
+    ) -> Evaluation:
+        """With timings; what was verified stays known if the kernel fails while it is timed."""
+        assert verified.correctness is not None
+        try:
+            measurement = self._time(verified.case, compiled, inputs, buffer)
+        except _EndedError as end:
+            verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
+            return replace(verified, verdict=verdict, output=end.output)
+        except InfrastructureError as error:
+            notes = (*verified.correctness.notes, f"not timed: {error.what}")
+            return replace(verified, correctness=replace(verified.correctness, notes=notes))
         return replace(
-            result,
-            correctness=correctness,
+            verified,
             measurement=measurement,
-            verdict=gate.decide(correctness, measurement),
-            output=answers.output,
+            verdict=gate.decide(verified.correctness, measurement),
         )
 
     def _preparation(self, case: Case) -> dict[str, Any]:
@@ -251,9 +285,11 @@ class Evaluator:
             "import_root": str(self.config.root),
         }
         reply = self._untrusted(_role("verification", compiled), "run", request, buffers)
-        errors = [answer["error"] for answer in reply.result["sets"] if answer["error"]]
-        if errors:
-            raise _ended_by(errors[0]["kind"], errors[0]["message"], reply.output)
+        failed = [answer for answer in reply.result["sets"] if answer["error"]]
+        if failed:
+            # A refusal of one set says nothing of the others: a failure among them comes first.
+            failed.sort(key=lambda answer: _is_refusal(answer["error"]))
+            raise _ended_by(failed[0]["error"], compiled.source.contract, failed[0]["name"], reply.output)
         return reply
 
     def _time(self, case: Case, compiled: CompiledKernel, inputs: Any, buffer: Buffer) -> Measurement:
@@ -262,6 +298,7 @@ class Evaluator:
             "device": case.device,
             "import_root": str(self.config.root),
             "budget_s": TIMING_BUDGET_S,
+            "lock_wait_s": LOCK_WAIT_S,
             "seed": self.seed,
             **{key: inputs[key] for key in ("call", "tensors", "outputs", "context")},
         }
@@ -275,7 +312,10 @@ class Evaluator:
         except WorkerTimeout as error:
             raise _EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
         except ServiceError as error:
-            raise _ended_by(error.kind, str(error), error.output) from error
+            if role.startswith("timing") and error.kind == "InfrastructureError":
+                # Nothing hangs on it: timings do not gate.
+                raise InfrastructureError(error.what, remedy=error.remedy) from error
+            raise _EndedError(Status.RUNTIME_ERROR, Reason.RAISED, str(error), error.output) from error
         except WorkerError as error:
             raise _EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
 
@@ -329,16 +369,41 @@ def _closing(stack: ExitStack, reply: Reply) -> None:
 
 def _not_the_kernels(error: ServiceError) -> _EndedError:
     """The verdict for an exception in the trusted worker: the pack does not replay, or something is broken."""
-    if error.kind in ("PackError", "RecordError", "ReplayError", "TraceError"):
-        return _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, str(error), error.output)
+    text = f"{error.text}\n→ {error.remedy}" if error.remedy else error.text
+    if error.kind == "PackError":
+        return _EndedError(Status.TRACE_DRIFT, Reason.PACK_DAMAGED, text)
+    if error.kind in ("RecordError", "ReplayError", "TraceError"):
+        return _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, text)
     return _EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)
 
 
-def _ended_by(kind: str, message: str, output: str) -> _EndedError:
-    """The verdict for an exception that the kernel, or its loading, raised in a worker."""
-    if kind == "ContractError":
-        return _EndedError(Status.SKIPPED, Reason.CONTRACT, message, output)
-    if kind == "InfrastructureError":
-        return _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, message, output)
-    reason = Reason.ERROR_CODE if kind == "LaunchError" else Reason.RAISED
-    return _EndedError(Status.RUNTIME_ERROR, reason, message, output)
+def _is_refusal(error: dict[str, Any]) -> bool:
+    """Whether binding found that the kernel's contract does not cover the call."""
+    return (error["phase"], error["kind"]) == ("bind", "ContractError")
+
+
+def _ended_by(error: dict[str, Any], contract: str, inputs: str, output: str) -> _EndedError:
+    """The verdict for what the kernel, its loading or its binding raised in a worker.
+
+    Only before the kernel runs can an error be ours; its class name is the kernel's to choose afterwards.
+    """
+    message = f"{error['message']}\n→ {error['remedy']}" if error["remedy"] else error["message"]
+    if _is_refusal(error):
+        return _EndedError(Status.SKIPPED, Reason.CONTRACT, error["message"])
+    if error["phase"] != "run" and error["kind"] == "SourceError":
+        return _EndedError(Status.BUILD_ERROR, Reason.SOURCE, message)
+    what = {"load": "loading it failed", "bind": "its arguments could not be passed"}
+    where = what.get(error["phase"], f"on the {inputs} inputs")
+    if error["kind"] != "LaunchError":
+        message = f"{error['kind']}: {message}"
+    by_code = error["phase"] == "run" and error["kind"] == "LaunchError" and contract == "launcher"
+    reason = Reason.ERROR_CODE if by_code else Reason.RAISED
+    frames = "" if by_code else _own_frames(error["trace"])
+    return _EndedError(Status.RUNTIME_ERROR, reason, f"{where}: {message}", frames + output)
+
+
+def _own_frames(trace: str) -> str:
+    """A worker's traceback without the frames of this package."""
+    own = str(Path(__file__).parent)
+    frames = re.split(r"(?m)^(?=  File )", trace)
+    return "".join(part for part in frames if not part.startswith(f'  File "{own}'))

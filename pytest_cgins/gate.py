@@ -13,8 +13,8 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
         measurement: its timings; reported, they do not decide anything yet.
 
     Returns:
-        `INCORRECT` with the first check that failed, `WEAK` when a forged answer would have passed
-        too, else `PASSED`.
+        `INCORRECT` with the first check that failed, `SKIPPED` when no element was compared (empty never
+        passes), `WEAK` when a forged answer would have passed too, else `PASSED`.
     """
     numbers = _numbers(correctness, measurement)
     failed = [check for check in correctness.checks if not check.passed]
@@ -22,11 +22,11 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
         return Verdict(
             status=Status.INCORRECT, reason=failed[0].reason, message=failed[0].message, numbers=numbers
         )
-    if not correctness.checks:
+    if not any(check.compared for check in correctness.checks):
         return Verdict(
-            status=Status.INCORRECT,
+            status=Status.SKIPPED,
             reason=Reason.EMPTY,
-            message="nothing was compared: the case has no outputs",
+            message="nothing could be compared: the op's outputs have no elements in this call",
             numbers=numbers,
         )
     accepted = [power.forgery for power in correctness.power if not power.caught]

@@ -470,6 +470,7 @@ class Reason(str, Enum):
     COMPILER = "compiler"
     SOURCE = "source"
     GOLD_DRIFT = "gold-drift"
+    PACK_DAMAGED = "pack-damaged"
     WORKER_LOST = "worker-lost"
     REFERENCE_FAILED = "reference-failed"
     TOOL_MISSING = "tool-missing"

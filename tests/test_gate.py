@@ -5,7 +5,9 @@ import pytest
 from pytest_cgins.gate import decide
 from pytest_cgins.model import Arm, Check, Correctness, Measurement, Power, Reason, Status
 
-GOOD = Check(rule="gold", inputs="recorded", passed=True, reason=Reason.OK, message="", share=0.25)
+GOOD = Check(
+    rule="gold", inputs="recorded", passed=True, reason=Reason.OK, message="", share=0.25, compared=8
+)
 BAD = Check(
     rule="reference",
     inputs="fresh",
@@ -49,10 +51,12 @@ def test_the_first_failed_check_gives_reason_and_message() -> None:
     assert verdict.numbers["error_share_of_tolerance"] == 40.0
 
 
-def test_nothing_compared_is_not_a_pass() -> None:
-    """A case without a single check is INCORRECT: empty never passes by default."""
-    verdict = decide(Correctness(checks=(), power=()), None)
-    assert (verdict.status, verdict.reason) == (Status.INCORRECT, Reason.EMPTY)
+@pytest.mark.parametrize("checks", [(), (replace(GOOD, compared=0),)])
+def test_nothing_compared_is_not_a_pass(checks: tuple[Check, ...]) -> None:
+    """A case in which no element was compared is skipped with its reason: empty never passes."""
+    verdict = decide(Correctness(checks=checks, power=()), None)
+    assert (verdict.status, verdict.reason) == (Status.SKIPPED, Reason.EMPTY)
+    assert "nothing could be compared" in verdict.message
 
 
 def test_a_case_that_accepts_a_forgery_is_weak() -> None:

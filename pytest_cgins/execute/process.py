@@ -239,7 +239,11 @@ def _is_answer(message: dict[str, Any]) -> bool:
 def _service_error(name: str, error: dict[str, Any], output: str) -> ServiceError:
     kind, message, remedy, trace = (str(error.get(key, "")) for key in ("kind", "message", "remedy", "trace"))
     return ServiceError(
-        f"{kind} in the {name} worker: {message}", remedy=remedy, kind=kind, trace=trace + output
+        f"{kind} in the {name} worker: {message}",
+        remedy=remedy,
+        kind=kind,
+        text=message,
+        trace=trace + output,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, is_lost, use_device, wait_for_device, wait_for_stream
 from pytest_cgins.execute.tensors import pack, same_bytes, unpack
 from pytest_cgins.execute.worker import describe
-from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.trace.context import restore
 
@@ -38,9 +39,11 @@ class VerificationService:
         Returns:
             `{"sets": […]}` and one buffer a set. A set has `name`; `tensors`, the outputs and after them
             the mutated inputs; `devices`, one a tensor; `inputs_changed`, indices of tensors that the kernel
-            changed though the op does not; and `error`, None or `kind`, `message`, `remedy`, `trace`. With
-            an error there are no tensors. Whatever the kernel raises stays in its set, and the sets after
-            it are run, unless the GPU was lost.
+            changed though the op does not; and `error`, None or `phase`, `kind`, `message`, `remedy`,
+            `trace`. The phase is `load`, `bind` (arguments are matched; no code of the kernel runs but a
+            launcher's `_workspace`) or `run`: what a kernel raises as it runs cannot pass for a refusal
+            of ours. With an error there are no tensors. Whatever the kernel raises stays in its set, and the
+            sets after it are run, unless the GPU was lost.
         """
         sets, device = params["sets"], params["device"]
         if len(sets) != len(buffers):
@@ -49,21 +52,26 @@ class VerificationService:
             use_device(device)
             kernel = self._kernels.load(params["kernel"])
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
-            answers = [_failed(one["name"], describe(error)) for one in sets]
+            answers = [_failed(one["name"], "load", describe(error)) for one in sets]
         else:
+            # All are bound before the first runs: a kernel that runs cannot change how the others are bound.
+            bound = [_bind(kernel, one, buffer, device) for one, buffer in zip(sets, buffers, strict=True)]
             answers = [
-                self._run_set(kernel, one, buffer, device) for one, buffer in zip(sets, buffers, strict=True)
+                self._run_set(one, ready, buffer, device)
+                for one, ready, buffer in zip(sets, bound, buffers, strict=True)
             ]
         return {"sets": [answer for answer, _ in answers]}, [buffer for _, buffer in answers]
 
     def _run_set(
-        self, kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str
+        self, one: dict[str, Any], bound: _Bound | Exception, buffer: Buffer, device: str
     ) -> tuple[dict[str, Any], Buffer]:
+        if isinstance(bound, Exception):
+            return _failed(one["name"], "bind", describe(bound))
         if self.fatal:
-            return _failed(one["name"], _NOT_RUN)
+            return _failed(one["name"], "run", _NOT_RUN)
         try:
-            inputs = unpack(one["tensors"], buffer, device)
-            outputs = _run_kernel(kernel, one, inputs, device)
+            inputs = bound.inputs
+            outputs = _run_kernel(bound, device)
             mutated = one.get("mutated", [])
             tensors = [*map(_plain, outputs), *(inputs[index] for index in mutated)]
             header, packed = pack(tensors)
@@ -71,7 +79,7 @@ class VerificationService:
             changed = _changed(inputs, unpack(one["tensors"], buffer, device), mutated)
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
-            return _failed(one["name"], describe(error))
+            return _failed(one["name"], "run", describe(error))
         answer = {
             "name": one["name"],
             "tensors": header,
@@ -90,14 +98,29 @@ _NOT_RUN = {
 }
 
 
-def _run_kernel(
-    kernel: LoadedKernel, one: dict[str, Any], inputs: list[torch.Tensor], device: str
-) -> list[torch.Tensor]:
-    call = documents.load_python(OpCall, one["call"])
-    metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
-    context = documents.load_python(Context, one["context"])
-    with restore(context, device.partition(":")[0]):
-        outputs = kernel.bind(call, inputs, metas, device).run()
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A kernel with the arguments of one set."""
+
+    inputs: list[torch.Tensor]
+    call: BoundCall
+    context: Context
+
+
+def _bind(kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str) -> _Bound | Exception:
+    try:
+        inputs = unpack(one["tensors"], buffer, device)
+        call = documents.load_python(OpCall, one["call"])
+        metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
+        context = documents.load_python(Context, one["context"])
+        return _Bound(inputs, kernel.bind(call, inputs, metas, device), context)
+    except Exception as error:  # noqa: BLE001 - becomes the set's error
+        return error
+
+
+def _run_kernel(bound: _Bound, device: str) -> list[torch.Tensor]:
+    with restore(bound.context, device.partition(":")[0]):
+        outputs = bound.call.run()
     wait_for_stream(device)
     return outputs
 
@@ -122,7 +145,13 @@ def _changed(inputs: list[torch.Tensor], originals: list[torch.Tensor], mutated:
     ]
 
 
-def _failed(name: str, error: dict[str, Any]) -> tuple[dict[str, Any], Buffer]:
+def _failed(name: str, phase: str, error: dict[str, Any]) -> tuple[dict[str, Any], Buffer]:
     header, packed = pack([])
-    answer = {"name": name, "tensors": header, "devices": [], "inputs_changed": [], "error": error}
+    answer = {
+        "name": name,
+        "tensors": header,
+        "devices": [],
+        "inputs_changed": [],
+        "error": {**error, "phase": phase},
+    }
     return answer, packed

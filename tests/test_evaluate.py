@@ -1,0 +1,227 @@
+"""One case from build to verdict, through real workers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import pytest_cgins
+from pytest_cgins.config import load
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.timing.environment import device_key
+from pytest_cgins.timing.lock import exclusive
+
+LAUNCHER = """\
+// cgins: relu(Tensor input) -> Tensor
+#include <cgins.h>
+extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  const float* x = cgins::data<float>(input);
+  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] > 0 ? x[i] : 0;
+  return 0;
+}
+"""
+KERNELS = """\
+import torch
+import pytest_cgins.errors
+
+def right(input):
+    return input.clamp_min(0)
+
+def raises(input):
+    width = input.shape[-1]
+    raise ValueError(f"no such width: {width}")
+
+class ContractError(BaseException):
+    pass
+
+def excuses_itself(input):
+    raise ContractError("not my contract")
+
+def borrows_the_excuse(input):
+    raise pytest_cgins.errors.ContractError("not my contract")
+
+calls = 0
+
+def tires(input):
+    global calls
+    calls += 1
+    if calls > 5:
+        raise RuntimeError("tired")
+    return input.clamp_min(0)
+
+def of_something_else(width, height, depth):
+    return width
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pack of two relu calls, and kernels good and bad."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    with pytest_cgins.record(folder / "traces/tiny", ops=["torch.nn.functional.relu"]):
+        torch.nn.functional.relu(torch.randn(6, 40))
+    (folder / "bad_kernels.py").write_text(KERNELS)
+    (folder / "relu.cpp").write_text(LAUNCHER)
+    (folder / "code7.cpp").write_text(LAUNCHER.replace("return 0;", "return 7;"))
+    (folder / "wrong_name.cpp").write_text(
+        LAUNCHER.replace("Tensor input)", "Tensor inptu)")
+        .replace("* input", "* inptu")
+        .replace("(input)", "(inptu)")
+    )
+    return folder
+
+
+def configure(folder: Path, implementation: str, traces: str = "[traces/tiny]") -> Path:
+    """Write cgins.yaml with one kernel of one implementation."""
+    file = folder / "cgins.yaml"
+    file.write_text(
+        f"version: 1\ntraces: {traces}\nkernels:\n"
+        f"  relu: {{op: torch.nn.functional.relu, implementations: [{{name: one, {implementation}}}]}}\n"
+    )
+    return file
+
+
+@pytest.fixture
+def evaluators() -> Iterator[list[Evaluator]]:
+    """Evaluators that are closed when the test ends."""
+    made: list[Evaluator] = []
+    yield made
+    for evaluator in made:
+        evaluator.close()
+
+
+def evaluate(
+    project: Path, evaluators: list[Evaluator], implementation: str, *, timing: bool = False
+) -> Evaluation:
+    """Evaluate the only case of one implementation."""
+    evaluator = Evaluator(load(configure(project, implementation)), seed=3, timing=timing)
+    evaluators.append(evaluator)
+    (case,) = evaluator.cases()
+    return evaluator.evaluate(case)
+
+
+def python(name: str) -> str:
+    return f"device: cpu, target: 'bad_kernels:{name}'"
+
+
+def test_a_right_kernel_passes_with_numbers(project: Path, evaluators: list[Evaluator]) -> None:
+    """Built, verified and timed: the verdict's numbers are those of its parts."""
+    found = evaluate(project, evaluators, "source: relu.cpp", timing=True)
+    assert found.verdict.status is Status.PASSED, found.verdict.message
+    assert found.measurement is not None
+    assert found.correctness is not None
+    assert found.verdict.numbers["speedup_vs_torch"] == found.measurement.speedup_vs_torch
+    assert found.verdict.numbers["error_share_of_tolerance"] == found.correctness.share
+
+
+@pytest.mark.parametrize("name", ["excuses_itself", "borrows_the_excuse"])
+def test_a_kernel_cannot_excuse_itself(project: Path, evaluators: list[Evaluator], name: str) -> None:
+    """An error named ContractError that the kernel raises is its failure, not a skip."""
+    found = evaluate(project, evaluators, python(name))
+    assert (found.verdict.status, found.verdict.reason) == (Status.RUNTIME_ERROR, Reason.RAISED)
+    assert "not my contract" in found.verdict.message
+
+
+def test_an_exception_is_shown_with_its_own_lines(project: Path, evaluators: list[Evaluator]) -> None:
+    """The message names the inputs and the exception, the output the user's lines and none of ours."""
+    found = evaluate(project, evaluators, python("raises"))
+    assert "on the recorded inputs" in found.verdict.message
+    assert "no such width: 40" in found.verdict.message
+    assert "bad_kernels.py" in found.output
+    assert "pytest_cgins/execute" not in found.output
+
+
+def test_an_error_code_comes_with_its_remedy(project: Path, evaluators: list[Evaluator]) -> None:
+    """A launcher that returns 7 without a message is told how to say why."""
+    found = evaluate(project, evaluators, "source: code7.cpp")
+    assert (found.verdict.status, found.verdict.reason) == (Status.RUNTIME_ERROR, Reason.ERROR_CODE)
+    assert "returned 7" in found.verdict.message
+    assert "cgins_fail" in found.verdict.message
+
+
+def test_a_schema_of_another_op_is_a_build_error(project: Path, evaluators: list[Evaluator]) -> None:
+    """A schema argument that the op does not have is found before the kernel runs, with the right name."""
+    found = evaluate(project, evaluators, "source: wrong_name.cpp")
+    assert (found.verdict.status, found.verdict.reason) == (Status.BUILD_ERROR, Reason.SOURCE)
+    assert "'inptu'" in found.verdict.message
+    assert 'did you mean "input"?' in found.verdict.message
+
+
+def test_a_signature_of_another_op_is_a_build_error(project: Path, evaluators: list[Evaluator]) -> None:
+    """A Python target that takes more than the op passes is refused as it is bound."""
+    found = evaluate(project, evaluators, python("of_something_else"))
+    assert found.verdict.status is Status.BUILD_ERROR, found.verdict.message
+    assert "bad_kernels:of_something_else" in found.verdict.message
+
+
+def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluators: list[Evaluator]) -> None:
+    """A kernel that raises only in the timing loop fails, and its correctness stays in the report."""
+    found = evaluate(project, evaluators, python("tires"), timing=True)
+    assert found.verdict.status is Status.RUNTIME_ERROR
+    assert found.verdict.message.startswith("right, but while it was timed: ")
+    assert "tired" in found.verdict.message
+    assert found.correctness is not None
+    assert found.correctness.passed
+
+
+def test_a_busy_device_costs_the_timing_only(
+    project: Path, evaluators: list[Evaluator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the timing lock cannot be had the case passes, with a note that it was not timed."""
+    monkeypatch.setattr("pytest_cgins.evaluate.LOCK_WAIT_S", 0.2)
+    with exclusive(device_key("cpu"), wait_s=60):
+        found = evaluate(project, evaluators, python("right"), timing=True)
+    assert found.verdict.status is Status.PASSED
+    assert found.measurement is None
+    assert found.correctness is not None
+    assert any("not timed" in note for note in found.correctness.notes)
+
+
+def test_an_absent_device_is_a_skip(project: Path, evaluators: list[Evaluator]) -> None:
+    """A CUDA case on a machine without a GPU is skipped before anything is built."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    (project / "relu.cu").write_text(LAUNCHER)
+    found = evaluate(project, evaluators, "source: relu.cu")
+    assert (found.verdict.status, found.verdict.reason) == (Status.SKIPPED, Reason.DEVICE_ABSENT)
+
+
+def test_packs_of_one_name_are_refused(project: Path, tmp_path: Path) -> None:
+    """Two packs with the same name would make cases with the same name: both folders are named."""
+    folder = shutil.copytree(project, tmp_path / "copy")
+    shutil.copytree(folder / "traces/tiny", folder / "traces/again")
+    evaluator = Evaluator(load(configure(folder, "source: relu.cpp", "[traces/tiny, traces/again]")), seed=1)
+    with pytest.raises(ConfigError, match="both named 'tiny'"):
+        evaluator.cases()
+
+
+def test_an_op_without_records_is_refused(project: Path, tmp_path: Path) -> None:
+    """A kernel that no trace can gate is a configuration error that shows how to record its op."""
+    folder = shutil.copytree(project, tmp_path / "copy")
+    file = configure(folder, "source: relu.cpp")
+    file.write_text(file.read_text().replace("functional.relu", "functional.gelu"))
+    with pytest.raises(ConfigError) as caught:
+        Evaluator(load(file), seed=1).cases()
+    assert "kernel 'relu' replaces torch.nn.functional.gelu" in caught.value.what
+    assert "cgins record SCRIPT.py --out traces/NAME --ops torch.nn.functional.gelu" in caught.value.remedy
+
+
+def test_a_damaged_blob_is_the_packs_fault(
+    project: Path, tmp_path: Path, evaluators: list[Evaluator]
+) -> None:
+    """A flipped byte in a blob is an error with its own reason and the pack's own words."""
+    folder = shutil.copytree(project, tmp_path / "copy")
+    for blob in (folder / "traces/tiny/blobs").iterdir():
+        content = bytearray(blob.read_bytes())
+        content[-1] ^= 1
+        blob.write_bytes(content)
+    found = evaluate(folder, evaluators, "source: relu.cpp")
+    assert (found.verdict.status, found.verdict.reason) == (Status.TRACE_DRIFT, Reason.PACK_DAMAGED)
+    assert "worker" not in found.verdict.message
+    assert not found.output
