@@ -6,13 +6,14 @@ import argparse
 import os
 import runpy
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import PackError, RecordError, ReplayError
+from pytest_cgins.errors import CginsError, PackError, RecordError, ReplayError, TraceError
 from pytest_cgins.model import Trace, TracePack
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 
@@ -61,7 +62,10 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def record(args: argparse.Namespace) -> int:
-    """Run a script as `python SCRIPT` would, and record it; its exit status other than 0 is passed on."""
+    """Run a script as `python SCRIPT` would, and record it.
+
+    Its exit status other than 0 is passed on; 1 after its traceback if it raised.
+    """
     from pytest_cgins.trace.record import record as recording_of
 
     if not args.script.is_file():
@@ -75,7 +79,7 @@ def record(args: argparse.Namespace) -> int:
             with recording:
                 _run(args.script)
     except _ScriptFailed as failure:
-        print(f"{args.script} exited with {failure.code}: nothing was recorded", file=sys.stderr)
+        print(f"{args.script} {failure}: nothing was recorded", file=sys.stderr)
         return failure.code
     if recording.pack is not None:
         _print(_by_op(recording.pack))
@@ -87,6 +91,10 @@ def record(args: argparse.Namespace) -> int:
 
 def ls(args: argparse.Namespace) -> int:
     """List the packs under folders; 1 if one of them is damaged."""
+    for root in args.folders:
+        if not root.is_dir():
+            what = "is not a folder" if root.exists() else "does not exist"
+            raise PackError(f"{root} {what}", remedy="name folders that hold trace packs")
     table = _table("pack", "tier", ">traces", ">ops", ">MiB", "recorded on", "torch")
     failed = 0
     for folder in sorted({found for root in args.folders for found in _packs(root)}):
@@ -122,45 +130,68 @@ def show(args: argparse.Namespace) -> int:
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Check every file of packs, and replay every trace; 1 if one fails."""
+    """Check every file of packs, and replay every trace; 1 if a pack or a trace fails.
+
+    Marked functions are looked up from the folder of the nearest `cgins.yaml` at or above a pack, as the
+    gate does, and then from the current folder, as `python -m` does.
+    """
     from pytest_cgins.trace.ops import trust
 
     for op in args.trust:
         trust(op)
-    # As `python -m` does, so that marked functions of the project are found.
-    sys.path.insert(0, str(Path.cwd()))
-    failed = 0
+    failures: list[TraceError] = []
     for folder in args.packs:
-        reader = open_pack(folder)
-        reader.verify()
-        outcomes: dict[str, Counter[str]] = {}
-        for trace in reader.pack.traces:
-            outcome = _outcome(trace, reader)
-            outcomes.setdefault(trace.call.op, Counter())[outcome] += 1
-            failed += outcome == "failed"
-        print(f"{folder}: {len(reader.pack.traces)} traces, tier {reader.pack.tier}")
-        for op, counts in outcomes.items():
-            print(f"  {op}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}")
-    return 1 if failed else 0
+        try:
+            reader = open_pack(folder)
+            reader.verify()
+        except PackError as error:
+            failures.append(error)
+            continue
+        with _import_path(*_project(folder), Path.cwd()):
+            failures += _replay(folder, reader)
+    _print_failures(failures)
+    return 1 if failures else 0
 
 
-def _outcome(trace: Trace, reader: PackReader) -> str:
+def _replay(folder: Path, reader: PackReader) -> list[TraceError]:
+    """Replay every trace of a pack, and print the outcomes by op; what failed is given back."""
     from pytest_cgins.trace.replay import check
 
-    if trace.gold is None:
-        return "without values"
-    try:
-        return check(trace, reader)
-    except ReplayError as error:
-        print(error, file=sys.stderr)
-        return "failed"
+    failures: list[TraceError] = []
+    outcomes: dict[str, Counter[str]] = {}
+    for trace in reader.pack.traces:
+        outcome = "failed"
+        try:
+            outcome = check(trace, reader) if trace.gold is not None else "without values"
+        except (PackError, ReplayError) as error:
+            failures.append(error)
+        outcomes.setdefault(trace.call.op, Counter())[outcome] += 1
+    print(f"{folder}: {len(reader.pack.traces)} traces, tier {reader.pack.tier}")
+    for op, counts in outcomes.items():
+        print(f"  {op}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}")
+    return failures
+
+
+def _print_failures(failures: list[TraceError]) -> None:
+    """Print what failed, and each remedy once, after all that it is for."""
+    by_remedy: dict[str, list[str]] = {}
+    for error in failures:
+        by_remedy.setdefault(error.remedy, []).append(error.what)
+    for remedy, whats in by_remedy.items():
+        print(TraceError("\n".join(whats), remedy=remedy), file=sys.stderr)
+
+
+def _project(pack: Path) -> list[Path]:
+    """The folder of the nearest `cgins.yaml` at or above a pack, if there is one."""
+    folder = pack.resolve()
+    return [place for place in (folder, *folder.parents) if (place / "cgins.yaml").is_file()][:1]
 
 
 class _ScriptFailed(Exception):
-    """The recorded script asked for an exit status other than 0."""
+    """The recorded script raised, or asked for an exit status other than 0; the text says which."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(what)
         self.code = code
 
 
@@ -169,19 +200,38 @@ def _run(script: Path) -> None:
         runpy.run_path(str(script), run_name="__main__")
     except SystemExit as error:
         if error.code not in (None, 0):
-            raise _ScriptFailed(error.code if isinstance(error.code, int) else 1) from error
+            code = error.code if isinstance(error.code, int) else 1
+            raise _ScriptFailed(f"exited with {error.code}", code) from error
+    except CginsError:
+        raise
+    except Exception as error:
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+            frames = frames.tb_next
+        traceback.print_exception(type(error), error, frames)
+        raise _ScriptFailed(f"raised {type(error).__name__}", 1) from error
 
 
 @contextmanager
 def _as_script(script: Path, arguments: list[str]) -> Iterator[None]:
     """`sys.argv` and `sys.path` as the interpreter would set them for the script."""
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
+    argv, sys.argv = sys.argv, [str(script), *arguments]
+    try:
+        with _import_path(script.resolve().parent):
+            yield
+    finally:
+        sys.argv = argv
+
+
+@contextmanager
+def _import_path(*folders: Path) -> Iterator[None]:
+    """Have modules looked up in these folders first."""
+    path = list(sys.path)
+    sys.path[:0] = map(str, folders)
     try:
         yield
     finally:
-        sys.argv, sys.path[:] = argv, path
+        sys.path[:] = path
 
 
 def _packs(root: Path) -> Iterator[Path]:

@@ -23,7 +23,7 @@ def fingerprint(arguments: tuple[object, ...]) -> Hashable:
     same argument by position or by name.
 
     Raises:
-        RecordError: for a tensor without storage of its own.
+        RecordError: for a tensor without strided storage of its own.
     """
     tensors: list[torch.Tensor] = []
     key = _key(arguments, tensors)
@@ -40,7 +40,12 @@ def fingerprint(arguments: tuple[object, ...]) -> Hashable:
 
 def _key(obj: object, tensors: list[torch.Tensor]) -> Hashable:
     if isinstance(obj, torch.Tensor):
-        if type(obj) not in _PLAIN or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+        if (
+            type(obj) not in _PLAIN
+            or obj.layout != torch.strided
+            or obj.is_nested
+            or torch._C._functorch.is_functorch_wrapped_tensor(obj)
+        ):
             check_recordable(obj)
         tensors.append(obj)
         grad = obj.requires_grad and torch.is_grad_enabled()

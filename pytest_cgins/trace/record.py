@@ -38,7 +38,9 @@ from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import qualified_name, resolve
 from pytest_cgins.trace.selection import default_ops
 from pytest_cgins.trace.signature import bind
+from pytest_cgins.trace.skipped import Skipped
 from pytest_cgins.trace.store import PackReader, PackWriter, seal
+from pytest_cgins.trace.validate import is_plain_name
 from pytest_cgins.trace.values import encode, has_generator
 
 ItemT = TypeVar("ItemT")
@@ -59,6 +61,9 @@ def record(
     Compiled models run eagerly meanwhile. At the end every trace is replayed from what was written, and
     only then is the pack put in place; an error or Ctrl-C leaves what was there before.
 
+    Without `ops`, calls that cannot be recorded run as ever and are left out; one warning at the end
+    says which, how many, and why.
+
     Args:
         path: folder of the pack; a pack that is there is replaced.
         ops: qualified names, e.g. `torch.nn.functional.gelu`, `torch.Tensor.matmul` or
@@ -66,18 +71,30 @@ def record(
         tier: `shapes` keeps forms only; `recipe` seeded inputs with the recorded statistics, and gold for
             them; `full` all bytes.
         name: name of the pack, by default its folder's.
-        max_per_op: how many signatures of one op are kept at most; the first ones are.
+        max_per_op: how many signatures of one op are kept at most, 1 or more; the first ones are.
         progress: show progress on a terminal while traces are written and checked.
 
     Raises:
         PackError: at the start, if `path` is something else than a pack.
-        RecordError: for a call that cannot be recorded, or if nothing was recorded.
+        RecordError: at the start, for a wrong option, or if `path` cannot be written; later, for a call of
+            one of `ops` that cannot be recorded, or if nothing was recorded.
         ReplayError: if a trace does not give its own gold.
         TraceError: at the start, if an op of `ops` does not exist.
     """
     if tier not in get_args(Tier):
         raise RecordError(f"tier {tier!r} does not exist", remedy="use shapes, recipe or full")
-    return Recording(Path(path), ops, tier, name or Path(path).absolute().name, max_per_op, progress=progress)
+    if max_per_op is not None and max_per_op < 1:
+        raise RecordError(
+            f"max_per_op is {max_per_op}: no signature would be kept",
+            remedy="use 1 or more, or leave max_per_op= / --max-per-op out to keep all",
+        )
+    name = name or Path(path).absolute().name
+    if not is_plain_name(name):
+        raise RecordError(
+            f"the pack cannot be named {name!r}",
+            remedy="begin with a letter or digit, and use letters, digits, _ . -; pass name= / --name",
+        )
+    return Recording(Path(path), ops, tier, name, max_per_op, progress=progress)
 
 
 @dataclass(slots=True)
@@ -92,6 +109,15 @@ class _Record:
     canonical: str
     gold: Gold | None = None
     count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A signature that has not been met before, ready for its first run."""
+
+    record: _Record
+    tensors: list[torch.Tensor]
+    """The argument tensors, by their indices in the call."""
 
 
 class Recording:
@@ -120,6 +146,7 @@ class Recording:
         self._seen: dict[object, _Record | None] = {}
         self._records: dict[str, _Record] = {}
         self._kept: dict[str, int] = {}
+        self._skipped = Skipped()
         self._training = TrainingFlags()
 
     def __enter__(self) -> Recording:
@@ -150,24 +177,32 @@ class Recording:
         context = capture(self._training.current)
         try:
             key = (func, context, fingerprint((args, kwargs)))
-            if key not in self._seen:
-                result, self._seen[key] = self._first(func, args, kwargs, context)
-                return result
+            known = self._seen[key] if key in self._seen else self._meet(func, args, kwargs, context)
         except RecordError as error:
-            raise RecordError(
-                f"{qualified_name(func)} cannot be recorded: {error.what}", remedy=error.remedy
-            ) from error
-        known = self._seen[key]
+            self._refuse(qualified_name(func), error)
+            return func(*args, **kwargs)
+        if isinstance(known, _New):
+            result, made = self._first(known, func, args, kwargs)
+            if made is not None:
+                self._seen[key] = made
+            return result
+        self._seen[key] = known
         if known is None:
             self.dropped += 1
         else:
             known.count += 1
         return func(*args, **kwargs)
 
-    def _first(
+    def _refuse(self, op: str, reason: RecordError, calls: int = 1) -> None:
+        """Count calls that cannot be recorded, or raise if the user has asked for the op."""
+        if self._ops is not None:
+            raise RecordError(f"{op} cannot be recorded: {reason.what}", remedy=reason.remedy) from reason
+        self._skipped.add(op, reason, calls)
+
+    def _meet(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Context
-    ) -> tuple[Any, _Record | None]:
-        """Run an op, and take it down unless its signature proves to be known once it is bound."""
+    ) -> _Record | _New | None:
+        """The record of a call that has a new key: None beyond the limit, known if its signature is."""
         op = _importable_name(func)
         tensors: list[torch.Tensor] = []
         call = OpCall(
@@ -180,28 +215,39 @@ class Recording:
         with neutral():
             layout = lay_out(tensors, copy=False)
         text = canonical(call, layout.metas, context)
-        known = self._records.get(text)
-        if known is not None:
-            known.count += 1
-            return func(*args, **kwargs), known
+        if text in self._records:
+            return self._records[text]
         if self._limit is not None and self._kept.get(op, 0) >= self._limit:
-            self.dropped += 1
-            return func(*args, **kwargs), None
+            return None
         with neutral():
             storages = inputs.describe(call, tensors, layout, self.tier, self._writer.add)
         devices = {tensor.device for tensor in tensors}
         device = next((found for found in devices if found.type != "cpu"), torch.device("cpu"))
-        made = _Record(call, layout.metas, storages, context, device, text)
+        return _New(_Record(call, layout.metas, storages, context, device, text), tensors)
+
+    def _first(
+        self, new: _New, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, _Record | None]:
+        """Run an op, and keep its record unless the result proves unrecordable."""
+        made, tensors = new.record, new.tensors
         before = _hashes(tensors) if self.tier == "full" else []
-        random = _random_states(device)
+        random = _random_states(made.device)
         result = func(*args, **kwargs)
-        drew = _random_states(device) != random or any(has_generator(a.value) for a in call.arguments)
+        drew = _random_states(made.device) != random or any(
+            has_generator(argument.value) for argument in made.call.arguments
+        )
         if drew:
-            made.context = replace(context, rng_seed=recipe.seed_of("rng", text))
+            made.context = replace(made.context, rng_seed=recipe.seed_of("rng", made.canonical))
         elif self.tier == "full":
-            made.gold = gold.describe(result, tensors, _changed(tensors, before), "full", self._writer.add)
-        self._records[text] = made
-        self._kept[op] = self._kept.get(op, 0) + 1
+            try:
+                made.gold = gold.describe(
+                    result, tensors, _changed(tensors, before), "full", self._writer.add
+                )
+            except RecordError as error:
+                self._refuse(made.call.op, error)
+                return result, None
+        self._records[made.canonical] = made
+        self._kept[made.call.op] = self._kept.get(made.call.op, 0) + 1
         return result, made
 
     # ---- afterwards -----------------------------------------------------------------------------
@@ -211,10 +257,14 @@ class Recording:
         self._report_missing()
         records = sorted(self._records.values(), key=lambda made: made.canonical)
         signatures = _signatures(records)
-        traces = [
-            self._trace(made, signature)
-            for made, signature in self._track(zip(records, signatures, strict=True), "Taking gold")
-        ]
+        traces = []
+        for made, signature in self._track(zip(records, signatures, strict=True), "Taking gold"):
+            try:
+                traces.append(self._trace(made, signature))
+            except RecordError as error:
+                self._refuse(made.call.op, error, made.count)
+        if not traces:
+            raise self._skipped.error()
         traces.sort(key=lambda trace: (trace.call.op, trace.signature))
         pack = TracePack(version=TRACE_PACK_VERSION, name=self.name, tier=self.tier, traces=tuple(traces))
         if self.tier != "shapes":
@@ -224,6 +274,8 @@ class Recording:
                 for trace in self._track(reader.pack.traces, "Replaying")
             ]
             pack = replace(pack, traces=tuple(checked))
+        if self._skipped:
+            warnings.warn(self._skipped.warning(), stacklevel=3)
         return self._writer.commit(pack).pack
 
     def _trace(self, made: _Record, signature: str) -> Trace:
@@ -261,6 +313,8 @@ class Recording:
         try:
             result = replay.run(trace, tensors)
             answer = gold.describe(result, tensors, _changed(tensors, before), tier, self._writer.add)
+        except RecordError:
+            raise
         except Exception as error:
             raise ReplayError(
                 f"{trace.call.op} {trace.signature} cannot be run on inputs with the recorded statistics: "
@@ -272,6 +326,8 @@ class Recording:
     def _report_missing(self) -> None:
         """Say which of the ops that were asked for have not been called."""
         met = {made.call.op for made in self._records.values()}
+        if not met and self._skipped:
+            raise self._skipped.error()
         missing = [name for name in self._ops or () if not met & {name, qualified_name(resolve(name))}]
         if met and not missing:
             return

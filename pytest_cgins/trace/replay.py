@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from pytest_cgins.errors import ReplayError
+from pytest_cgins.errors import ReplayError, TraceError
 from pytest_cgins.model import Storage, TensorMeta, Trace
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import neutral, restore
@@ -74,6 +74,10 @@ def check(trace: Trace, source: BlobSource, device: str | None = None) -> Litera
     inputs = load_inputs(trace, source, device or recording_device(trace))
     try:
         _, outputs = flatten(run(trace, inputs))
+    except TraceError as error:
+        raise ReplayError(
+            f"{trace.call.op} {trace.signature} cannot be replayed: {error.what}", remedy=error.remedy
+        ) from error
     except Exception as error:
         raise ReplayError(
             f"{trace.call.op} {trace.signature} cannot be replayed: {type(error).__name__}: {error}",

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from pytest_cgins import documents
-from pytest_cgins.errors import PackError
+from pytest_cgins.errors import PackError, RecordError
 from pytest_cgins.model import TRACE_PACK_VERSION, Blob, Trace, TracePack
 from pytest_cgins.trace.validate import problems
 
@@ -234,14 +234,21 @@ class PackWriter:
 
     Raises:
         PackError: at once, if the target is something else than a pack.
+        RecordError: at once, if nothing can be written beside the target.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder).absolute()
-        _check_replaceable(self.folder)
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
         self._scratch = self.folder.with_name(f".{self.folder.name}.{secrets.token_hex(4)}.tmp")
-        (self._scratch / BLOBS).mkdir(parents=True)
+        try:
+            _check_replaceable(self.folder)
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            (self._scratch / BLOBS).mkdir(parents=True)
+        except OSError as error:
+            raise RecordError(
+                f"{self.folder} cannot be written: {error.strerror}",
+                remedy="record into a folder that you may write to",
+            ) from error
         self._known: dict[bytes, Blob] = {}
 
     def __enter__(self) -> PackWriter:
@@ -282,6 +289,10 @@ class PackWriter:
     def commit(self, pack: TracePack) -> PackReader:
         """Write the manifest, check the pack, and put it in place of whatever pack was there."""
         self.preview(pack)
+        kept = {_blob_path(self._scratch, blob) for blob in blobs_of(pack)}
+        # A call may prove unrecordable after its arguments have been written.
+        for file in set((self._scratch / BLOBS).iterdir()) - kept:
+            file.unlink()
         _check_replaceable(self.folder)
         old = self._scratch.with_suffix(".old")
         try:

@@ -46,9 +46,14 @@ class Problem(NamedTuple):
     """What is wrong, with the value."""
 
 
+def is_plain_name(text: str) -> bool:
+    """Whether a pack, or a signature, may have this name: it is part of test ids and of file names."""
+    return _NAME.fullmatch(text) is not None and len(text) <= MAX_TEXT
+
+
 def problems(pack: TracePack) -> Iterator[Problem]:
     """All that is wrong with a manifest, in the order of its fields."""
-    if not _NAME.fullmatch(pack.name) or len(pack.name) > MAX_TEXT:
+    if not is_plain_name(pack.name):
         yield Problem("name", f"{pack.name[:80]!r} is not a plain name")
     ids: set[str] = set()
     names: set[tuple[str, str]] = set()
@@ -64,7 +69,7 @@ def problems(pack: TracePack) -> Iterator[Problem]:
 
 
 def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
-    if not _NAME.fullmatch(trace.signature) or len(trace.signature) > MAX_TEXT:
+    if not is_plain_name(trace.signature):
         yield Problem(f"{field}.signature", f"{trace.signature[:80]!r} is not a plain name")
     if not _OP.fullmatch(trace.call.op) or len(trace.call.op) > MAX_TEXT:
         yield Problem(f"{field}.call.op", f"{trace.call.op[:80]!r} is not a qualified name")

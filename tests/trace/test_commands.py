@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,41 @@ def test_a_script_may_exit_and_a_failing_one_leaves_no_pack(script: Path, tmp_pa
     assert not (tmp_path / "bad").exists()
 
 
+def test_a_script_that_raises_is_shown_from_its_own_frame_on(script: Path, tmp_path: Path, capsys) -> None:
+    """Its traceback begins in the script, then it is said that nothing was recorded; status 1."""
+    script.write_text("import torch\ndef model():\n    torch.ones(2) @ torch.ones(3)\nmodel()\n")
+    assert cgins("record", script, "--out", tmp_path / "pack") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1] == f'  File "{script}", line 4, in <module>'
+    assert lines[-1] == f"{script} raised RuntimeError: nothing was recorded"
+    assert not (tmp_path / "pack").exists()
+
+
+def test_a_script_with_a_syntax_error_is_shown_without_our_frames(
+    script: Path, tmp_path: Path, capsys
+) -> None:
+    """No line of it has run: only the place of the error is printed."""
+    script.write_text("def (:\n")
+    assert cgins("record", script, "--out", tmp_path / "pack") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f'  File "{script}", line 1'
+    assert lines[-1] == f"{script} raised SyntaxError: nothing was recorded"
+
+
+def test_wrong_options_fail_before_the_script_runs(script: Path, tmp_path: Path, capsys) -> None:
+    """A limit below 1, a bad name and a folder that cannot be written are refused first."""
+    (tmp_path / "file").write_text("")
+    for options, what in [
+        (("--out", tmp_path / "pack", "--max-per-op", "0"), "max_per_op is 0"),
+        (("--out", tmp_path / "pack", "--name", "a/b"), "cannot be named 'a/b'"),
+        (("--out", tmp_path / "file" / "pack"), "cannot be written"),
+    ]:
+        with pytest.raises(RecordError, match=what):
+            cgins("record", script, *options)
+    assert "arguments" not in capsys.readouterr().out
+
+
 def test_a_missing_script_is_an_error(tmp_path: Path) -> None:
     """The path is named."""
     with pytest.raises(RecordError, match=r"nope\.py is not a file"):
@@ -89,6 +125,14 @@ def test_ls_lists_packs_and_reports_damaged_ones(script: Path, tmp_path: Path, c
     assert "version: None is not a schema version" in captured.err
 
 
+def test_ls_of_a_path_that_is_no_folder_is_an_error(script: Path, tmp_path: Path) -> None:
+    """The path is named, instead of an empty table."""
+    with pytest.raises(PackError, match=r"nope does not exist"):
+        cgins("traces", "ls", tmp_path, tmp_path / "nope")
+    with pytest.raises(PackError, match=r"script\.py is not a folder"):
+        cgins("traces", "ls", script)
+
+
 def test_show_lists_traces(script: Path, tmp_path: Path, capsys) -> None:
     """One line a trace, restricted by --op."""
     cgins("record", script, "--out", tmp_path / "pack")
@@ -110,8 +154,60 @@ def test_verify_replays_every_trace(script: Path, tmp_path: Path, capsys) -> Non
     content = bytearray(blob.read_bytes())
     content[-1] ^= 64
     blob.write_bytes(content)
-    with pytest.raises(PackError, match="its content has sha256"):
-        cgins("traces", "verify", tmp_path / "pack")
+    assert cgins("traces", "verify", tmp_path / "pack") == 1
+    assert "its content has sha256" in capsys.readouterr().err
+
+
+def test_verify_goes_on_after_a_damaged_pack(script: Path, tmp_path: Path, capsys) -> None:
+    """Every pack is looked at; what is wrong is said at the end, one remedy for the two missing ones."""
+    cgins("record", script, "--out", tmp_path / "good")
+    capsys.readouterr()
+    assert cgins("traces", "verify", tmp_path / "a", tmp_path / "b", tmp_path / "good") == 1
+    captured = capsys.readouterr()
+    assert f"{tmp_path / 'good'}: 2 traces" in captured.out
+    assert captured.err == (
+        f"{tmp_path / 'a' / 'manifest.json'}: is not there\n{tmp_path / 'b' / 'manifest.json'}: is not there\n"
+        "→ check the path, or record the pack again\n"
+    )
+
+
+@pytest.fixture
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pack with two traces of a marked function of a project that is not on `sys.path` any more."""
+    (tmp_path / "elsewhere").mkdir()
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "marked_there.py").write_text(
+        "import pytest_cgins\n@pytest_cgins.mark\ndef double(x):\n    return x * 2\n"
+    )
+    script = project / "script.py"
+    script.write_text(
+        "import torch, marked_there\nfor size in (2, 3):\n    marked_there.double(torch.ones(size))\n"
+    )
+    assert cgins("record", script, "--out", project / "traces" / "pack", "--tier", "full") == 0
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.delitem(sys.modules, "marked_there")
+    return project / "traces" / "pack"
+
+
+def test_verify_finds_marked_functions_from_any_folder(packed: Path, capsys, monkeypatch) -> None:
+    """They are looked up beside the nearest cgins.yaml above the pack, and sys.path is put back."""
+    (packed.parent.parent / "cgins.yaml").write_text("")
+    path = list(sys.path)
+    assert cgins("traces", "verify", packed) == 0
+    assert "marked_there.double: 2 bitwise" in capsys.readouterr().out
+    assert sys.path == path
+    monkeypatch.delitem(sys.modules, "marked_there")
+
+
+def test_verify_gives_the_remedy_of_a_missing_module_once(packed: Path, capsys) -> None:
+    """Two traces of an op that cannot be imported are two lines and one remedy."""
+    assert cgins("traces", "verify", packed) == 1
+    err = capsys.readouterr().err
+    assert err.count("cannot be replayed: the module marked_there of op marked_there.double") == 2
+    assert [line for line in err.splitlines() if line.startswith("→")] == [
+        "→ run from the folder that has it, or put that folder on PYTHONPATH"
+    ]
 
 
 def test_verify_fails_when_an_op_gives_another_answer(project, tmp_path: Path, capsys) -> None:

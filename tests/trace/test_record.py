@@ -418,11 +418,14 @@ def test_a_tensor_of_a_functional_transform_is_an_error(recorded) -> None:
         recorded(lambda: torch.vmap(torch.exp)(torch.ones(2, 2)))
 
 
-def test_a_result_without_tensor_is_an_error(project, recorded) -> None:
-    """A marked function that returns a number gives nothing to compare."""
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_result_without_tensor_is_an_error(project, recorded, tier) -> None:
+    """An op of the list that returns a number gives nothing to compare."""
     module = project("import pytest_cgins\n@pytest_cgins.mark\ndef total(x):\n    return x.sum().item()\n")
-    with pytest.raises(ReplayError, match="returned float without a tensor"):
-        recorded(lambda: module.total(torch.ones(2)))
+    with pytest.raises(
+        RecordError, match=r"total cannot be recorded: the op returned float without a tensor"
+    ):
+        recorded(lambda: module.total(torch.ones(2)), ops=[f"{module.__name__}.total"], tier=tier)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError, SystemExit])
@@ -500,6 +503,36 @@ def test_wrong_options_fail_before_the_model_runs(tmp_path) -> None:
     with pytest.raises(RecordError, match="tier 'huge' does not exist"):
         record(tmp_path / "x", tier="huge")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", ["we[ird],x", "-x", ".x"])
+def test_a_bad_name_fails_before_the_model_runs(tmp_path, folder) -> None:
+    """The folder's name is refused as the pack's; another name= makes it good."""
+    with pytest.raises(RecordError, match="the pack cannot be named") as caught:
+        record(tmp_path / folder)
+    assert "use letters, digits, _ . -; pass name= / --name" in caught.value.remedy
+    with record(tmp_path / folder, name="good") as recording:
+        F.gelu(torch.ones(2))
+    assert recording.pack.name == "good"
+    with pytest.raises(RecordError, match="'a/b'"):
+        record(tmp_path / "pack", name="a/b")
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_a_limit_that_keeps_nothing_fails_before_the_model_runs(tmp_path, limit) -> None:
+    """max_per_op is 1 or more."""
+    with pytest.raises(RecordError, match=rf"max_per_op is {limit}: .*\n→ use 1 or more"):
+        record(tmp_path / "pack", max_per_op=limit)
+
+
+def test_an_unwritable_folder_fails_before_the_model_runs(tmp_path) -> None:
+    """The error has the path, the system's reason and a remedy."""
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(RecordError, match=r"file/pack cannot be written: .*\n→ record into a folder that"),
+        record(tmp_path / "file" / "pack"),
+    ):
+        pytest.fail("the body ran")
 
 
 def test_nothing_stays_behind_after_a_recording(recorded) -> None:
