@@ -50,6 +50,8 @@ TIMING_BUDGET_S = 0.1
 """Time a case may spend in timed batches; warm-up and calibration come on top."""
 LOCK_WAIT_S = 30.0
 """How long a case waits for other processes that time on its device."""
+REFERENCE_TIMEOUT_S = 600.0
+"""Limit of one request to the trusted worker: four runs of the op on three sets of inputs, some in fp64."""
 
 
 class _EndedError(Exception):
@@ -93,6 +95,7 @@ class Evaluator:
         self._pool = WorkerPool(env=_worker_environment())
         self._kernels: dict[tuple[str, str, str], CompiledKernel | CginsError] = {}
         self._environments: dict[str, Environment] | None = None
+        self._served: dict[str, bool] = {}
 
     def cases(self) -> tuple[Case, ...]:
         """All cases, kernel by kernel in the order of the file.
@@ -213,6 +216,11 @@ class Evaluator:
                 return compiled
             except CginsError as error:
                 self._kernels[key] = error
+            except OSError as error:
+                self._kernels[key] = InfrastructureError(
+                    f"the build cache {self._cache} cannot be used: {error}",
+                    remedy="make it writable, or set CGINS_CACHE_DIR to a folder that is",
+                )
         found = self._kernels[key]
         if isinstance(found, BuildError):
             raise _EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(found), found.log)
@@ -236,6 +244,8 @@ class Evaluator:
                 "judge", {**self._preparation(case), "sets": answers.result["sets"]}, answers.buffers
             )
             correctness = documents.load_python(Correctness, judged.result["correctness"])
+            if note := answers.result.get("note"):
+                correctness = replace(correctness, notes=(*correctness.notes, note))
             verified = replace(
                 result,
                 correctness=correctness,
@@ -284,13 +294,44 @@ class Evaluator:
             "sets": sets,
             "import_root": str(self.config.root),
         }
-        reply = self._untrusted(_role("verification", compiled), "run", request, buffers)
-        failed = [answer for answer in reply.result["sets"] if answer["error"]]
-        if failed:
+        role = _role("verification", compiled)
+        served, self._served[role] = self._served.get(role, False), True
+        try:
+            reply = self._untrusted(role, "run", request, buffers, self._timeout_s)
+        except _EndedError as end:
+            self._served[role] = False
+            if not served or end.verdict.reason is not Reason.CRASHED:
+                raise
+            # The worker had run other kernels, and one of them may have broken it: a clean one decides.
+            reply = self._untrusted(role, "run", request, buffers, self._timeout_s)
+            first = end.verdict.message.partition("\n")[0]
+            reply.result["note"] = (
+                f"crashed in a worker that had run other kernels, not in a fresh one: {first}"
+            )
+        try:
+            failed = [answer for answer in reply.result["sets"] if answer["error"]]
             # A refusal of one set says nothing of the others: a failure among them comes first.
             failed.sort(key=lambda answer: _is_refusal(answer["error"]))
-            raise _ended_by(failed[0]["error"], compiled.source.contract, failed[0]["name"], reply.output)
+            ended = (
+                _ended_by(failed[0]["error"], compiled.source.contract, failed[0]["name"], reply.output)
+                if failed
+                else None
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._forged(role, reply, error) from error
+        if ended is not None:
+            raise ended
         return reply
+
+    def _forged(self, role: str, reply: Reply, error: Exception) -> _EndedError:
+        """The verdict for an answer that our own service would never give."""
+        self._pool.discard(role)
+        what = (
+            f"the {role} worker gave an answer that is not in the protocol ({type(error).__name__}: {error})"
+        )
+        return _EndedError(
+            Status.RUNTIME_ERROR, Reason.CRASHED, f"{what}: the kernel tampers with its process", reply.output
+        )
 
     def _time(self, case: Case, compiled: CompiledKernel, inputs: Any, buffer: Buffer) -> Measurement:
         request = {
@@ -302,33 +343,43 @@ class Evaluator:
             "seed": self.seed,
             **{key: inputs[key] for key in ("call", "tensors", "outputs", "context")},
         }
-        reply = self._untrusted(_role("timing", compiled), "measure", request, (buffer,))
-        return documents.load_python(Measurement, reply.result)
+        role = _role("timing", compiled)
+        # Waiting for the device is not the kernel's doing.
+        limit_s = self._timeout_s + LOCK_WAIT_S
+        reply = self._untrusted(role, "measure", request, (buffer,), limit_s)
+        try:
+            return documents.load_python(Measurement, reply.result)
+        except ValueError as error:
+            raise self._forged(role, reply, error) from error
 
-    def _untrusted(self, role: str, method: str, params: Any, buffers: tuple[Buffer, ...]) -> Reply:
+    def _untrusted(
+        self, role: str, method: str, params: Any, buffers: tuple[Buffer, ...], timeout_s: float
+    ) -> Reply:
         """A request to a worker that runs the kernel: its death is the kernel's doing."""
         try:
-            return self._pool.call(role, method, params, buffers, timeout_s=self._timeout_s)
+            return self._pool.call(role, method, params, buffers, timeout_s=timeout_s)
         except WorkerTimeout as error:
             raise _EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
         except ServiceError as error:
             if role.startswith("timing") and error.kind == "InfrastructureError":
                 # Nothing hangs on it: timings do not gate.
-                raise InfrastructureError(error.what, remedy=error.remedy) from error
+                raise InfrastructureError(error.text, remedy=error.remedy) from error
             raise _EndedError(Status.RUNTIME_ERROR, Reason.RAISED, str(error), error.output) from error
         except WorkerError as error:
             raise _EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
 
     def _reference(self, method: str, params: Any, buffers: tuple[Buffer, ...] = ()) -> Reply:
-        """A request to the trusted worker, tried once more if the worker is lost."""
+        """A request to the trusted worker, tried once more if the worker is lost.
+
+        No kernel runs there, so its limit is not the user's, who thinks of kernels.
+        """
         for last in (False, True):
             try:
-                return self._pool.call("reference", method, params, buffers, timeout_s=self._timeout_s)
+                return self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
             except ServiceError as error:
                 raise _not_the_kernels(error) from error
             except WorkerError as error:
-                # A new worker knows nothing of what the lost one had prepared.
-                if last or method == "judge":
+                if last:
                     raise _EndedError(
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error

@@ -459,6 +459,7 @@ class Reason(str, Enum):
     EMPTY = "empty"
     UNWRITTEN = "unwritten"
     INPUT_CHANGED = "input-changed"
+    OUT_OF_BOUNDS = "out-of-bounds"
     NAN_PATTERN = "nan-pattern"
     INFINITE_PATTERN = "infinite-pattern"
     GOLD_MISMATCH = "gold-mismatch"

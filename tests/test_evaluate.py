@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +30,8 @@ extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
   return 0;
 }
 """
+PAST_THE_END = LAUNCHER.replace("return 0;", "cgins::data<float>(out)[cgins::numel(out)] = 1; return 0;")
+CRASHES = LAUNCHER.replace("return 0;", "*(volatile int*)0 = 0; return 0;")
 KERNELS = """\
 import torch
 import pytest_cgins.errors
@@ -55,6 +61,9 @@ def tires(input):
         raise RuntimeError("tired")
     return input.clamp_min(0)
 
+def misspells(input, inplcae=False):
+    return input.clamp_min(0)
+
 def of_something_else(width, height, depth):
     return width
 """
@@ -68,6 +77,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         torch.nn.functional.relu(torch.randn(6, 40))
     (folder / "bad_kernels.py").write_text(KERNELS)
     (folder / "relu.cpp").write_text(LAUNCHER)
+    (folder / "past.cpp").write_text(PAST_THE_END)
+    (folder / "crash.cpp").write_text(CRASHES)
     (folder / "code7.cpp").write_text(LAUNCHER.replace("return 0;", "return 7;"))
     (folder / "wrong_name.cpp").write_text(
         LAUNCHER.replace("Tensor input)", "Tensor inptu)")
@@ -158,6 +169,53 @@ def test_a_signature_of_another_op_is_a_build_error(project: Path, evaluators: l
     found = evaluate(project, evaluators, python("of_something_else"))
     assert found.verdict.status is Status.BUILD_ERROR, found.verdict.message
     assert "bad_kernels:of_something_else" in found.verdict.message
+
+
+def test_a_misspelt_parameter_is_a_build_error(project: Path, evaluators: list[Evaluator]) -> None:
+    """A parameter with a default that is nearly the op's own is a mistake, not a tuning knob."""
+    found = evaluate(project, evaluators, python("misspells"))
+    assert found.verdict.status is Status.BUILD_ERROR, found.verdict.message
+    assert 'did you mean "inplace"?' in found.verdict.message
+
+
+def test_a_write_past_the_end_is_found_and_costs_its_own_case_only(
+    project: Path, evaluators: list[Evaluator]
+) -> None:
+    """The guard behind an output names the kernel that wrote there, and the next one runs in another process."""
+    found = evaluate(project, evaluators, "source: past.cpp")
+    assert (found.verdict.status, found.verdict.reason) == (Status.INCORRECT, Reason.OUT_OF_BOUNDS)
+    assert "behind output 0 were overwritten" in found.verdict.message
+
+
+def test_a_crash_is_blamed_on_the_kernel_that_crashes(project: Path, evaluators: list[Evaluator]) -> None:
+    """A segmentation fault ends the case, by name, and the worker is replaced."""
+    found = evaluate(project, evaluators, "source: crash.cpp")
+    assert (found.verdict.status, found.verdict.reason) == (Status.RUNTIME_ERROR, Reason.CRASHED)
+    assert "SIGSEGV" in found.verdict.message
+
+
+def test_a_worker_that_others_have_used_is_given_the_benefit_of_the_doubt(
+    project: Path, evaluators: list[Evaluator]
+) -> None:
+    """When a used worker dies the case is run once more in a fresh one, and the report says so."""
+    evaluator = Evaluator(load(configure(project, "source: relu.cpp")), seed=3, timing=False)
+    evaluators.append(evaluator)
+    (case,) = evaluator.cases()
+    assert evaluator.evaluate(case).verdict.status is Status.PASSED
+    worker = evaluator.pool._workers["verification"]
+    pool_call = evaluator.pool.call
+
+    def call(role: str, *rest: Any, **options: Any) -> Any:
+        if role == "verification" and worker.alive:
+            os.kill(worker.pid, signal.SIGSTOP)
+            threading.Timer(0.3, os.kill, (worker.pid, signal.SIGKILL)).start()
+        return pool_call(role, *rest, **options)
+
+    evaluator.pool.call = call  # type: ignore[method-assign]
+    found = evaluator.evaluate(case)
+    assert found.verdict.status is Status.PASSED, found.verdict.message
+    assert found.correctness is not None
+    assert any("not in a fresh one" in note for note in found.correctness.notes)
 
 
 def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluators: list[Evaluator]) -> None:

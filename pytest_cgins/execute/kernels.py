@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -37,11 +39,22 @@ def use_device(device: str) -> None:
         torch.cuda.set_device(torch.device(device))
 
 
-def wait_for_stream(device: str) -> None:
-    """Wait for the current stream, as whoever uses the result next would.
+@contextmanager
+def stream_of_its_own(device: str) -> Iterator[None]:
+    """A current stream that no other stream waits for, not even the default one.
 
-    Not for the whole device: work that a kernel left on another stream must not look finished.
+    Work that a kernel leaves on another stream is then not ordered before what reads its outputs.
     """
+    if not device.startswith("cuda"):
+        yield
+        return
+    wait_for_device(device)
+    with torch.cuda.stream(torch.cuda.Stream(torch.device(device))):  # type: ignore[no-untyped-call]
+        yield
+
+
+def wait_for_stream(device: str) -> None:
+    """Wait for the current stream, as whoever uses the result next would."""
     if device.startswith("cuda"):
         torch.cuda.current_stream(torch.device(device)).synchronize()
 

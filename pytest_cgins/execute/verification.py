@@ -10,12 +10,21 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.errors import LaunchError, ProtocolError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.kernels import KernelCache, is_lost, use_device, wait_for_device, wait_for_stream
+from pytest_cgins.execute.kernels import (
+    KernelCache,
+    import_from,
+    is_lost,
+    stream_of_its_own,
+    use_device,
+    wait_for_device,
+    wait_for_stream,
+)
 from pytest_cgins.execute.tensors import pack, same_bytes, unpack
 from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.trace.context import restore
+from pytest_cgins.trace.ops import trust
 
 
 class VerificationService:
@@ -39,7 +48,7 @@ class VerificationService:
         Returns:
             `{"sets": […]}` and one buffer a set. A set has `name`; `tensors`, the outputs and after them
             the mutated inputs; `devices`, one a tensor; `inputs_changed`, indices of tensors that the kernel
-            changed though the op does not; and `error`, None or `phase`, `kind`, `message`, `remedy`,
+            changed though the op does not; `overrun`, what was written outside of outputs, or ""; and `error`, None or `phase`, `kind`, `message`, `remedy`,
             `trace`. The phase is `load`, `bind` (arguments are matched; no code of the kernel runs but a
             launcher's `_workspace`) or `run`: what a kernel raises as it runs cannot pass for a refusal
             of ours. With an error there are no tensors. Whatever the kernel raises stays in its set, and the
@@ -50,6 +59,8 @@ class VerificationService:
             raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
         try:
             use_device(device)
+            import_from(params.get("import_root", ""))
+            trust(params["kernel"]["source"]["op"])
             kernel = self._kernels.load(params["kernel"])
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
             answers = [_failed(one["name"], "load", describe(error)) for one in sets]
@@ -60,6 +71,8 @@ class VerificationService:
                 self._run_set(one, ready, buffer, device)
                 for one, ready, buffer in zip(sets, bound, buffers, strict=True)
             ]
+            # What else was overwritten nobody knows: the next kernel gets another process.
+            self.fatal = self.fatal or any(answer["overrun"] for answer, _ in answers)
         return {"sets": [answer for answer, _ in answers]}, [buffer for _, buffer in answers]
 
     def _run_set(
@@ -71,11 +84,13 @@ class VerificationService:
             return _failed(one["name"], "run", _NOT_RUN)
         try:
             inputs = bound.inputs
-            outputs = _run_kernel(bound, device)
             mutated = one.get("mutated", [])
-            tensors = [*map(_plain, outputs), *(inputs[index] for index in mutated)]
-            header, packed = pack(tensors)
+            with stream_of_its_own(device):
+                outputs = _run_kernel(bound, device)
+                tensors = [*map(_plain, outputs), *(inputs[index] for index in mutated)]
+                header, packed = pack(tensors)
             wait_for_device(device)
+            overrun = bound.call.overrun()
             changed = _changed(inputs, unpack(one["tensors"], buffer, device), mutated)
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
@@ -85,6 +100,7 @@ class VerificationService:
             "tensors": header,
             "devices": [str(tensor.device) for tensor in tensors],
             "inputs_changed": changed,
+            "overrun": overrun,
             "error": None,
         }
         return answer, packed
@@ -92,7 +108,7 @@ class VerificationService:
 
 _NOT_RUN = {
     "kind": "NotRun",
-    "message": "not run: an earlier set of inputs had broken the CUDA context",
+    "message": "not run: an earlier set of inputs had broken the process",
     "remedy": "see that set's error first",
     "trace": "",
 }
@@ -113,7 +129,8 @@ def _bind(kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str
         call = documents.load_python(OpCall, one["call"])
         metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
         context = documents.load_python(Context, one["context"])
-        return _Bound(inputs, kernel.bind(call, inputs, metas, device), context)
+        with restore(context, device.partition(":")[0]):
+            return _Bound(inputs, kernel.bind(call, inputs, metas, device), context)
     except Exception as error:  # noqa: BLE001 - becomes the set's error
         return error
 
@@ -152,6 +169,7 @@ def _failed(name: str, phase: str, error: dict[str, Any]) -> tuple[dict[str, Any
         "tensors": header,
         "devices": [],
         "inputs_changed": [],
+        "overrun": "",
         "error": {**error, "phase": phase},
     }
     return answer, packed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -192,8 +193,9 @@ def _headers(folder: Path, source: KernelSource) -> Iterator[Path]:
     for depfile in folder.glob("*.d"):
         text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
         _, _, dependencies = text.partition(": ")
-        # In a depfile a blank inside a path is escaped by a backslash, as in a shell.
-        for name in shlex.split(dependencies.split("\n", 1)[0]):
+        for word in re.findall(r"(?:\\.|[^\s\\])+", dependencies.split("\n", 1)[0]):
+            # A depfile escapes a blank and a number sign by a backslash, and doubles a dollar.
+            name = re.sub(r"\\([ #\\])", r"\1", word).replace("$$", "$")
             path = folder / name
             if path.parent not in (folder, plans.INCLUDE) and name not in source.files:
                 yield path

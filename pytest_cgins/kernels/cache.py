@@ -80,7 +80,7 @@ class Cache:
             record: what to keep in `build.json`.
         """
         digests = {_portable(header, roots): file_digest(header) or "" for header in headers}
-        parts = [base, *sorted(digests.values())]
+        parts = [base, *sorted(f"{name}={digest}" for name, digest in digests.items())]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         record = {**record, "library_sha256": file_digest(built / LIBRARY)}
         kept = built / "entry"  # without object files

@@ -35,6 +35,10 @@ class BoundCall(Protocol):
         """Overwrite the outputs that were allocated for the kernel, so that unwritten elements show."""
         ...
 
+    def overrun(self) -> str:
+        """What was written just outside the allocated outputs or scratch memory; "" if nothing was."""
+        ...
+
 
 class LoadedKernel(Protocol):
     """A kernel in this process."""

@@ -104,7 +104,13 @@ class PythonKernel:
         ) and not any("." in name for name in values)
         if not by_name:
             return self._in_order(call, values, parameters, tensors), {}
-        require_defaults(call, [name for name in values if name not in taken], self.name, tensors)
+        left_out = [name for name in values if name not in taken]
+        for parameter in parameters:
+            if parameter.name not in values and (meant := nearest(parameter.name, left_out)):
+                raise SourceError(
+                    f"{self.name}: its parameter {parameter.name!r} is not one of {call.op}'s", remedy=meant
+                )
+        require_defaults(call, left_out, self.name, tensors)
         ordered = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
         # A default that the caller left to the op is passed on: the kernel's own may differ.
         keyword = {name: values[name] for name in values if name in taken and name not in ordered}
@@ -193,6 +199,10 @@ class BoundFunction:
 
     def poison(self) -> None:
         """Nothing to do: the function allocates its outputs itself."""
+
+    def overrun(self) -> str:
+        """Not to be known: the function allocates its outputs itself."""
+        return ""
 
 
 def _without_trailing_defaults(call: OpCall, values: dict[str, Any]) -> list[Any]:

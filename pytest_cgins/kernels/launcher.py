@@ -23,6 +23,10 @@ DLPACK_TYPES = {
 }  # fmt: skip
 LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}
 POISON_BYTE = 0xA5
+# Scratch is read as any type: all ones is NaN in every floating-point type, and -1 as an integer.
+SCRATCH_BYTE = 0xFF
+# Before and behind every output; a multiple of the alignment that allocators give.
+GUARD_NBYTES = 512
 
 
 class DLDevice(ctypes.Structure):
@@ -181,6 +185,12 @@ class BoundLaunch:
         """See `callable.BoundCall.poison`."""
         for memory in self._packer.allocated:
             poison(memory)
+        if self._packer.scratch is not None:
+            self._packer.scratch.fill_(SCRATCH_BYTE)
+
+    def overrun(self) -> str:
+        """See `callable.BoundCall.overrun`."""
+        return self._packer.overrun()
 
 
 class Packer:
@@ -190,7 +200,9 @@ class Packer:
         self.name = name
         self.arguments: list[Any] = []
         self.allocated: list[torch.Tensor] = []
-        """Flat memory of outputs and scratch."""
+        """Flat memory of each output, guards included."""
+        self.scratch: torch.Tensor | None = None
+        """Flat memory of the workspace, guards included."""
         self._kept: list[object] = []
 
     def add(self, argument: SchemaArgument, value: Any) -> None:
@@ -255,9 +267,10 @@ class Packer:
 
     def add_workspace(self, nbytes: int, device: str) -> None:
         """Append scratch memory and its size."""
-        memory = torch.empty(nbytes, dtype=torch.uint8, device=device)
-        self.allocated.append(memory)
-        self.arguments += [ctypes.c_void_p(memory.data_ptr() or None), ctypes.c_int64(nbytes)]
+        memory = torch.empty(nbytes + 2 * GUARD_NBYTES, dtype=torch.uint8, device=device)
+        self.scratch = memory
+        inner = memory[GUARD_NBYTES : GUARD_NBYTES + nbytes]
+        self.arguments += [ctypes.c_void_p(inner.data_ptr() or None), ctypes.c_int64(nbytes)]
 
     def allocate(self, meta: TensorMeta, device: str) -> torch.Tensor:
         """A tensor of the given shape and strides, on memory of its own."""
@@ -267,9 +280,27 @@ class Packer:
             if meta.numel
             else 0
         )
-        memory = torch.empty(extent, dtype=dtype, device=device)
+        guard = GUARD_NBYTES // dtype.itemsize
+        memory = torch.empty(guard + extent + guard, dtype=dtype, device=device)
         self.allocated.append(memory)
-        return memory.as_strided(meta.shape, meta.stride)
+        return memory.as_strided(meta.shape, meta.stride, guard)
+
+    def overrun(self) -> str:
+        """What was written outside an output or the scratch memory; "" if nothing was."""
+        places = [(f"output {index}", memory) for index, memory in enumerate(self.allocated)]
+        if self.scratch is not None:
+            places.append(("the workspace", self.scratch))
+        for name, memory in places:
+            untouched = memory[: GUARD_NBYTES // memory.dtype.itemsize].clone()
+            scratch = memory is self.scratch
+            untouched.fill_(SCRATCH_BYTE) if scratch else poison(untouched)
+            expected = untouched.view(torch.uint8)
+            octets = memory.view(torch.uint8)
+            for where, guard in (("before", octets[:GUARD_NBYTES]), ("behind", octets[-GUARD_NBYTES:])):
+                changed = int((guard != expected).sum())
+                if changed:
+                    return f"{changed} or more bytes {where} {name} were overwritten"
+        return ""
 
     def _pointer(self, structure: Any) -> Any:
         if structure is None:
@@ -343,7 +374,9 @@ def dl_data_type(dtype: torch.dtype) -> DLDataType:
 
 def poison(memory: torch.Tensor) -> None:
     """Overwrite a tensor with NaN, the least signed integer, or bytes 0xA5: values that answers rarely have."""
-    if memory.is_floating_point() or memory.is_complex():
+    if memory.is_complex():
+        memory.fill_(complex("nan+nanj"))
+    elif memory.is_floating_point():
         memory.fill_(float("nan"))
     elif memory.dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
         memory.fill_(torch.iinfo(memory.dtype).min)

@@ -36,6 +36,11 @@ class ExpectedSet:
     """How the reference was made where it is not fp64 on the case's device."""
 
     @property
+    def has_integers(self) -> bool:
+        """Whether an output is neither floating-point nor boolean: indices, mostly."""
+        return any(o.scale is None and o.answer.dtype != torch.bool for o in self.outputs)
+
+    @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
         return sum(output.nbytes for output in self.outputs) + sum(a.nbytes for a in self.arguments.values())
@@ -56,11 +61,12 @@ def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) 
 
 
 def accepts(expected: ExpectedSet, forged: Sequence[Tensor], tolerance: Tolerance) -> bool:
-    """Whether every rule lets `forged` (of the right form) pass; stops at the first that does not."""
-    return all(
+    """Whether form and every rule let `forged` pass; stops at the first that does not."""
+    return form.check(expected.name, expected.outputs, forged).passed and all(
         _measure(rule, output, answer, tolerance).passed
         for rule in ("reference", "gold")
         for output, answer in zip(expected.outputs, forged, strict=True)
+        if rule == "reference" or output.gold is not None
     )
 
 

@@ -83,6 +83,8 @@ class ExpectedOutput:
     """Reference and unit of error; None for integers and booleans, which must equal `answer`."""
     gold: GoldElements | None
     """None for inputs that were not recorded, and in tier `shapes`."""
+    complex: bool = False
+    """Whether it is complex; `answer` and all else then hold pairs of real numbers."""
 
     @property
     def nbytes(self) -> int:

@@ -64,10 +64,15 @@ class _Form:
         return None
 
     def unwritten_integers(self) -> Check | None:
-        """Integer outputs are filled with their least value before the call."""
+        """Integers are filled with their least value before the call, booleans with neither 0 nor 1."""
         dtype = self.answer.dtype
-        if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
+        if dtype.is_floating_point or dtype.is_complex:
             return None
+        if dtype == torch.bool:
+            wrong = self.answer.contiguous().view(torch.uint8) > 1
+            return (
+                self._elements(Reason.UNWRITTEN, "never written", wrong.reshape(-1)) if wrong.any() else None
+            )
         least = torch.iinfo(dtype).min
         wrong = (self.answer == least) & (self.output.answer != least)
         if least == 0 or not bool(wrong.any()):

@@ -40,8 +40,8 @@ def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
         steps = 2 * top + 1
         # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur.
         exponents = (torch.arange(steps) * 5 % steps - top).to(torch.float64)
-        wide = tensor.to(torch.float64) * torch.exp2(exponents)[lanes % steps]
-        tensor.copy_(wide if semantics.real else _in_domain(wide, recorded[index]))
+        wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
+        tensor.copy_(wide if semantics.real or wide.is_complex() else _in_domain(wide, recorded[index]))
     return made
 
 
@@ -53,9 +53,13 @@ def edge(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
         lanes = _lanes(call, index, tensor)
         patterns = torch.tensor(_patterns(semantics, tensor.dtype), dtype=torch.float64)
         shift, scale = patterns[lanes % len(patterns)].unbind(-1)
-        wide = tensor.to(torch.float64) * scale + shift
-        tensor.copy_(wide if semantics.real else _in_domain(wide, recorded[index]))
+        wide = _wide(tensor) * scale + shift
+        tensor.copy_(wide if semantics.real or wide.is_complex() else _in_domain(wide, recorded[index]))
     return made
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, float]]:
@@ -123,6 +127,8 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
     """New bytes for the storage that the tensor `index` lies on."""
     meta = layout.metas[index]
     dtype: torch.dtype = getattr(torch, meta.dtype)
+    if dtype.is_complex:  # as many pairs of real numbers
+        dtype = dtype.to_real()
     count = layout.spans[meta.storage].numel() // dtype.itemsize
     values = _normal(seed_of(key), count).clone()
     role = semantics.role(index, meta)
@@ -130,7 +136,7 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
         values /= math.sqrt(max(1, math.prod(meta.shape[1:])))
     elif role == "positive":
         values = values.abs_().add_(0.25)
-    elif not semantics.real:
+    elif not (semantics.real or recorded.is_complex()):
         values = _in_domain(values, recorded)
     padded = torch.zeros(layout.spans[meta.storage].numel(), dtype=torch.uint8)
     padded[: count * dtype.itemsize] = values.to(dtype).view(torch.uint8)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,13 +18,13 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.errors import TraceError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason
+from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import trust
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.verify import form
-from pytest_cgins.verify.compare import compare
+from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.prepare import Preparation, dense_meta, prepare
 from pytest_cgins.verify.reference import answer
@@ -37,6 +39,7 @@ class JudgeService:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))
         self._prepared: OrderedDict[tuple[str, str, str, int], Preparation] = OrderedDict()
+        self._packs: dict[str, _OpenPack] = {}
 
     def describe(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Which devices there are: `{"environments": {"cpu": …, "cuda": …}, "devices": ["cpu", "cuda:0"]}`."""
@@ -106,8 +109,12 @@ class JudgeService:
             if conduct is not None:
                 checks.append(conduct)
                 continue
-            got = [as_real(tensor) for tensor in unpack(entry["tensors"], buffer, case.device)]
-            checks += compare(made.expected, got, tolerance)
+            got = unpack(entry["tensors"], buffer, case.device)
+            misnamed = _complexity(made.expected, got)
+            if misnamed is not None:
+                checks.append(misnamed)
+                continue
+            checks += compare(made.expected, [as_real(tensor) for tensor in got], tolerance)
         correctness = Correctness(checks=tuple(checks), power=prepared.power(tolerance), notes=prepared.notes)
         return {"correctness": documents.dump_python(correctness)}, []
 
@@ -138,10 +145,27 @@ class JudgeService:
         key = (case.pack_path, case.trace_id, case.device, seed)
         if key not in self._prepared:
             _importable(params.get("import_root", ""), case.op)
-            self._prepared[key] = _prepare(case, seed)
+            self._prepared[key] = self._prepare(case, seed)
             self._evict()
         self._prepared.move_to_end(key)
         return case, tolerance, self._prepared[key]
+
+    def _prepare(self, case: Case, seed: int) -> Preparation:
+        """Validate the pack once, not once a case: that takes time in proportion to its size."""
+        manifest = Path(case.pack_path) / MANIFEST
+        status = manifest.stat() if manifest.exists() else None
+        stamp = (status.st_mtime_ns, status.st_size) if status else (0, 0)
+        opened = self._packs.get(case.pack_path)
+        if opened is None or opened.stamp != stamp:
+            reader = open_pack(case.pack_path)
+            opened = _OpenPack(stamp, reader, {trace.id: trace for trace in reader.pack.traces})
+            self._packs[case.pack_path] = opened
+        if case.trace_id not in opened.traces:
+            raise TraceError(
+                f"the trace pack {case.pack} has no trace {case.trace_id}",
+                remedy="the pack was changed while the tests ran: run them again",
+            )
+        return prepare(opened.traces[case.trace_id], opened.reader, case.device, seed)
 
     def _evict(self) -> None:
         """Forget what was used longest ago until the rest fits; the newest always stays."""
@@ -152,15 +176,13 @@ class JudgeService:
         return sum(prepared.nbytes for prepared in self._prepared.values())
 
 
-def _prepare(case: Case, seed: int) -> Preparation:
-    reader = open_pack(case.pack_path)
-    trace = next((trace for trace in reader.pack.traces if trace.id == case.trace_id), None)
-    if trace is None:
-        raise TraceError(
-            f"the trace pack {case.pack} has no trace {case.trace_id}",
-            remedy="the pack was changed while the tests ran: run them again",
-        )
-    return prepare(trace, reader, case.device, seed)
+@dataclass(frozen=True, slots=True)
+class _OpenPack:
+    """A pack that was validated, and the state of the manifest that was."""
+
+    stamp: tuple[int, int]
+    reader: PackReader
+    traces: dict[str, Trace]
 
 
 def _importable(import_root: str, op: str) -> None:
@@ -170,12 +192,27 @@ def _importable(import_root: str, op: str) -> None:
     trust(op)
 
 
+def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
+    """Whether an output is complex where the op's is: afterwards both are pairs of real numbers."""
+    for output, tensor in zip(expected.outputs, got, strict=False):
+        if tensor.is_complex() != output.complex:
+            names = {True: "complex", False: "real"}
+            what = (
+                f"output {output.index} is {names[tensor.is_complex()]}, expected is {names[output.complex]}"
+            )
+            return form.failed(expected.name, Reason.DTYPE, what)
+    return None
+
+
 def _conduct(entry: dict[str, Any], device: str, names: list[str]) -> Check | None:
     """Where the outputs are, and whether inputs were changed, as the verification worker saw it."""
     for index, place in enumerate(entry.get("devices", [])):
         if place != device:
             what = f"output {index} is on {place}, expected is {device}"
             return form.failed(entry["name"], Reason.DEVICE, what)
+    if entry.get("overrun"):
+        what = f"the kernel wrote outside of its memory: {entry['overrun']}"
+        return form.failed(entry["name"], Reason.OUT_OF_BOUNDS, what)
     changed = entry.get("inputs_changed", [])
     if changed:
         what = f"the kernel changed input tensors {changed} (of {', '.join(names)}), which the op leaves as they are"

@@ -44,7 +44,7 @@ class Semantics:
     def role(self, index: int, meta: TensorMeta) -> Role:
         """What a tensor argument is to the op."""
         name = self.names.get(index, "").lower()
-        if "float" not in meta.dtype or "mask" in name or not meta.shape:
+        if not ("float" in meta.dtype or "complex" in meta.dtype) or "mask" in name or not meta.shape:
             return "keep"
         if "var" in name.split("_"):
             return "positive"
