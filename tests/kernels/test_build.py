@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.config import load
 from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
 from pytest_cgins.kernels import build as builds
 from pytest_cgins.kernels import toolchain
 from pytest_cgins.kernels.cache import Cache
+from pytest_cgins.kernels.source import find
 
 KERNEL = "{op: torch.mul, source: kernel.cpp}"
 
@@ -156,10 +158,17 @@ def test_missing_extern_c(project: Any, scale_text: str, monkeypatch: pytest.Mon
 
 
 def test_missing_function(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema line without its function is said to be that."""
+    """A schema line without its function is said to be that, with the function that may be meant."""
     monkeypatch.chdir(project.root)
     error = refusal(project, "// cgins: scale(Tensor x) -> Tensor\nint scael() { return 0; }\n")
-    assert 'kernel.cpp: no function "scale", which its schema line declares' in error.what
+    assert (
+        'kernel.cpp:1: the schema line declares "scale", but the file defines no such function; '
+        'did you mean "scael" in line 2?' in error.what
+    )
+    error = refusal(project, "\n// cgins: scale(Tensor x) -> Tensor\nint norm() { if (1) {} return 0; }\n")
+    assert error.what.endswith(
+        'kernel.cpp:2: the schema line declares "scale", but the file defines no such function'
+    )
 
 
 def test_errors_are_counted_and_shortened(project: Any) -> None:
@@ -319,3 +328,42 @@ def test_build_imports_no_torch(project: Any, scale_text: str) -> None:
         "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=project.root, check=False).returncode == 0
+
+
+def test_headers_that_swap_their_contents_are_a_change(project: Any, cache: Path) -> None:
+    """Which header holds which content is part of the key."""
+    project.write("a.h", "static const double factor = 2;\n")
+    project.write("b.h", "static const double unused = 3;\n")
+    text = (
+        '// cgins: scale(Tensor input, float other) -> Tensor\n#include "a.h"\n#include "b.h"\n'
+        'extern "C" int scale(const DLTensor*, double, DLTensor*, cgins_stream) { return 0; }\n'
+    )
+    project.write("kernel.cpp", text)
+    first = project.build(KERNEL, cache=cache)
+    a, b = (project.root / "a.h").read_text(), (project.root / "b.h").read_text()
+    project.write("a.h", b)
+    project.write("b.h", a)
+    second = project.build(KERNEL, cache=cache)
+    assert not second.cached
+    assert second.key != first.key
+
+
+def test_paths_with_odd_characters(tmp_path: Path, scale_text: str, cache: Path) -> None:
+    """A folder with a blank, an apostrophe and a number sign builds, and its headers are watched."""
+    folder = tmp_path / "o'brien #1 kernels"
+    folder.mkdir()
+    (folder / "extra.h").write_text("// one\n")
+    (folder / "kernel.cpp").write_text(scale_text.replace("#include", '#include "extra.h"\n#include', 1))
+    config = folder / "cgins.yaml"
+    config.write_text(f"version: 1\nkernels:\n  it: {KERNEL}\n")
+    loaded = load(config)
+
+    def build_it() -> Any:
+        return builds.build(
+            find(loaded, loaded.kernels[0], loaded.kernels[0].implementations[0]), cache=cache
+        )
+
+    first, again = build_it(), build_it()
+    assert (first.cached, again.cached) == (False, True)
+    (folder / "extra.h").write_text("// two\nstatic const int changed = 1;\n")
+    assert not build_it().cached

@@ -301,3 +301,27 @@ extern "C" int negate(const DLTensor* input, DLTensor* out, cgins_stream) {
   return 0;
 }
 """
+
+
+def test_scratch_is_poisoned_and_guarded(project: Any, op_call: Any, metas_of: Any) -> None:
+    """Scratch memory reads as NaN before a kernel writes it, and a write behind it is noticed."""
+    text = """\
+// cgins: scale(Tensor input, float other) -> Tensor
+#include <cgins.h>
+extern "C" int64_t scale_workspace(const DLTensor*, double, DLTensor*) { return 4; }
+extern "C" int scale(const DLTensor* input, double other, DLTensor* out, void* workspace, int64_t, cgins_stream) {
+  float* scratch = (float*)workspace;
+  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = scratch[0];
+  if (other > 2) scratch[1] = 0;
+  return 0;
+}
+"""
+    kernel = load(project.launcher(text))
+    for factor, says in ((2.0, ""), (3.0, "behind the workspace")):
+        x = torch.ones(5)
+        call, tensors = op_call("torch.mul", x, factor)
+        bound = kernel.bind(call, tensors, metas_of([x]), "cpu")
+        (out,) = bound.run()
+        assert out.isnan().all()
+        assert says in bound.overrun()
+        assert bool(bound.overrun()) == bool(says)

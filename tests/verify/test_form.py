@@ -142,3 +142,13 @@ def test_second_output_is_named() -> None:
     outputs = (expected_output(normal(3)), expected_output(normal(4), index=1))
     check = failed(expected_set(*outputs), normal(3), torch.zeros(5))
     assert check.message.startswith("output 1 has shape (5,)")
+
+
+def test_unwritten_booleans() -> None:
+    """A boolean that is neither 0 nor 1 was never written, though it compares equal to True."""
+    reference = torch.ones(4, 6, dtype=torch.bool)
+    answer = reference.clone()
+    answer.view(torch.uint8)[3] = 0xA5
+    check = failed(expected_set(expected_output(reference, torch.bool)), answer)
+    assert check.reason is Reason.UNWRITTEN
+    assert check.wrong == 6

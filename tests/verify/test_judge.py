@@ -271,3 +271,31 @@ def test_output_metas_are_those_of_torch(service: JudgeService) -> None:
     assert [(meta.shape, meta.stride, meta.dtype) for meta in metas] == [
         ((2, 3, 4, 5), (60, 1, 15, 3), "float32")
     ]
+
+
+def test_a_real_answer_to_a_complex_op_is_refused(service: JudgeService, tmp_path: Path) -> None:
+    """Pairs of real numbers are not complex ones, although that is how they are compared."""
+    x = torch.complex(normal(5, 8), normal(5, 8, seed=1))
+    case = record(tmp_path / "pack", lambda: torch.mul(x, 2.0), op="torch.mul")
+    params = parameters(case)
+    prepared, buffers = service.prepare(params, [])
+    tensors = [
+        unpack(one["tensors"], buffer, "cpu")[0] * 2.0
+        for one, buffer in zip(prepared["sets"], buffers, strict=True)
+    ]
+    for answers, reason in ((tensors, Reason.OK), ([torch.view_as_real(t) for t in tensors], Reason.DTYPE)):
+        packed = [pack([answer]) for answer in answers]
+        sets = [
+            {"name": one["name"], "tensors": header}
+            for one, (header, _) in zip(prepared["sets"], packed, strict=True)
+        ]
+        reply, _ = service.judge({**params, "sets": sets}, [content for _, content in packed])
+        assert documents.load_python(Correctness, reply["correctness"]).checks[0].reason is reason
+
+
+def test_inputs_that_cannot_be_fresh_are_said_to_be_recorded(service: JudgeService, tmp_path: Path) -> None:
+    """An op on integers alone is checked on the recorded inputs only, and the report says so."""
+    case = record(tmp_path / "pack", lambda: torch.add(torch.arange(12).reshape(3, 4), 5), op="torch.add")
+    prepared, correctness = judged(service, case)
+    assert [one["name"] for one in prepared["sets"]] == ["recorded"]
+    assert any("no fresh inputs" in note for note in correctness.notes)
