@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_record"})
 NEEDS_CGINS = "needs --cgins"
+TIMEOUT_S = 60.0
+"""Default of `--cgins-timeout`, in seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,7 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cgins-seed", type=_seed, metavar="N", help="seed of the fresh inputs (default: a new one each run)"
     )
     group.addoption(
-        "--cgins-strict", action="store_true", help="fail cases that cannot tell a forged answer (WEAK)"
+        "--cgins-strict",
+        action="store_true",
+        help="fail cases that cannot tell a forged answer (WEAK), and kernels whose contract covers no case",
     )
     group.addoption(
         "--cgins-device",
@@ -42,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cgins-timeout",
         type=_seconds,
-        default=60.0,
+        default=TIMEOUT_S,
         metavar="SECONDS",
         help="limit for one request to a worker process (default: %(default)s)",
     )

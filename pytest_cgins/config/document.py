@@ -133,13 +133,14 @@ class Value:
             self._wrong("a single value")
         return str(self.node.value)
 
-    def choice(self, *known: str) -> str:
-        """One of a few words."""
+    def choice(self, *known: str, otherwise: str = "") -> str:
+        """One of a few words; `otherwise` tells of a value that is no word and also possible."""
         word = self.text()
         if word not in known:
             self.fail(
                 f'"{self.key}" in {self.section.title} is "{word}"',
-                remedy=nearest(word, known) or f"write {', '.join(known[:-1])} or {known[-1]}",
+                remedy=nearest(word, known)
+                or "write " + " or ".join(filter(None, [", ".join(known[:-1]), known[-1], otherwise])),
             )
         return word
 

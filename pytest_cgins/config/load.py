@@ -134,7 +134,7 @@ def _refuse_twins(section: Section, implementations: tuple[Implementation, ...])
 
 def _tolerance(value: Value, kernel: str) -> Tolerance:
     if value.node.tag.endswith(":str"):
-        value.choice("derived")
+        value.choice("derived", otherwise="a mapping such as {rtol: 1e-3, atol: 1e-5}")
         return Tolerance()
     section = value.mapping(f'tolerance of kernel "{kernel}"')
     section.refuse_unknown(("rtol", "atol"))

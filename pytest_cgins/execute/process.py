@@ -183,7 +183,7 @@ class WorkerProcess:
         except TimeoutError:
             raise WorkerTimeout(
                 f"the {self.name} worker did not answer {method!r} within {limit_s:g} s and was killed",
-                remedy="look for a loop or a deadlock in the kernel, or raise the time limit",
+                remedy=_late(self.name, method),
                 output=self._end(grace_s=0),
             ) from None
 
@@ -229,6 +229,18 @@ class WorkerProcess:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=_KILL_WAIT_S)
         return self._output.close()
+
+
+def _late(name: str, method: str) -> str:
+    """What to do about an answer that did not come in time: only some workers run a kernel."""
+    if method == "start":
+        return "its imports took that long: look at the machine's load and file system"
+    if name == "reference":
+        return (
+            "it runs torch and no kernel: look at the machine's load, or gate on smaller traces; "
+            "--cgins-timeout limits kernels only"
+        )
+    return "look for a loop or a deadlock in the kernel, or raise the time limit with --cgins-timeout"
 
 
 def _is_answer(message: dict[str, Any]) -> bool:

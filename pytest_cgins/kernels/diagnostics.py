@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
+from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.source import code_of
 
 ERROR = re.compile(
@@ -19,6 +21,8 @@ ERROR = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
+DEFINITION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}()]*\)\s*\{")
+CONTROL_WORDS = {"if", "for", "while", "switch", "catch"}
 CONTEXT_LINES = 5
 SHOWN_ERRORS = 3
 
@@ -51,14 +55,26 @@ def summarize(log: str, files: Sequence[str], entry: str) -> tuple[int, str]:
 
 def _not_exported(file: Path, entry: str) -> str:
     """What to say when the linker finds no function of the schema's name."""
-    lines = code_of(file.read_text(encoding="utf-8")).splitlines()
+    text = file.read_text(encoding="utf-8")
+    code = code_of(text)
     pattern = re.compile(rf"\b{re.escape(entry)}\s*\(")
-    where = next((number for number, line in enumerate(lines, 1) if pattern.search(line)), None)
+    where = next((number for number, line in enumerate(code.splitlines(), 1) if pattern.search(line)), None)
     if where is None:
-        return f'{shown(str(file))}: no function "{entry}", which its schema line declares'
+        _, schema_line = schemas.locate(text, file)
+        return (
+            f'{shown(str(file))}:{schema_line}: the schema line declares "{entry}", but the file defines no such '
+            f"function{_nearest_function(code, entry)}"
+        )
     return (
         f'{shown(str(file))}:{where}: "{entry}" is not the extern "C" function that the schema line declares'
     )
+
+
+def _nearest_function(code: str, entry: str) -> str:
+    """The defined function whose name is most like `entry`, with its line; "" if none is like it."""
+    found = {match[1]: code.count("\n", 0, match.start(1)) + 1 for match in DEFINITION.finditer(code)}
+    names = get_close_matches(entry, found.keys() - CONTROL_WORDS, n=1)
+    return f'; did you mean "{names[0]}" in line {found[names[0]]}?' if names else ""
 
 
 def shown(file: str) -> str:

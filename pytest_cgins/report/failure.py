@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pytest_cgins.model import Check, Evaluation
+from pytest_cgins.model import Check, Evaluation, Reason
 from pytest_cgins.report.numbers import ratio
 
 OUTPUT_LINES = 40
 """Lines of what the kernel or its compiler printed that a message quotes, from the end."""
+LINE_LENGTH = 200
+"""Characters of each: Python's list of extension modules after a crash alone is a screen long."""
 
 
 def message(evaluation: Evaluation, *, command: str) -> str:
@@ -25,7 +27,7 @@ def message(evaluation: Evaluation, *, command: str) -> str:
     if failed:
         parts.append(_place(failed[0]))
         parts += ["\n".join(_line(check) for check in failed[1:])] if failed[1:] else []
-    if evaluation.output.strip():
+    if evaluation.output.strip() and not _says_output(evaluation):
         parts.append(_quoted_output(evaluation.output))
     parts.append(f"op      {evaluation.case.op}\nagain   {command}")
     return "\n\n".join(parts)
@@ -38,13 +40,19 @@ def headline(evaluation: Evaluation) -> str:
     return f"{verdict.status.value} ({verdict.reason.value}){': ' if first else ''}{first}"
 
 
+def _says_output(evaluation: Evaluation) -> bool:
+    """Whether the message has the output already; of a compiler it has the first errors and the log's path."""
+    verdict = evaluation.verdict
+    return verdict.reason is Reason.COMPILER or evaluation.output.strip() in verdict.message
+
+
 def _checks(evaluation: Evaluation) -> tuple[Check, ...]:
     return evaluation.correctness.checks if evaluation.correctness is not None else ()
 
 
 def _line(check: Check) -> str:
     """One failed comparison: which, why, how much is wrong and how far out it is."""
-    share = "" if check.share is None else f", error {ratio(check.share)} of the tolerance"
+    share = "" if check.share is None else f", error {ratio(check.share)} times the tolerance"
     counts = f"; {check.wrong:,} of {check.compared:,} elements wrong{share}" if check.compared else ""
     return f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}{counts}"
 
@@ -69,4 +77,9 @@ def _quoted_output(output: str) -> str:
     lines = output.rstrip().splitlines()
     left_out = len(lines) - OUTPUT_LINES
     head = [f"… {left_out} earlier lines"] if left_out > 0 else []
-    return "\n".join(["output:", *head, *(f"  | {line}" for line in lines[-OUTPUT_LINES:])])
+    return "\n".join(["output:", *head, *(f"  | {_cut(line)}" for line in lines[-OUTPUT_LINES:])])
+
+
+def _cut(line: str) -> str:
+    left_out = len(line) - LINE_LENGTH
+    return f"{line[:LINE_LENGTH]} ... ({left_out} more characters)" if left_out > 0 else line

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from pytest_cgins.model import Evaluation, Power, Status
+from pytest_cgins.model import Evaluation, Power, Reason, Status
 
 _WORST_FIRST = (
     Status.INCORRECT,
@@ -71,12 +71,17 @@ class KernelRow:
 
 def rows(evaluations: Iterable[Evaluation]) -> tuple[KernelRow, ...]:
     """One row a kernel implementation, in the order of their first evaluations."""
+    return tuple(_row(*key, members) for key, members in _by_implementation(evaluations).items())
+
+
+def _by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str, str], list[Evaluation]]:
+    """Evaluations by kernel, implementation and device type."""
     groups: dict[tuple[str, str, str], list[Evaluation]] = {}
     for evaluation in evaluations:
         case = evaluation.case
         key = (case.kernel, case.implementation, case.device.split(":")[0])
         groups.setdefault(key, []).append(evaluation)
-    return tuple(_row(*key, members) for key, members in groups.items())
+    return groups
 
 
 def _row(kernel: str, implementation: str, device: str, members: list[Evaluation]) -> KernelRow:
@@ -141,6 +146,43 @@ def skips(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
         if evaluation.verdict.status is Status.SKIPPED
     )
     return tuple(counts.most_common())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ungated:
+    """A kernel implementation of which every case was skipped, because its contract covers none."""
+
+    kernel: str
+    """Kernel name."""
+    implementation: str
+    """Implementation name."""
+    cases: int
+    """How many cases were skipped."""
+    message: str
+    """The most frequent reason, one line."""
+
+
+def ungated(evaluations: Iterable[Evaluation]) -> tuple[Ungated, ...]:
+    """Implementations that no case gates although their device is there, by first evaluation."""
+    return tuple(
+        _ungated(members)
+        for members in _by_implementation(evaluations).values()
+        if all(
+            (member.verdict.status, member.verdict.reason) == (Status.SKIPPED, Reason.CONTRACT)
+            for member in members
+        )
+    )
+
+
+def _ungated(members: list[Evaluation]) -> Ungated:
+    messages = Counter(member.verdict.message.partition("\n")[0] for member in members)
+    case = members[0].case
+    return Ungated(
+        kernel=case.kernel,
+        implementation=case.implementation,
+        cases=len(members),
+        message=messages.most_common(1)[0][0],
+    )
 
 
 def notes(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:

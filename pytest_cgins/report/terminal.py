@@ -34,7 +34,7 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int, s
         width: columns of the terminal.
         colour: whether escape codes and drawn lines may be used; logs get neither.
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
-        strict: whether `WEAK` counts as a failure.
+        strict: whether `WEAK` cases and kernels that nothing gates count as failures.
     """
     parts = [_text(_kernels(report, colour=colour), width=max(width, MINIMUM_WIDTH), colour=colour)]
     if verbosity > 0:
@@ -139,6 +139,12 @@ def _lines(report: SessionReport, *, verbosity: int, strict: bool) -> Iterator[T
             passed = ", ".join(forgeries) or "a forged answer"
             yield Text(f"WEAK {evaluation.case.name}: {passed} would pass too", style="yellow")
         yield from _left_out(len(weak), shown, "weak cases")
+    for one in summary.ungated(report.evaluations):
+        cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
+        yield Text(
+            f"NOT GATED {one.kernel}/{one.implementation}: its contract covers none of its {cases}: {one.message}",
+            style="red" if strict else "yellow",
+        )
     for reason, count in summary.skips(report.evaluations):
         yield Text(f"SKIPPED {count} cases: {reason}", style="yellow")
     if verbosity >= 0:

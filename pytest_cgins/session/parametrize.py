@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cgins.config import KernelEntry
 from pytest_cgins.errors import CginsError, ConfigError
 from pytest_cgins.model import Case
 from pytest_cgins.text import nearest
@@ -22,10 +24,18 @@ def parametrize(metafunc: pytest.Metafunc, gate: GateSession) -> None:
     """Give a test one parameter set a case; whatever is wrong is a collection error."""
     try:
         file = nearest_config(metafunc.definition.path, gate.config.rootpath)
-        cases = chosen(gate.cases(file), selection(metafunc.definition))
+        wanted = selection(metafunc.definition)
+        check_selection(gate.evaluator(file).config.kernels, wanted)
+        cases = chosen(gate.cases(file), wanted)
     except CginsError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from error
-    metafunc.parametrize("cgins_case", cases, ids=[case.name for case in cases], indirect=True)
+    sets = [pytest.param(case, id=case.name) for case in cases]
+    if not sets:
+        device = gate.config.getoption("--cgins-device")
+        asked = "".join(f", {name} {value!r}" for name, value in wanted.items())
+        skip = pytest.mark.skip(reason=f"no case for --cgins-device={device}{asked}")
+        sets = [pytest.param(None, id="none", marks=skip)]
+    metafunc.parametrize("cgins_case", sets, indirect=True)
 
 
 def nearest_config(test: Path, root: Path) -> Path:
@@ -77,17 +87,32 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def chosen(cases: tuple[Case, ...], wanted: dict[str, str]) -> list[Case]:
-    """The cases whose fields have the wanted values.
+def check_selection(kernels: Iterable[KernelEntry], wanted: dict[str, str]) -> None:
+    """Refuse what no implementation in the file fits, of whatever device: that is a misspelling.
 
     Raises:
-        ConfigError: no case has one of them.
+        ConfigError: no implementation has all the wanted values.
     """
-    for name, value in wanted.items():
-        known = sorted({getattr(case, name) for case in cases})
+    left = [
+        {"kernel": kernel.name, "op": kernel.op, "implementation": implementation.name}
+        for kernel in kernels
+        for implementation in kernel.implementations
+    ]
+    before = ""
+    for name in SELECTORS:
+        if name not in wanted:
+            continue
+        value = wanted[name]
+        known = sorted({fields[name] for fields in left})
         if value not in known:
             raise ConfigError(
-                f"no case has the {name} {value!r}",
-                remedy=nearest(value, known) or f"there are {', '.join(known) or 'no cases at all'}",
+                f"no case{before} has the {name} {value!r}",
+                remedy=nearest(value, known) or f"there are {', '.join(known)}",
             )
+        left = [fields for fields in left if fields[name] == value]
+        before += f" of {name} {value!r}"
+
+
+def chosen(cases: Iterable[Case], wanted: dict[str, str]) -> list[Case]:
+    """The cases whose fields have the wanted values."""
     return [case for case in cases if all(getattr(case, name) == value for name, value in wanted.items())]

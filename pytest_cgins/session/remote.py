@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cgins import documents
+from pytest_cgins.config import Implementation
 from pytest_cgins.errors import CginsError, ConfigError, LaunchError
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.kernels.build import build, default_cache
 from pytest_cgins.model import Argument, CompiledKernel, OpCall
@@ -46,6 +47,12 @@ class RemoteKernel:
                 remedy=nearest(kernel, entries) or f"it has {', '.join(entries)}",
             )
         self._entry = entries[kernel]
+        if not self._chosen():
+            known = [one.name for one in self._entry.implementations]
+            raise ConfigError(
+                f"kernel {kernel!r} has no implementation {implementation!r}",
+                remedy=nearest(str(implementation), known) or f"it has {', '.join(known)}",
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         """Run the kernel on the op's own arguments.
@@ -60,6 +67,24 @@ class RemoteKernel:
             BuildError, SourceError: it cannot be built.
             WorkerError: it crashed its worker, or did not answer in time.
         """
+        # The frames below this one are ours: the failing line of a test is the call of the kernel.
+        __tracebackhide__ = True
+        try:
+            return self._checked_call(args, kwargs)
+        except CginsError as error:
+            raise error.with_traceback(None) from None
+
+    def absent_device(self) -> str:
+        """The device that the chosen implementations need and this machine lacks; "" if they can run."""
+        import torch
+
+        devices = {one.device for one in self._chosen()}
+        return "cuda" if devices == {"cuda"} and not torch.cuda.is_available() else ""
+
+    def _chosen(self) -> list[Implementation]:
+        return [one for one in self._entry.implementations if self._implementation in (None, one.name)]
+
+    def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.execute import tensors as transport
         from pytest_cgins.trace import context, ops, signature, values
 
@@ -70,20 +95,26 @@ class RemoteKernel:
             Argument(name=name, value=values.encode(value, leaves), passed=passed)
             for name, value, passed in signature.bind(function, args, kwargs)
         )
-        device = str(leaves[0].device) if leaves else self._entry.implementations[0].device
+        device = str(leaves[0].device) if leaves else self._chosen()[0].device
+        kernel = self._compiled(device.partition(":")[0])
         call = documents.dump_python(OpCall(op=self._entry.op, arguments=arguments))
         described, inputs = transport.pack(leaves)
         around = documents.dump_python(context.capture())
         with inputs:
-            return self._run(device, {"call": call, "tensors": described, "context": around}, inputs)
+            return self._run(kernel, device, {"call": call, "tensors": described, "context": around}, inputs)
 
-    def _run(self, device: str, request: dict[str, Any], inputs: Buffer) -> Tensor | tuple[Tensor, ...]:
+    def _run(
+        self, compiled: CompiledKernel, device: str, request: dict[str, Any], inputs: Buffer
+    ) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.execute import tensors as transport
 
         root = {"import_root": str(self._evaluator.config.root), "device": device}
-        reply = self._call("reference", "output_metas", {**request, **root}, inputs)
-        one_set = {"name": "call", **request, "outputs": reply["outputs"]}
-        kernel = documents.dump_python(self._compiled(device.partition(":")[0]))
+        reply = self._pool.call(
+            "reference", "output_metas", {**request, **root}, [inputs], timeout_s=REFERENCE_TIMEOUT_S
+        )
+        outputs = reply.result["outputs"]
+        one_set = {"name": "call", **request, "outputs": outputs}
+        kernel = documents.dump_python(compiled)
         answer = self._pool.call(
             "verification",
             "run",
@@ -98,22 +129,18 @@ class RemoteKernel:
                 remedy=result["error"]["remedy"],
             )
         with answer.buffers[0] as buffer:
-            outputs = tuple(transport.unpack(result["tensors"], buffer, device))[: len(reply["outputs"])]
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    def _call(self, role: str, method: str, params: dict[str, Any], inputs: Buffer) -> Any:
-        return self._pool.call(role, method, params, [inputs], timeout_s=self._timeout_s).result
+            results = tuple(transport.unpack(result["tensors"], buffer, device))[: len(outputs)]
+        return results[0] if len(results) == 1 else results
 
     def _compiled(self, device: str) -> CompiledKernel:
-        known = [one.name for one in self._entry.implementations if one.device == device]
-        chosen = [name for name in known if self._implementation in (None, name)]
-        if not chosen:
+        fitting = [one.name for one in self._chosen() if one.device == device]
+        if not fitting:
             asked = f" {self._implementation!r}" if self._implementation else ""
             raise ConfigError(
-                f"kernel {self._entry.name!r} has no implementation{asked} for {device}",
-                remedy=f"for {device} it has {', '.join(known) or 'none'}",
+                f"kernel {self._entry.name!r} has no implementation{asked} for {device}, where the tensors are",
+                remedy=f"move the tensors to {self._chosen()[0].device}",
             )
-        return build(self._evaluator.source(self._entry.name, chosen[0], device), cache=default_cache())
+        return build(self._evaluator.source(self._entry.name, fitting[0], device), cache=default_cache())
 
 
 def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
@@ -126,11 +153,17 @@ def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
                 "cgins_kernel does not know which kernel to run",
                 remedy='mark the test: @pytest.mark.cgins(kernel="…")',
             )
-        return RemoteKernel(
+        kernel = RemoteKernel(
             gate.evaluator(nearest_config(request.node.path, request.config.rootpath)),
             kernel=wanted["kernel"],
             implementation=wanted.get("implementation"),
             timeout_s=request.config.getoption("--cgins-timeout"),
         )
+        absent = kernel.absent_device()
+        if absent:
+            pytest.skip(f"kernel {wanted['kernel']!r}: no {absent} device on this machine")
+        return kernel
     except CginsError as error:
-        pytest.fail(str(error), pytrace=False)
+        refused = str(error)
+    # Not within the handler: pytest would print the error that is being handled as well.
+    pytest.fail(refused, pytrace=False)

@@ -17,7 +17,8 @@ from pytest_cgins import __version__, documents
 from pytest_cgins import config as configuration
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.model import Case, Environment, SessionReport
-from pytest_cgins.report import document, terminal
+from pytest_cgins.plugin import TIMEOUT_S
+from pytest_cgins.report import document, summary, terminal
 from pytest_cgins.session import results
 from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.parametrize import parametrize
@@ -97,6 +98,8 @@ class GateSession:
         words = ["pytest", "--cgins", f"--cgins-seed={self.seed}"]
         words += ["--cgins-strict"] if self.strict else []
         words += [f"--cgins-device={option('--cgins-device')}"] * (option("--cgins-device") != "auto")
+        words += ["--cgins-no-timing"] if option("--cgins-no-timing") else []
+        words += [f"--cgins-timeout={option('--cgins-timeout')}"] * (option("--cgins-timeout") != TIMEOUT_S)
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]
         return shlex.join([*words, f"{path}::{node}"])
@@ -146,6 +149,9 @@ class GateSession:
             return
         if exitstatus == pytest.ExitCode.TESTS_FAILED and self._results.only_infrastructure_failed:
             session.exitstatus = EXIT_INFRASTRUCTURE
+        unblamed = session.exitstatus in (pytest.ExitCode.OK, EXIT_INFRASTRUCTURE)
+        if self.strict and unblamed and summary.ungated(self._results.evaluations):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         self._report = document.session_report(
             self._results.evaluations,
             self._results.environments,
@@ -159,7 +165,8 @@ class GateSession:
 
     def _write(self, session: pytest.Session) -> None:
         path = self.config.getoption("--cgins-json")
-        if path is None or self._report is None:
+        # A collection alone has found nothing, and must not replace what a run has.
+        if path is None or self._report is None or self.config.option.collectonly:
             return
         try:
             document.write(self._report, self.config.invocation_params.dir / path)

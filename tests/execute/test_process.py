@@ -154,9 +154,19 @@ def test_a_hang_is_killed(pool: WorkerPool, method: str) -> None:
         pool.call("toy", method, {}, timeout_s=0.2)
     assert time.monotonic() - start < 5
     assert caught.value.what == f"the toy worker did not answer '{method}' within 0.2 s and was killed"
-    assert "time limit" in caught.value.remedy
+    assert caught.value.remedy.endswith("raise the time limit with --cgins-timeout")
     assert wait_until_gone(pid)
     assert pool.call("toy", "echo", {"a": 1}, timeout_s=LIMIT_S).result == {"a": 1}
+
+
+def test_a_late_reference_is_not_blamed_on_a_kernel(toy_path: dict[str, str]) -> None:
+    """The reference worker runs no kernel, so nobody is sent to look for a loop in one."""
+    with WorkerPool(services={"reference": "toys:Toy"}, env=toy_path) as pool:
+        pool.call("reference", "pid", {}, timeout_s=LIMIT_S)
+        with pytest.raises(WorkerTimeout) as caught:
+            pool.call("reference", "loop", {}, timeout_s=0.2)
+    assert caught.value.remedy.startswith("it runs torch and no kernel: ")
+    assert "deadlock" not in caught.value.remedy
 
 
 def test_a_worker_without_descriptors_is_noticed(pool: WorkerPool) -> None:

@@ -65,6 +65,18 @@ def test_kernel_refusal_is_an_exception(cgins_kernel):
         cgins_kernel(torch.randn(3))
 
 
+@pytest.mark.cgins(kernel="relu", implementation="right")
+def test_kernel_of_another_device(cgins_kernel):
+    cgins_kernel(torch.empty(3, device="meta"))
+
+
+@pytest.mark.cgins(kernel="relu", implementation="cuda")
+def test_kernel_of_an_absent_device(cgins_kernel):
+    if not torch.cuda.is_available():
+        raise AssertionError
+    pytest.skip("no cuda device on this machine, had there been none")
+
+
 def test_kernel_needs_a_name(cgins_kernel):
     pass
 
@@ -102,10 +114,17 @@ def test_fixtures(project: Path, run: Callable[..., Run]) -> None:
     }
     assert failed == {
         "test_case_is_not_ok",
+        "test_kernel_of_another_device",
         "test_kernel_needs_a_name",
         "test_asking_at_run_time_is_too_late",
     }, found.out
     assert "mark the test: @pytest.mark.cgins(kernel=" in found.out
+    assert "During handling of" not in found.out
+    assert "no implementation 'right' for meta, where the tensors are" in found.out
+    assert "move the tensors to cpu" in found.out
+    assert re.search(r"^SKIPPED .*no cuda device on this machine", found.out, re.MULTILINE)
+    # Tracebacks end at the user's own line.
+    assert not re.search(r"pytest_cgins/\S+:\d+: [A-Z]\w+Error", found.out)
     assert "cgins_case has to be an argument of the test" in found.out
     again = re.search(
         r"^again.*test_user\.py::test_case_is_not_ok\[relu/cpu-refuse/tiny/\S+\]'$", found.out, re.MULTILINE

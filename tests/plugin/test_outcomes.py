@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +19,23 @@ def test_weak_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
     """A weak case, elsewhere a warning, fails under --cgins-strict; without timing there are no times."""
     found = run(project, *FAST, "-k", "dropout", "--cgins-strict")
     assert (found.code, found.counts) == (1, {"failed": 1})
-    assert "--cgins-strict" in re.search(r"^again.*$", found.out, re.MULTILINE)[0]
+    again = shlex.split(re.search(r"^again +(.+)$", found.out, re.MULTILINE)[1])
+    assert {"--cgins-strict", "--cgins-no-timing"} < set(again)
+    assert not any("timeout" in word for word in again)
     assert found.document()["exit_status"] == 1
     assert [one["measurement"] for one in found.document()["evaluations"]] == [None]
+
+
+def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
+    """A contract that covers no case leaves its kernel unchecked: told always, exit 1 under --cgins-strict."""
+    file = project / "kernels" / "dropout.cpp"
+    text = file.read_text().replace("bool training=True, ", "").replace("bool, bool,", "bool,")
+    file.write_text(text.replace("float p=0.5, ", "").replace("double, ", ""))
+    for strict, code in (([], 0), (["--cgins-strict"], 1)):
+        found = run(project, *FAST, "-k", "dropout", *strict)
+        assert (found.code, found.counts) == (code, {"skipped": 1}), found.out
+        assert "NOT GATED dropout/cpp: its contract covers none of its 1 case: " in found.out
+        assert found.document()["exit_status"] == code
 
 
 def test_drift_alone_is_exit_6(project: Path, run: Callable[..., Run]) -> None:
@@ -73,6 +88,7 @@ def test_hanging_kernel_costs_one_case(project: Path, run: Callable[..., Run]) -
     assert sorted(statuses.values()) == ["PASSED", "PASSED", "TIMEOUT"]
     assert found.code == 1
     assert "TIMEOUT (timed-out)" in found.out
+    assert re.search(r"^again .*--cgins-timeout=12\.0 ", found.out, re.MULTILINE)
 
 
 def test_interrupted_run_writes_what_it_has(project: Path, run: Callable[..., Run]) -> None:

@@ -112,6 +112,13 @@ def test_collecting_imports_neither_torch_nor_numpy(project: Path, run: Callable
     assert len(found.nodes()) == 14
 
 
+def test_collecting_keeps_the_last_report(project: Path, run: Callable[..., Run]) -> None:
+    """--collect-only finds nothing and writes no report over that of a run."""
+    (project / "report.json").write_text("of a run")
+    assert run(project, *COLLECT, "--cgins-json=report.json").code == 0
+    assert (project / "report.json").read_text() == "of a run"
+
+
 def test_seed_is_told_and_checked(project: Path, run: Callable[..., Run]) -> None:
     """The header has the seed, a new one each run; a seed that is none is a usage error."""
     seeds = {

@@ -25,7 +25,7 @@ def test_message_has_all_a_person_needs(make_evaluation: Make) -> None:
     text = failure.message(evaluation, command="pytest --cgins --cgins-seed=7 cgins.yaml::scale")
     assert text.startswith("INCORRECT (reference-mismatch): 2 of 6 elements are wrong\n")
     for part in (
-        "reference rule on fresh inputs: reference-mismatch; 2 of 6 elements wrong, error 12.5 of the tolerance",
+        "reference rule on fresh inputs: reference-mismatch; 2 of 6 elements wrong, error 12.5 times the tolerance",
         "output 0 at [1, 2]",
         "expected 0.5",
         "got      nan",
@@ -69,6 +69,34 @@ def test_long_output_is_quoted_from_its_end(make_evaluation: Make) -> None:
     assert "| line 60\n" in text
     assert "| line 99\n" in text
     assert "| line 59\n" not in text
+
+
+def test_compiler_errors_stand_once(make_evaluation: Make) -> None:
+    """The message has the first errors and the path of the log: the log is not quoted below them."""
+    log = "/full/path/scale.cpp:3: error: x\n"
+    message = "g++ refused scale.cpp\nscale.cpp:3: error: x"
+    evaluation = make_evaluation(
+        Status.BUILD_ERROR, reason=Reason.COMPILER, message=message, output=log, picture=""
+    )
+    assert failure.message(evaluation, command="-").count("scale.cpp:3: error: x") == 1
+
+
+def test_output_that_the_message_has_is_not_repeated(make_evaluation: Make) -> None:
+    """A traceback that is the verdict's message already is no output besides."""
+    trace = "Traceback:\n  here\n"
+    evaluation = make_evaluation(
+        Status.RUNTIME_ERROR, reason=Reason.RAISED, message=f"it raised\n{trace}", output=trace
+    )
+    assert failure.message(evaluation, command="-").count("Traceback") == 1
+
+
+def test_long_lines_of_output_are_cut(make_evaluation: Make) -> None:
+    """The list of extension modules after a crash is one line, and says how much of it is not shown."""
+    line = "Extension modules: " + "numpy.core, " * 200
+    evaluation = make_evaluation(Status.RUNTIME_ERROR, reason=Reason.CRASHED, output=f"first\n{line}\nlast")
+    quoted = [one for one in failure.message(evaluation, command="-").splitlines() if "  | " in one]
+    assert [quoted[0], quoted[2]] == ["  | first", "  | last"]
+    assert quoted[1] == f"  | {line[:200]} ... ({len(line) - 200} more characters)"
 
 
 def test_headline_is_one_line(make_evaluation: Make) -> None:

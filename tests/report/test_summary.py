@@ -73,6 +73,24 @@ def test_skips_are_counted_by_reason(make_evaluation: Make) -> None:
     assert summary.skips([other, absent, absent]) == (("no cuda device", 2), ("contract", 1))
 
 
+def test_ungated_is_what_a_contract_covers_nowhere(make_evaluation: Make) -> None:
+    """Every case of the implementation must be skipped for its contract; an absent device is another matter."""
+
+    def skip(reason: Reason, **case: str) -> Evaluation:
+        return make_evaluation(Status.SKIPPED, reason=reason, message="takes no bias\n-> declare it", **case)
+
+    found = summary.ungated(
+        [
+            skip(Reason.CONTRACT, kernel="none", signature="a"),
+            skip(Reason.CONTRACT, kernel="none", signature="b"),
+            skip(Reason.CONTRACT, kernel="some", signature="a"),
+            make_evaluation(kernel="some", signature="b"),
+            skip(Reason.DEVICE_ABSENT, kernel="absent"),
+        ]
+    )
+    assert found == (summary.Ungated(kernel="none", implementation="cpp", cases=2, message="takes no bias"),)
+
+
 def test_builds_are_counted_once_a_kernel(make_evaluation: Make) -> None:
     """A build that several cases or processes report counts once."""
     evaluations = [

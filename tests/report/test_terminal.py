@@ -129,6 +129,19 @@ def test_weak_and_skipped_lines(make_evaluation: Make) -> None:
     assert text.endswith("seed 7 (--cgins-seed=7 repeats the fresh inputs); builds took 1.5 s\n")
 
 
+@pytest.mark.parametrize(("strict", "code"), [(False, 33), (True, 31)])
+def test_kernel_that_nothing_gates_has_a_line(make_evaluation: Make, strict: bool, code: int) -> None:
+    """A kernel whose contract covers no case is named with the reason: in yellow, in red under --cgins-strict."""
+    evaluations = [
+        make_evaluation(Status.SKIPPED, signature=one, reason=Reason.CONTRACT, message="takes no bias")
+        for one in ("a", "b")
+    ]
+    line = "NOT GATED scale/cpp: its contract covers none of its 2 cases: takes no bias"
+    assert f"{line}\n" in rendered(evaluations, strict=strict, verbosity=-1)
+    assert f"\x1b[{code}m{line}" in rendered(evaluations, strict=strict, colour=True)
+    assert "none of its 1 case: " in rendered(evaluations[:1])
+
+
 def test_strict_lists_weak_as_failures(make_evaluation: Make) -> None:
     """Under --cgins-strict a weak case is listed once, among the failures."""
     text = rendered([make_evaluation(Status.WEAK, reason=Reason.NO_POWER, message="why")], strict=True)
