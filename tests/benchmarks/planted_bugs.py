@@ -96,7 +96,7 @@ def _report(
     for outcome in planted:
         if not outcome.caught:
             lines.append(
-                f"missed in {outcome.dtype}: {outcome.kernel}, error {outcome.share:.3g} of the tolerance"
+                f"missed in {outcome.dtype}: {outcome.kernel}, error {outcome.share:.3g} times the tolerance"
             )
         elif not outcome.names(bugs[outcome.kernel].place):
             place = bugs[outcome.kernel].place
