@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_cgins.options import TIMEOUT_S
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_record"})
 NEEDS_CGINS = "needs --cgins"
-TIMEOUT_S = 60.0
-"""Default of `--cgins-timeout`, in seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

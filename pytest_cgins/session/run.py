@@ -17,7 +17,7 @@ from pytest_cgins import __version__, documents
 from pytest_cgins import config as configuration
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.model import Case, Environment, SessionReport
-from pytest_cgins.plugin import TIMEOUT_S
+from pytest_cgins.options import TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
 from pytest_cgins.session import results
 from pytest_cgins.session.collect import CaseItem, CginsFile
