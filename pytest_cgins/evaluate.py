@@ -294,7 +294,7 @@ class Evaluator:
             "sets": sets,
             "import_root": str(self.config.root),
         }
-        role = _role("verification", compiled)
+        role = role_of("verification", compiled)
         served, self._served[role] = self._served.get(role, False), True
         try:
             reply = self._untrusted(role, "run", request, buffers, self._timeout_s)
@@ -343,7 +343,7 @@ class Evaluator:
             "seed": self.seed,
             **{key: inputs[key] for key in ("call", "tensors", "outputs", "context")},
         }
-        role = _role("timing", compiled)
+        role = role_of("timing", compiled)
         # Waiting for the device is not the kernel's doing.
         limit_s = self._timeout_s + LOCK_WAIT_S
         reply = self._untrusted(role, "measure", request, (buffer,), limit_s)
@@ -408,8 +408,8 @@ def _worker_environment() -> dict[str, str]:
     return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 
 
-def _role(role: str, compiled: CompiledKernel) -> str:
-    """Triton decides for a whole process whether it compiles or interprets."""
+def role_of(role: str, compiled: CompiledKernel) -> str:
+    """Role of the worker for a kernel: Triton decides for a whole process whether it compiles or interprets."""
     return f"{role}/interpret" if compiled.source.interpret else role
 
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_cgins import documents
 from pytest_cgins.config import Implementation
 from pytest_cgins.errors import CginsError, ConfigError, LaunchError
-from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator
+from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.kernels.build import build, default_cache
 from pytest_cgins.model import Argument, CompiledKernel, OpCall
@@ -116,7 +116,7 @@ class RemoteKernel:
         one_set = {"name": "call", **request, "outputs": outputs}
         kernel = documents.dump_python(compiled)
         answer = self._pool.call(
-            "verification",
+            role_of("verification", compiled),
             "run",
             {"kernel": kernel, "sets": [one_set], **root},
             [inputs],

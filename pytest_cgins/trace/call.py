@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -11,28 +11,22 @@ from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.values import decode, encode
 
 
-def invoke(
-    call: OpCall,
-    tensors: Sequence[torch.Tensor],
-    convert: Callable[[torch.Tensor], torch.Tensor] | None = None,
-) -> object:
+def invoke(call: OpCall, tensors: Sequence[torch.Tensor]) -> object:
     """Run the op, passing each argument the way it was passed; defaults are left out.
 
     Args:
         call: what is passed where.
         tensors: the argument tensors, by the indices in `call`.
-        convert: applied to every tensor first, e.g. an upcast to float64.
 
     Raises:
         TraceError: if the op cannot be found or must not be run.
     """
-    given = tensors if convert is None else [convert(tensor) for tensor in tensors]
     positional, keyword = [], {}
     for argument in call.arguments:
         if argument.passed == "positional":
-            positional.append(decode(argument.value, given))
+            positional.append(decode(argument.value, tensors))
         elif argument.passed == "keyword":
-            keyword[argument.name] = decode(argument.value, given)
+            keyword[argument.name] = decode(argument.value, tensors)
     result: object = resolve(call.op)(*positional, **keyword)
     return result
 
