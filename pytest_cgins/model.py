@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-TRACE_PACK_VERSION = 1
+TRACE_PACK_VERSION = 2
 REPORT_VERSION = 1
 CONTRACT_VERSION = 1
 
@@ -34,26 +34,33 @@ class Value(Document):
     kind: Literal[
         "none", "bool", "int", "float", "complex", "str", "tensor", "dtype", "device",
         "memory_format", "layout", "ellipsis", "slice", "tuple", "list", "dict", "size", "generator",
+        "op", "adapted",
     ]  # fmt: skip
-    """What the node is. A `slice` has three items, a `dict` has as many `keys` as items."""
+    """What the node is. A `slice` has three items, a `dict` has as many `keys` as items, and an `adapted`
+    object has one: what its adapter made of it."""
     value: bool | int | str | None = None
     """The leaf's value. float: `float.hex()`; complex: two hex floats and a blank between; tensor: its
-    index in the tensors of the call; dtype, device, memory_format, layout: torch's name without `torch.`."""
+    index in the tensors of the call; dtype, device, memory_format, layout: torch's name without `torch.`;
+    op: qualified name of a torch function; adapted: qualified name of the adapter."""
     items: tuple[Value, ...] = ()
     """Children of a container, in order."""
     keys: tuple[str, ...] = ()
     """Keys of a `dict`, one a child."""
 
     def __post_init__(self) -> None:
-        containers = ("slice", "tuple", "list", "dict", "size")
+        containers = ("slice", "tuple", "list", "dict", "size", "adapted")
         if self.items and self.kind not in containers:
             raise ValueError(f"a {self.kind} node cannot have items")
         if len(self.keys) != (len(self.items) if self.kind == "dict" else 0):
             raise ValueError(f"a {self.kind} node with {len(self.items)} items has {len(self.keys)} keys")
         if self.kind == "slice" and len(self.items) != 3:
             raise ValueError(f"a slice has 3 items, not {len(self.items)}")
+        if self.kind == "adapted" and len(self.items) != 1:
+            raise ValueError(f"an adapted object has 1 item, not {len(self.items)}")
         wanted = {"bool": bool, "int": int, "tensor": int, "none": type(None), "ellipsis": type(None)}
         leaf = wanted.get(self.kind, type(None) if self.kind in containers else str)
+        if self.kind == "adapted":
+            leaf = str
         if self.kind == "generator":
             leaf = type(None)
         if type(self.value) is not leaf:
@@ -68,8 +75,9 @@ class Argument(Document):
     """Parameter name in the op's signature (`*args` items are `args.0`, `args.1`, …)."""
     value: Value
     """What was passed, or the signature's default."""
-    passed: Literal["positional", "keyword", "default"]
-    """How the caller passed it; replay passes it the same way (a default is left out)."""
+    passed: Literal["positional", "keyword", "default", "state"]
+    """How the caller passed it; replay passes it the same way (a default is left out). `state` is what a
+    module op reads from its module, under `self.<name>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +281,24 @@ class Origin(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Length(Document):
+    """A size that changed from call to call, as that of a key-value cache does."""
+
+    size: int
+    """In this trace."""
+    sizes: tuple[int, ...]
+    """All that the run met, ascending; those without a trace of their own included."""
+    calls: int
+    """How many calls had one of `sizes`."""
+    axes: tuple[tuple[int, int], ...]
+    """Where it stands: pairs (input tensor index, dimension)."""
+
+    def __post_init__(self) -> None:
+        if self.size not in self.sizes or list(self.sizes) != sorted(set(self.sizes)):
+            raise ValueError(f"sizes {self.sizes} are not ascending, or lack this trace's own, {self.size}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace(Document):
     """The recording of one op call. Never changed once written."""
 
@@ -297,6 +323,8 @@ class Trace(Document):
     """How many calls of the recorded run had this signature."""
     origin: Origin
     """Where it was recorded."""
+    lengths: tuple[Length, ...] = ()
+    """Sizes for which this trace stands with few others."""
 
     @property
     def dtype(self) -> str:

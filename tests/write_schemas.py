@@ -10,7 +10,7 @@ from pytest_cgins import documents
 from pytest_cgins.model import TracePack
 from pytest_cgins.report.document import report_schema
 
-SCHEMAS = {"report-1.json": report_schema(), "trace-pack-1.json": documents.json_schema(TracePack)}
+SCHEMAS = {"report-1.json": report_schema(), "trace-pack-2.json": documents.json_schema(TracePack)}
 
 if __name__ == "__main__":
     folder = Path(pytest_cgins.__file__).parent / "schemas"

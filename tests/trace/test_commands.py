@@ -244,7 +244,7 @@ def test_an_unmarked_op_is_replayed_only_when_trusted(project, tmp_path: Path, c
 
 
 def test_the_published_schema_is_current() -> None:
-    """pytest_cgins/schemas/trace-pack-1.json is what the dataclasses say."""
+    """pytest_cgins/schemas/trace-pack-2.json is what the dataclasses say."""
     import pytest_cgins
     from pytest_cgins import documents
     from pytest_cgins.model import TRACE_PACK_VERSION, TracePack
@@ -260,5 +260,5 @@ def test_a_pack_fits_the_published_schema(script: Path, tmp_path: Path) -> None:
     import pytest_cgins
 
     cgins("record", script, "--out", tmp_path / "pack")
-    schema = json.loads((Path(pytest_cgins.__file__).parent / "schemas" / "trace-pack-1.json").read_text())
+    schema = json.loads((Path(pytest_cgins.__file__).parent / "schemas" / "trace-pack-2.json").read_text())
     jsonschema.validate(json.loads((tmp_path / "pack" / "manifest.json").read_text()), schema)

@@ -135,7 +135,7 @@ LINEAR, EMBEDDING, TOPK = 1, 0, 3
 @pytest.mark.parametrize(
     ("path", "value", "field"),
     [
-        (("version",), 2, "version: 2 was written by a newer pytest-cgins"),
+        (("version",), 3, "version: 3 was written by a newer pytest-cgins"),
         (("version",), "1", "version: '1' is not a schema version"),
         (("name",), "../../x", "name: '../../x' is not a plain name"),
         (("surprise",), 1, "surprise: Unexpected keyword argument"),
