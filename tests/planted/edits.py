@@ -155,6 +155,7 @@ def variants(device: str) -> list[Source]:
     """
     folder = Path(__file__).parent / "variants"
     suffix = ".cpp" if device == "cpu" else ".cu"
+    ops = {bug.partition("-")[0] for bug in CPP}
     others = [
         Source(name=file.stem, op=file.stem.partition("-")[0], text=file.read_text(), suffix=suffix)
         for file in sorted(folder.glob("*.cpp"))
@@ -162,5 +163,6 @@ def variants(device: str) -> list[Source]:
     examples = [
         Source(name=f"{file.stem}-example", op=file.stem, text=file.read_text(), suffix=suffix)
         for file in sorted(KERNELS.glob(f"*{suffix}"))
+        if file.stem in ops
     ]
     return [*others, *examples]
