@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -21,14 +21,27 @@ def invoke(call: OpCall, tensors: Sequence[torch.Tensor]) -> object:
     Raises:
         TraceError: if the op cannot be found or must not be run.
     """
+    return bound(call, tensors)()
+
+
+def bound(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], object]:
+    """What `invoke` runs, with its arguments decoded beforehand: a timed call must not pay for that.
+
+    Args:
+        call: what is passed where.
+        tensors: the argument tensors, by the indices in `call`.
+
+    Raises:
+        TraceError: if the op cannot be found or must not be run.
+    """
     positional, keyword = [], {}
     for argument in call.arguments:
         if argument.passed == "positional":
             positional.append(decode(argument.value, tensors))
         elif argument.passed == "keyword":
             keyword[argument.name] = decode(argument.value, tensors)
-    result: object = resolve(call.op)(*positional, **keyword)
-    return result
+    op = resolve(call.op)
+    return lambda: op(*positional, **keyword)
 
 
 def flatten(result: object) -> tuple[Value, list[torch.Tensor]]:

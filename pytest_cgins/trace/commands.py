@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import CginsError, PackError, RecordError, ReplayError, TraceError
 from pytest_cgins.model import Trace, TracePack
+from pytest_cgins.trace.console import (
+    import_path,
+    new_table,
+    print_failures,
+    print_table,
+    project_of,
+    size_of,
+)
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands about traces to the `cgins` command line."""
+def add_parsers(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """Add the commands about traces to the `cgins` command line; gives those of `cgins traces`."""
     parser = subparsers.add_parser("record", help="run a script and record its op calls as a trace pack")
     parser.add_argument("script", type=Path, help="Python script that runs a model")
     parser.add_argument("--out", type=Path, required=True, help="folder of the trace pack")
@@ -59,6 +69,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         help="run this unmarked function, if it is an op",
     )
     parser.set_defaults(run=verify)
+    return traces
 
 
 def record(args: argparse.Namespace) -> int:
@@ -82,8 +93,8 @@ def record(args: argparse.Namespace) -> int:
         print(f"{args.script} {failure}: nothing was recorded", file=sys.stderr)
         return failure.code
     if recording.pack is not None:
-        _print(_by_op(recording.pack))
-        print(f"{len(recording.pack.traces)} traces, {_size(args.out) / 2**20:.2f} MiB in {args.out}")
+        print_table(_by_op(recording.pack))
+        print(f"{len(recording.pack.traces)} traces, {size_of(args.out) / 2**20:.2f} MiB in {args.out}")
     if recording.dropped:
         print(f"{recording.dropped} calls had signatures beyond --max-per-op and were left out")
     return 0
@@ -95,7 +106,7 @@ def ls(args: argparse.Namespace) -> int:
         if not root.is_dir():
             what = "is not a folder" if root.exists() else "does not exist"
             raise PackError(f"{root} {what}", remedy="name folders that hold trace packs")
-    table = _table("pack", "tier", ">traces", ">ops", ">MiB", "recorded on", "torch")
+    table = new_table("pack", "tier", ">traces", ">ops", ">MiB", "recorded on", "torch")
     failed = 0
     for folder in sorted({found for root in args.folders for found in _packs(root)}):
         try:
@@ -110,22 +121,22 @@ def ls(args: argparse.Namespace) -> int:
             pack.tier,
             str(len(pack.traces)),
             str(len({trace.call.op for trace in pack.traces})),
-            f"{_size(folder) / 2**20:.2f}",
+            f"{size_of(folder) / 2**20:.2f}",
             ", ".join(sorted({device for device, _ in origins})),
             ", ".join(sorted({version for _, version in origins})),
         )
-    _print(table)
+    print_table(table)
     return failed
 
 
 def show(args: argparse.Namespace) -> int:
     """List the traces of a pack."""
-    table = _table("op", "signature", ">calls", "replay", "arguments")
+    table = new_table("op", "signature", ">calls", "replay", "arguments")
     for trace in open_pack(args.pack).pack.traces:
         if args.op is None or args.op in trace.call.op:
             arguments = ", ".join(argument.name for argument in trace.call.arguments)
             table.add_row(trace.call.op, trace.signature, str(trace.count), trace.replay, arguments)
-    _print(table)
+    print_table(table)
     return 0
 
 
@@ -147,9 +158,9 @@ def verify(args: argparse.Namespace) -> int:
         except PackError as error:
             failures.append(error)
             continue
-        with _import_path(*_project(folder), Path.cwd()):
+        with import_path(*project_of(folder), Path.cwd()):
             failures += _replay(folder, reader)
-    _print_failures(failures)
+    print_failures(failures)
     return 1 if failures else 0
 
 
@@ -170,21 +181,6 @@ def _replay(folder: Path, reader: PackReader) -> list[TraceError]:
     for op, counts in outcomes.items():
         print(f"  {op}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}")
     return failures
-
-
-def _print_failures(failures: list[TraceError]) -> None:
-    """Print what failed, and each remedy once, after all that it is for."""
-    by_remedy: dict[str, list[str]] = {}
-    for error in failures:
-        by_remedy.setdefault(error.remedy, []).append(error.what)
-    for remedy, whats in by_remedy.items():
-        print(TraceError("\n".join(whats), remedy=remedy), file=sys.stderr)
-
-
-def _project(pack: Path) -> list[Path]:
-    """The folder of the nearest `cgins.yaml` at or above a pack, if there is one."""
-    folder = pack.resolve()
-    return [place for place in (folder, *folder.parents) if (place / "cgins.yaml").is_file()][:1]
 
 
 class _ScriptFailed(Exception):
@@ -217,21 +213,10 @@ def _as_script(script: Path, arguments: list[str]) -> Iterator[None]:
     """`sys.argv` and `sys.path` as the interpreter would set them for the script."""
     argv, sys.argv = sys.argv, [str(script), *arguments]
     try:
-        with _import_path(script.resolve().parent):
+        with import_path(script.resolve().parent):
             yield
     finally:
         sys.argv = argv
-
-
-@contextmanager
-def _import_path(*folders: Path) -> Iterator[None]:
-    """Have modules looked up in these folders first."""
-    path = list(sys.path)
-    sys.path[:0] = map(str, folders)
-    try:
-        yield
-    finally:
-        sys.path[:] = path
 
 
 def _packs(root: Path) -> Iterator[Path]:
@@ -243,12 +228,8 @@ def _packs(root: Path) -> Iterator[Path]:
             yield Path(folder)
 
 
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
 def _by_op(pack: TracePack) -> Table:
-    table = _table("op", ">signatures", ">calls", "replay")
+    table = new_table("op", ">signatures", ">calls", "replay")
     ops: dict[str, list[Trace]] = {}
     for trace in pack.traces:
         ops.setdefault(trace.call.op, []).append(trace)
@@ -261,20 +242,3 @@ def _by_op(pack: TracePack) -> Table:
             ", ".join(f"{count} {replay}" for replay, count in sorted(replays.items())),
         )
     return table
-
-
-def _table(*columns: str) -> Table:
-    """A plain table; a column whose title begins with > is aligned to the right."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
-    return table
-
-
-def _print(table: Table) -> None:
-    from rich.console import Console
-
-    # Piped output must not be cut at 80 columns.
-    Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False).print(table)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import platform
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar, get_args
@@ -23,7 +21,6 @@ from pytest_cgins.model import (
     Context,
     Gold,
     OpCall,
-    Origin,
     Storage,
     TensorMeta,
     Trace,
@@ -36,6 +33,7 @@ from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.intercept import Interceptor, TrainingFlags, marked
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import qualified_name, resolve
+from pytest_cgins.trace.origin import origin_of
 from pytest_cgins.trace.selection import default_ops
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.skipped import Skipped
@@ -289,7 +287,7 @@ class Recording:
             gold=made.gold,
             replay="unchecked",
             count=made.count,
-            origin=_origin(made.device),
+            origin=origin_of(made.device),
         )
         if self.tier != "shapes" and trace.gold is None:
             trace = self._with_gold(trace, made.device, self.tier)
@@ -418,16 +416,3 @@ def _random_states(device: torch.device) -> list[bytes]:
     if device.type == "cuda":
         states.append(torch.cuda.get_rng_state(device))
     return [state.numpy().tobytes() for state in states]
-
-
-def _origin(device: torch.device) -> Origin:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
-    return Origin(device=device.type, device_name=name, torch=torch.__version__)
-
-
-@cache
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()

@@ -27,6 +27,7 @@ from pytest_cgins.trace.validate import problems
 
 MANIFEST = "manifest.json"
 BLOBS = "blobs"
+PROFILES = "profiles"
 MAX_MANIFEST_BYTES = 64 * 2**20
 MAX_JSON_DEPTH = 96
 MAX_HEADER_BYTES = 1024
@@ -78,12 +79,12 @@ def open_pack(folder: Path | str) -> PackReader:
     """
     folder = Path(folder)
     path = folder / MANIFEST
-    text = _read_file(path, MAX_MANIFEST_BYTES)
+    text = read_file(path, MAX_MANIFEST_BYTES)
     raw = _parse(path, text)
     try:
         pack = documents.load(TracePack, text)
     except ValueError as error:
-        raise PackError(f"{path}: {_first(error)}", remedy=_DAMAGED) from error
+        raise PackError(f"{path}: {first_complaint(error)}", remedy=_DAMAGED) from error
     for problem in problems(pack):
         raise PackError(f"{path}: {problem.field}: {problem.what}", remedy=_DAMAGED)
     for index, (trace, document) in enumerate(zip(pack.traces, raw["traces"], strict=True)):
@@ -100,12 +101,7 @@ def open_pack(folder: Path | str) -> PackReader:
 
 def _parse(path: Path, text: bytes) -> Any:
     """The manifest as plain objects, once its depth and version are known to be good."""
-    depth = deepest = 0
-    for bracket in re.findall(rb"[\[\]{}]", _JSON_STRING.sub(b"", text)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    if deepest > MAX_JSON_DEPTH:
-        raise PackError(f"{path}: nested {deepest} deep; {MAX_JSON_DEPTH} is allowed", remedy=_DAMAGED)
+    check_depth(path, text)
     try:
         raw = json.loads(text)
     except ValueError as error:
@@ -122,7 +118,17 @@ def _parse(path: Path, text: bytes) -> Any:
     return raw
 
 
-def _first(error: ValueError) -> str:
+def check_depth(path: Path, text: bytes) -> None:
+    """Raise PackError if JSON is nested deeper than a parser may be asked to follow."""
+    depth = deepest = 0
+    for bracket in re.findall(rb"[\[\]{}]", _JSON_STRING.sub(b"", text)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    if deepest > MAX_JSON_DEPTH:
+        raise PackError(f"{path}: nested {deepest} deep; {MAX_JSON_DEPTH} is allowed", remedy=_DAMAGED)
+
+
+def first_complaint(error: ValueError) -> str:
     """The first complaint of a validation as `traces[3].tensors[1].stride: …`."""
     details = getattr(error, "errors", None)
     if details is None:
@@ -132,7 +138,7 @@ def _first(error: ValueError) -> str:
     return f"{field.removeprefix('.') or 'manifest'}: {first['msg']}"
 
 
-def _read_file(path: Path, limit: int) -> bytes:
+def read_file(path: Path, limit: int) -> bytes:
     """Content of a regular file of at most `limit` bytes that is not reached through a symbolic link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -189,7 +195,7 @@ def _read_blob(folder: Path, blob: Blob) -> bytes:
     from safetensors.numpy import load
 
     path = _blob_path(folder, blob)
-    content = _read_file(path, MAX_HEADER_BYTES + 8 + blob.nbytes)
+    content = read_file(path, MAX_HEADER_BYTES + 8 + blob.nbytes)
     _check_header(path, content[: 8 + MAX_HEADER_BYTES], len(content), blob)
     digest = hashlib.sha256(content).hexdigest()
     if digest != blob.sha256:
@@ -312,13 +318,13 @@ def _check_replaceable(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise PackError(f"{folder} is not a folder", remedy="record into a new folder")
     present = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-    others = present - {MANIFEST, BLOBS}
+    others = present - {MANIFEST, BLOBS, PROFILES}
     if others or (present and MANIFEST not in present):
         raise PackError(
             f"{folder} is not a trace pack: it has {', '.join(sorted(others or present))}",
             remedy="record into a new folder, or move these files away",
         )
-    if present and b'"traces"' not in _read_file(folder / MANIFEST, MAX_MANIFEST_BYTES):
+    if present and b'"traces"' not in read_file(folder / MANIFEST, MAX_MANIFEST_BYTES):
         raise PackError(
             f"{folder} is not a trace pack: its {MANIFEST} has no traces", remedy="record into a new folder"
         )

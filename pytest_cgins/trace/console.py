@@ -1,0 +1,63 @@
+"""What the commands about traces share: tables, import paths, failures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins.errors import CginsError, TraceError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def new_table(*columns: str) -> Table:
+    """A plain table; a column whose title begins with > is aligned to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Print a table to stdout."""
+    from rich.console import Console
+
+    # Piped output must not be cut at 80 columns.
+    Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False).print(table)
+
+
+def print_failures(failures: Iterable[CginsError]) -> None:
+    """Print what failed to stderr, and each remedy once, after all that it is for."""
+    by_remedy: dict[str, list[str]] = {}
+    for error in failures:
+        by_remedy.setdefault(error.remedy, []).append(error.what)
+    for remedy, whats in by_remedy.items():
+        print(TraceError("\n".join(whats), remedy=remedy), file=sys.stderr)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files under a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def project_of(pack: Path) -> list[Path]:
+    """The folder of the nearest `cgins.yaml` at or above a pack, if there is one."""
+    folder = pack.resolve()
+    return [place for place in (folder, *folder.parents) if (place / "cgins.yaml").is_file()][:1]
+
+
+@contextmanager
+def import_path(*folders: Path) -> Iterator[None]:
+    """Have modules looked up in these folders first."""
+    path = list(sys.path)
+    sys.path[:0] = map(str, folders)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
