@@ -10,6 +10,7 @@ from pytest_cgins import __version__
 from pytest_cgins.errors import CginsError
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.trace import commands as trace
+from pytest_cgins.trace import profile_commands
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     trace.add_parsers(subparsers)
+    profile_commands.add_parsers(subparsers)
     kernels.add_parsers(subparsers)
     arguments = parser.parse_args(argv)
     try:

@@ -9,8 +9,13 @@ import pytest_cgins
 from pytest_cgins import documents
 from pytest_cgins.model import TracePack
 from pytest_cgins.report.document import report_schema
+from pytest_cgins.trace.profile import PROFILE_VERSION, PackProfile
 
-SCHEMAS = {"report-1.json": report_schema(), "trace-pack-2.json": documents.json_schema(TracePack)}
+SCHEMAS = {
+    "report-1.json": report_schema(),
+    "trace-pack-2.json": documents.json_schema(TracePack),
+    f"profile-{PROFILE_VERSION}.json": documents.json_schema(PackProfile),
+}
 
 if __name__ == "__main__":
     folder = Path(pytest_cgins.__file__).parent / "schemas"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
 from pytest_cgins.model import OpCall, Value
+from pytest_cgins.trace.modules import is_module_call, rebuild
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.values import decode, encode
 
@@ -41,7 +43,20 @@ def bound(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], object]
         elif argument.passed == "keyword":
             keyword[argument.name] = decode(argument.value, tensors)
     op = resolve(call.op)
+    if is_module_call(call):
+        positional.insert(0, rebuild(call, tensors))
     return lambda: op(*positional, **keyword)
+
+
+def relocate(call: OpCall, device: str) -> OpCall:
+    """The call with every device argument set to `device`."""
+
+    def moved(value: Value) -> Value:
+        if value.kind == "device":
+            return replace(value, value=device)
+        return replace(value, items=tuple(moved(item) for item in value.items)) if value.items else value
+
+    return replace(call, arguments=tuple(replace(a, value=moved(a.value)) for a in call.arguments))
 
 
 def flatten(result: object) -> tuple[Value, list[torch.Tensor]]:
