@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pytest_cgins import __version__
 from pytest_cgins.errors import CginsError
 from pytest_cgins.kernels import commands as kernels
+from pytest_cgins.report import commands as report
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import profile_commands
 
@@ -30,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     trace.add_parsers(subparsers)
     profile_commands.add_parsers(subparsers)
     kernels.add_parsers(subparsers)
+    report.add_parsers(subparsers)
     arguments = parser.parse_args(argv)
     try:
         code: int = arguments.run(arguments)

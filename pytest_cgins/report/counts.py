@@ -1,0 +1,44 @@
+"""How many cases of a report ended how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+from pytest_cgins.model import SessionReport, Status
+from pytest_cgins.report import summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Cases of a report by outcome; the first is the sum of the next four."""
+
+    total: int
+    """All cases."""
+    passed: int
+    """Those that pytest passes: `WEAK` and `INCONCLUSIVE` ones too, unless they were made to fail."""
+    failed: int
+    """Those that a kernel failed."""
+    errors: int
+    """`TRACE_DRIFT` and `INFRASTRUCTURE`."""
+    skipped: int
+    """Those that nothing gated."""
+    weak: int
+    """`WEAK` ones, whether they passed or failed."""
+
+    def lines(self) -> str:
+        """`name=number` a line, as scripts read it."""
+        return "".join(f"{name}={number}\n" for name, number in asdict(self).items())
+
+
+def counts(report: SessionReport, *, strict: bool) -> Counts:
+    """Count; `strict` says whether the session ran under `--cgins-strict`."""
+    outcomes = Counter(summary.outcome(evaluation, strict=strict) for evaluation in report.evaluations)
+    return Counts(
+        total=len(report.evaluations),
+        passed=outcomes["pass"],
+        failed=outcomes["fail"],
+        errors=outcomes["error"],
+        skipped=outcomes["skip"],
+        weak=sum(evaluation.verdict.status is Status.WEAK for evaluation in report.evaluations),
+    )

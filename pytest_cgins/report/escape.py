@@ -1,0 +1,42 @@
+"""Hostile text as HTML inside markdown.
+
+Kernel names, messages and compiler output come from the repository under test. Markdown has no escape that
+holds everywhere (a backslash before a pipe opens a table cell, backticks end a code span), so such text only
+goes into HTML elements within an HTML block, where nothing but HTML's own rules apply. An HTML block ends at
+a blank line: escaped text never has a line break.
+"""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Unicode categories that are shown as `\\uXXXX`: among them are marks that reverse the text after them."""
+
+
+def code(text: str, *, length: int) -> str:
+    """An inline `<code>` element with the text on one line, cut to `length` characters."""
+    return f"<code>{_escaped(cut(' '.join(text.split()), length))}</code>"
+
+
+def block(text: str, *, length: int) -> str:
+    """A `<pre>` element with the text's own lines, cut to `length` characters."""
+    lines = cut(text.replace("\r\n", "\n"), length).split("\n")
+    return f"<pre>{'&#10;'.join(_escaped(line.expandtabs(4)) for line in lines)}</pre>"
+
+
+def cut(text: str, length: int) -> str:
+    """The text, or its beginning and how much was left out."""
+    left_out = len(text) - length
+    return text if left_out <= 0 else f"{text[:length]} ... ({left_out} more characters)"
+
+
+def _escaped(text: str) -> str:
+    visible = "".join(_visible(character) for character in text)
+    # `::name::` and `##[name]` are commands to a runner that reads them in a log.
+    return html.escape(visible).replace("::", "&#58;&#58;").replace("##", "&#35;&#35;")
+
+
+def _visible(character: str) -> str:
+    return f"\\u{ord(character):04x}" if unicodedata.category(character) in _INVISIBLE else character

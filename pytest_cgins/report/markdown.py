@@ -1,0 +1,210 @@
+"""A session's report as markdown for a job summary or a comment, within a limit of bytes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from pytest_cgins.model import Environment, Evaluation, Measurement, SessionReport
+from pytest_cgins.report import summary
+from pytest_cgins.report.counts import Counts, counts
+from pytest_cgins.report.escape import block, code, cut
+from pytest_cgins.report.failure import headline, message
+from pytest_cgins.report.numbers import ratio, speedup, time_ns
+
+STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
+"""GitHub drops a step's summary that is larger."""
+LEAST_LIMIT_NBYTES = 1 << 14
+"""Room for the heading, the environments and the beginnings of all tables."""
+NAME_LENGTH = 200
+HEADLINE_LENGTH = 300
+MESSAGE_LENGTH = 6000
+MESSAGES = 20
+"""Failures whose whole message is shown."""
+ENVIRONMENTS = 8
+_KEYWORD = re.compile(r"(:?\w|:|\+|-|\.|\[|\]|\\|/)+")
+"""What pytest's `-k` takes as one word."""
+
+
+def render(
+    report: SessionReport, *, strict: bool = False, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYTES
+) -> str:
+    """Totals, failures worst first, and times against torch; what does not fit is counted.
+
+    Args:
+        report: as `--cgins-json` wrote it; none of its texts is trusted.
+        strict: whether the session ran under `--cgins-strict`, which the report does not say.
+        limit_nbytes: most bytes of UTF-8, at least `LEAST_LIMIT_NBYTES`.
+
+    Raises:
+        ValueError: the limit is too small.
+    """
+    if limit_nbytes < LEAST_LIMIT_NBYTES:
+        raise ValueError(f"{limit_nbytes} bytes are fewer than the {LEAST_LIMIT_NBYTES} that a summary needs")
+    page = _Page(limit_nbytes)
+    page.add(_heading(report, counts(report, strict=strict)))
+    evaluations = report.evaluations
+    failed = summary.failures(evaluations, strict=strict)
+    page.table("Kernels", _KERNELS, [_kernel(row) for row in summary.rows(evaluations)], share=0.25)
+    page.table(
+        "Failures", _FAILURES, [_failure(one, report.seed, strict=strict) for one in failed], share=0.4
+    )
+    page.elements([_message(one, report.seed, strict=strict) for one in failed[:MESSAGES]], share=0.5)
+    page.table("Times against torch", _TIMES, _times(evaluations), share=0.6)
+    if not strict:
+        page.table("Weak cases", _WEAK, [_weak(*one) for one in summary.weak(evaluations)], share=0.4)
+    page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
+    page.table("Notes", _REASONS, [_reason(*one) for one in summary.notes(evaluations)], share=0.9)
+    return page.text()
+
+
+def reproduction(evaluation: Evaluation, seed: int, *, strict: bool) -> str:
+    """Shell command that runs a case again on the same inputs, in the folder where the session ran."""
+    words = ["pytest", "--cgins", f"--cgins-seed={seed}", *(["--cgins-strict"] if strict else [])]
+    name = evaluation.case.name
+    place = ["-k", name] if _KEYWORD.fullmatch(name) else [f"cgins.yaml::{name}"]
+    return shlex.join([*words, *place])
+
+
+class _Page:
+    """Markdown that grows up to a limit; every section says how much of it was left out."""
+
+    NOTE_NBYTES = 200
+    """Room that a section keeps for its closing tags and for saying what was left out."""
+
+    def __init__(self, limit_nbytes: int) -> None:
+        self._parts: list[str] = []
+        self._left = limit_nbytes
+
+    def add(self, text: str) -> None:
+        """Append unconditionally."""
+        self._parts.append(text)
+        self._left -= len(text.encode())
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[str], *, share: float) -> None:
+        """A table with as many rows as a share of what is left holds; no rows, no table."""
+        if rows:
+            cells = "".join(f"<th>{column}</th>" for column in columns)
+            self._section(f"\n### {title}\n\n<table>\n<tr>{cells}</tr>\n", rows, "</table>\n", share)
+
+    def elements(self, blocks: Sequence[str], *, share: float) -> None:
+        """HTML elements one below the other."""
+        if blocks:
+            self._section("\n", blocks, "", share)
+
+    def _section(self, head: str, rows: Sequence[str], tail: str, share: float) -> None:
+        end = self._left - int(self._left * share)
+        if self._left - len(head.encode()) - self.NOTE_NBYTES < end:
+            return
+        self.add(head)
+        shown = 0
+        for row in rows:
+            if self._left - len(row.encode()) - self.NOTE_NBYTES < end:
+                break
+            self.add(row)
+            shown += 1
+        left_out = len(rows) - shown
+        self.add(tail + (f"<p>… {left_out} more: the JSON report has them all.</p>\n" if left_out else ""))
+
+    def text(self) -> str:
+        return "".join(self._parts)
+
+
+def _row(*cells: str) -> str:
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
+
+
+def _heading(report: SessionReport, found: Counts) -> str:
+    parts = [(found.failed, "failed"), (found.errors, "errors"), (found.skipped, "skipped")]
+    counted = [f"{number} {word}" for number, word in parts if number]
+    weak = f" ({found.weak} weak)" if found.weak else ""
+    title = f"## cgins: {', '.join([*counted, f'{found.passed} passed{weak}'])}\n\n"
+    shown = report.environments[:ENVIRONMENTS]
+    places = "".join(f"<br>{_environment(environment)}" for environment in shown)
+    return (
+        f"{title}<p>Exit code {report.exit_status}; seed <code>{report.seed}</code>"
+        f" (<code>--cgins-seed={report.seed}</code> repeats the fresh inputs);"
+        f" {report.seconds:.1f} s; pytest-cgins {code(report.cgins, length=40)}{places}</p>\n"
+    )
+
+
+def _environment(environment: Environment) -> str:
+    versions = [
+        ("Python", environment.python),
+        ("torch", environment.torch),
+        ("CUDA", environment.cuda),
+        ("driver", environment.driver),
+        ("Triton", environment.triton),
+    ]
+    known = [f"{name} {cut(version, 40)}" for name, version in versions if version]
+    device = f"{cut(environment.device, 20)}: {cut(environment.device_name, 100)}"
+    return code(", ".join([device, *known]), length=500)
+
+
+_KERNELS = ("kernel", "implementation", "cases", "status", "worst error / allowed", "speed vs torch")
+
+
+def _kernel(row: summary.KernelRow) -> str:
+    speed = row.speed
+    spread = "" if speed is None or speed.cases == 1 else f" ({ratio(speed.low)}..{ratio(speed.high)})"
+    return _row(
+        code(row.kernel, length=NAME_LENGTH),
+        code(f"{row.implementation} ({row.device})", length=NAME_LENGTH),
+        str(row.cases),
+        ", ".join(f"{count} {status.value}" for status, count in row.statuses),
+        "–" if row.share is None else ratio(row.share),
+        "–" if speed is None else f"{speedup(speed.median)}{spread}",
+    )
+
+
+_FAILURES = ("case", "what", "again")
+
+
+def _failure(evaluation: Evaluation, seed: int, *, strict: bool) -> str:
+    return _row(
+        code(evaluation.case.name, length=NAME_LENGTH),
+        code(headline(evaluation), length=HEADLINE_LENGTH),
+        code(reproduction(evaluation, seed, strict=strict), length=2 * NAME_LENGTH),
+    )
+
+
+def _message(evaluation: Evaluation, seed: int, *, strict: bool) -> str:
+    text = message(evaluation, command=reproduction(evaluation, seed, strict=strict))
+    name = code(evaluation.case.name, length=NAME_LENGTH)
+    return f"<details><summary>{name}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
+
+
+_TIMES = ("case", "kernel", "torch", "speed vs torch", "quartiles", "timed by", "cache")
+
+
+def _times(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Slowest against torch first, so that these are there if not all fit."""
+    timed = [(one, one.measurement) for one in evaluations if one.measurement is not None]
+    return [_time(*one) for one in sorted(timed, key=lambda pair: pair[1].speedup_vs_torch)]
+
+
+def _time(evaluation: Evaluation, timing: Measurement) -> str:
+    return _row(
+        code(evaluation.case.name, length=NAME_LENGTH),
+        time_ns(timing.kernel.median_ns_per_call),
+        time_ns(timing.torch.median_ns_per_call),
+        speedup(timing.speedup_vs_torch),
+        f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}",
+        timing.method,
+        timing.cache,
+    )
+
+
+_WEAK = ("case", "would pass too")
+
+
+def _weak(evaluation: Evaluation, forgeries: tuple[str, ...]) -> str:
+    return _row(code(evaluation.case.name, length=NAME_LENGTH), ", ".join(forgeries) or "a forged answer")
+
+
+_REASONS = ("cases", "reason")
+
+
+def _reason(text: str, count: int) -> str:
+    return _row(str(count), code(text, length=HEADLINE_LENGTH))
