@@ -13,7 +13,7 @@ from pytest_cgins.model import Contract
 
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
-TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 TOP_KEYS = ("version", "traces", "kernels")
 KERNEL_KEYS = ("op", "implementations", "tolerance")
 IMPLEMENTATION_KEYS = (
@@ -157,7 +157,8 @@ def _implementation(section: Section, *, known: tuple[str, ...] = IMPLEMENTATION
     target, entry = section.get("target"), section.get("entry")
     if target and not TARGET.fullmatch(target.text()):
         target.fail(
-            f'target "{target.text()}" is not MODULE:FUNCTION', remedy="write e.g. kernels.softmax:softmax"
+            f'target "{target.text()}" is not MODULE:FUNCTION',
+            remedy="write e.g. kernels.softmax:softmax, or models.blocks:GatedMLP.forward",
         )
     if contract == "python" and target is None:
         section.fail(f"{section.title} has no target", remedy="add target: MODULE:FUNCTION")

@@ -10,13 +10,34 @@ import torch
 from pytest_cgins.errors import ContractError
 from pytest_cgins.model import OpCall
 from pytest_cgins.trace.ops import resolve
-from pytest_cgins.trace.signature import bind
+from pytest_cgins.trace.signature import bind_given
 from pytest_cgins.trace.values import decode
 
 
 def call_values(call: OpCall, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """Values of a call by parameter name, in the op's order, defaults included."""
-    return {argument.name: decode(argument.value, tensors) for argument in call.arguments}
+    """Values of a call by parameter name, in the op's order, defaults included; without a module's state."""
+    given = (argument for argument in call.arguments if argument.passed != "state")
+    return {argument.name: decode(argument.value, tensors) for argument in given}
+
+
+def state_values(call: OpCall, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """State of a call's module by the names that a schema line has for it, in the trace's order.
+
+    `self.gate.weight` is `gate_weight`; what begins with a digit gets a `_` before it. A name that two
+    things would have is left out, and so is what tells classes and kinds of attributes.
+    """
+    state = [argument for argument in call.arguments if argument.passed == "state"]
+    names = [_schema_name(argument.name) for argument in state]
+    return {
+        name: decode(argument.value, tensors)
+        for name, argument in zip(names, state, strict=True)
+        if names.count(name) == 1 and not argument.name.endswith("__")
+    }
+
+
+def _schema_name(name: str) -> str:
+    plain = name.removeprefix("self.").replace(".", "_")
+    return f"_{plain}" if plain[0].isdigit() else plain
 
 
 def require_defaults(
@@ -28,7 +49,7 @@ def require_defaults(
         ContractError: one has another value.
     """
     for argument in call.arguments:
-        if argument.name not in undeclared or argument.passed == "default":
+        if argument.name not in undeclared or argument.passed in ("default", "state"):
             continue
         value = decode(argument.value, tensors)
         has_default, default = default_of(call, argument.name, tensors)
@@ -50,13 +71,13 @@ def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tupl
     for argument in call.arguments:
         if argument.name == name:
             before = False
-        elif argument.passed != "default":
+        elif argument.passed not in ("default", "state"):
             value = decode(argument.value, tensors)
             if argument.passed == "positional" and before:
                 positional.append(value)
             else:
                 keyword[argument.name] = value
-    for parameter, value, passed in bind(resolve(call.op), tuple(positional), keyword):
+    for parameter, value, passed in bind_given(resolve(call.op), tuple(positional), keyword):
         if parameter == name and passed == "default":
             return True, value
     return False, None

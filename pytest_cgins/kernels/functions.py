@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from pytest_cgins.errors import CginsError, LaunchError, RecordError, SourceError
-from pytest_cgins.kernels.arguments import call_values, require_defaults
+from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.text import nearest
 from pytest_cgins.trace.call import flatten
+from pytest_cgins.trace.modules import is_module_call, rebuild
 
 INTERPRET = "TRITON_INTERPRET"
 
@@ -42,12 +43,14 @@ def import_target(source: KernelSource) -> Callable[..., object]:
             f"{name}: importing {source.module} raised {type(error).__name__}: {error}",
             remedy=f'install or correct the module "{missing}"' if missing else "mend the module",
         ) from error
-    function = getattr(module, source.entry, None)
-    if not callable(function):
-        raise SourceError(
-            f'{module.__file__}: module "{source.module}" has no function "{source.entry}"',
-            remedy=nearest(source.entry, vars(module)) or "target is MODULE:FUNCTION",
-        )
+    function: Any = module
+    for name in source.entry.split("."):
+        parent, function = function, getattr(function, name, None)
+        if not callable(function):
+            raise SourceError(
+                f'{module.__file__}: module "{source.module}" has no function "{source.entry}"',
+                remedy=nearest(name, vars(parent)) or "target is MODULE:FUNCTION",
+            )
     return function  # type: ignore[no-any-return]
 
 
@@ -69,7 +72,7 @@ def _choose_triton_mode(source: KernelSource) -> None:
 
 
 class PythonKernel:
-    """A Python callable, called with the op's own arguments."""
+    """A Python callable, called with the op's own arguments; a module op's module is the first of them."""
 
     def __init__(self, function: Callable[..., object], name: str) -> None:
         self._function = function
@@ -84,6 +87,8 @@ class PythonKernel:
     ) -> BoundFunction:
         """See `callable.LoadedKernel.bind`. By name where the names agree, else in the op's order."""
         positional, keyword = self._match(call, tensors)
+        if is_module_call(call):
+            positional.insert(0, rebuild(call, tensors))
         return BoundFunction(self._function, positional, keyword, self.name)
 
     def _match(self, call: OpCall, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
@@ -92,6 +97,8 @@ class PythonKernel:
             parameters = list(inspect.signature(self._function).parameters.values())
         except (TypeError, ValueError):  # written in C, without a signature
             return _without_trailing_defaults(call, values), {}
+        if is_module_call(call):
+            parameters = self._behind_module(call, parameters)
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             taken = set(values)
         else:
@@ -115,6 +122,16 @@ class PythonKernel:
         # A default that the caller left to the op is passed on: the kernel's own may differ.
         keyword = {name: values[name] for name in values if name in taken and name not in ordered}
         return [values[name] for name in ordered if name in values], keyword
+
+    def _behind_module(self, call: OpCall, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+        """The parameters that are left for what `forward` takes."""
+        first = parameters[0] if parameters else None
+        if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+            raise SourceError(
+                f"{self.name}: it takes no module",
+                remedy=f"its first parameter is the module, the next ones are those of {call.op}.forward",
+            )
+        return parameters if first.kind is first.VAR_POSITIONAL else parameters[1:]
 
     def _in_order(
         self,
@@ -141,7 +158,10 @@ class PythonKernel:
 
 
 class ExtensionKernel:
-    """A function of a torch extension, called with the op's arguments in the op's order."""
+    """A function of a torch extension, called with the op's arguments in the op's order.
+
+    The tensors of a module op's module follow, as the trace has them.
+    """
 
     def __init__(self, function: Any, name: str) -> None:
         self._function = function
@@ -156,6 +176,9 @@ class ExtensionKernel:
     ) -> BoundFunction:
         """See `callable.LoadedKernel.bind`."""
         values = call_values(call, tensors)
+        given = len(values)
+        state = state_values(call, tensors)
+        values |= {f"self.{name}": value for name, value in state.items() if isinstance(value, torch.Tensor)}
         # pybind11 has no signature object; the first line of its docstring names every parameter.
         signature = (self._function.__doc__ or "").partition("->")[0]
         count = len(re.findall(r"\barg\d+:", signature))
@@ -165,8 +188,9 @@ class ExtensionKernel:
                 remedy="take the op's own parameters, in its order",
             )
         if count == 0:
-            return BoundFunction(self._function, _without_trailing_defaults(call, values), {}, self.name)
-        require_defaults(call, list(values)[count:], self.name, tensors)
+            taken = list(values.values()) if len(values) > given else _without_trailing_defaults(call, values)
+            return BoundFunction(self._function, taken, {}, self.name)
+        require_defaults(call, list(values)[count:given], self.name, tensors)
         return BoundFunction(self._function, list(values.values())[:count], {}, self.name)
 
 

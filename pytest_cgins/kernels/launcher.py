@@ -11,7 +11,7 @@ import torch
 
 from pytest_cgins.errors import ContractError, LaunchError, SourceError
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.kernels.arguments import call_values, require_defaults
+from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
 from pytest_cgins.kernels.schema import Schema, SchemaArgument
 from pytest_cgins.model import CompiledKernel, OpCall, TensorMeta
 
@@ -95,7 +95,7 @@ class Launcher:
         self, call: OpCall, tensors: Sequence[torch.Tensor], outputs: Sequence[TensorMeta], device: str
     ) -> BoundLaunch:
         """See `callable.LoadedKernel.bind`."""
-        values = call_values(call, tensors)
+        values = state_values(call, tensors) | call_values(call, tensors)
         require_defaults(call, schemas.match(self.schema, list(values), self.name), self.name, tensors)
         packer = Packer(self.name)
         for argument in self.schema.arguments:

@@ -102,7 +102,7 @@ def find_target(module: str, function: str, root: Path) -> Path | None:
 
     Args:
         module: dotted name, found from `root` first and then as Python finds modules.
-        function: name that the module must define at its top level.
+        function: attribute path, whose first name the module must define at its top level.
         root: folder of cgins.yaml.
 
     Returns:
@@ -119,10 +119,11 @@ def find_target(module: str, function: str, root: Path) -> Path | None:
     except SyntaxError as error:
         raise SourceError(f"{file}:{error.lineno}: {error.msg}", remedy="correct the syntax") from error
     names = set(_top_level_names(tree))
-    if function not in names and not names & {"*", "__getattr__"}:
+    first = function.partition(".")[0]
+    if first not in names and not names & {"*", "__getattr__"}:
         raise SourceError(
-            f'{file}: module "{module}" defines no "{function}"',
-            remedy=nearest(function, names) or "target is MODULE:FUNCTION, a name at the module's top level",
+            f'{file}: module "{module}" defines no "{first}"',
+            remedy=nearest(first, names) or "target is MODULE:FUNCTION, a name at the module's top level",
         )
     return file
 

@@ -9,6 +9,7 @@ import torch
 
 from pytest_cgins.model import OpCall, Value
 from pytest_cgins.trace.modules import is_module_call, rebuild
+from pytest_cgins.trace.backward import is_derived, prepared
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.values import decode, encode
 
@@ -36,6 +37,8 @@ def bound(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], object]
     Raises:
         TraceError: if the op cannot be found or must not be run.
     """
+    if is_derived(call.op):
+        return prepared(call, tensors)
     positional, keyword = [], {}
     for argument in call.arguments:
         if argument.passed == "positional":

@@ -10,6 +10,7 @@ import torch
 
 from pytest_cgins import documents
 from pytest_cgins.model import Argument, Context, OpCall, TensorMeta
+from pytest_cgins.trace import modules
 from pytest_cgins.trace.dtypes import SHORT
 from pytest_cgins.trace.layout import check_recordable, normalized_stride
 
@@ -55,6 +56,8 @@ def _key(obj: object, tensors: list[torch.Tensor]) -> Hashable:
         return type(obj), tuple([_key(item, tensors) for item in obj])
     if isinstance(obj, dict):
         return dict, tuple([(name, _key(item, tensors)) for name, item in obj.items()])
+    if isinstance(obj, torch.nn.Module):
+        return tuple([(path, _key(part, tensors)) for path, part in modules.fingerprint(obj)])
     if isinstance(obj, slice):
         return slice, obj.start, obj.stop, obj.step
     # 1, 1.0 and True are equal, and different arguments.

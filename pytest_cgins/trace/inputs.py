@@ -50,7 +50,9 @@ def describe(
             storages.append(Storage(nbytes=span.numel(), dtype=meta.dtype, blob=add(to_bytes(span))))
         else:
             seed = seed_of(call.op, names[index], meta.shape, meta.dtype)
-            parameter = isinstance(tensor, torch.nn.Parameter) or names[index] in _PARAMETERS
+            parameter = (
+                isinstance(tensor, torch.nn.Parameter) or names[index].rpartition(".")[2] in _PARAMETERS
+            )
             storages.append(_seeded(tensor, span, add, seed, parameter=parameter))
     return tuple(storages)
 

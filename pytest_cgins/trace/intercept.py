@@ -6,7 +6,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -112,16 +112,20 @@ class TrainingFlags:
 
 @contextmanager
 def marked(names: Collection[str]) -> Iterator[list[Callable[..., Any]]]:
-    """The callables of qualified names; functions outside torch that are not marked are, for the while.
+    """The callables of qualified names; module classes, and functions outside torch, are marked for the while.
 
     A function that several modules have imported by name is replaced in all of them. References kept in
     objects are not reached: only the decorator `pytest_cgins.mark` catches these.
     """
     chosen: list[Callable[..., Any]] = []
     replaced: list[tuple[dict[str, Any], str, Any]] = []
+    classes = ExitStack()
     try:
         for name in names:
             func = ops.locate(name)
+            if ops.is_module_class(func):
+                chosen.append(_intercepted(name, func, classes))
+                continue
             if not name.startswith("torch.") and not ops.is_marked(func):
                 ops.trust(name)
                 original, func = func, ops.mark_as(name, func)
@@ -135,3 +139,13 @@ def marked(names: Collection[str]) -> Iterator[list[Callable[..., Any]]]:
     finally:
         for scope, key, original in replaced:
             scope[key] = original
+        classes.close()
+
+
+def _intercepted(name: str, cls: Any, stack: ExitStack) -> Callable[..., Any]:
+    if not (ops.is_marked(cls) or ops.is_torch_module(cls)):
+        ops.trust(name)
+    op = ops.resolve(name)
+    if isinstance(op, ops.ModuleOp) and not ops.is_marked(cls):
+        stack.enter_context(ops.intercepted(op))
+    return op

@@ -1,4 +1,4 @@
-"""Ops by name: from a qualified name to a callable and back, and marked functions."""
+"""Ops by name: from a qualified name to a callable and back; marked functions and modules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import difflib
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -17,30 +18,42 @@ from pytest_cgins.errors import RecordError, TraceError
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _MARK = "__cgins_op__"
+_WRAPS = "__cgins_forward_of__"
 _trusted: set[str] = set()
 
 
 def mark(function: FunctionT) -> FunctionT:
-    """Make a function an op: its calls are recorded, replayed and replaced as one unit.
+    """Make a function or a module class an op: its calls are recorded, replayed and replaced as one unit.
 
-    Use it as a decorator on a module-level function of tensors and plain data. Outside of a recording
-    the function runs as before.
+    Use it as a decorator on a module-level function of tensors and plain data, or on an `nn.Module` class,
+    whose parameters, buffers and plain attributes are then arguments of the op. Outside of a recording
+    both run as before.
 
     Raises:
-        RecordError: if it is not a function that can be imported by name.
+        RecordError: if it is neither, or cannot be imported by name.
     """
-    if isinstance(function, type) or not hasattr(function, "__qualname__"):
+    is_class = is_module_class(function)
+    if not is_class and (isinstance(function, type) or not hasattr(function, "__qualname__")):
         raise RecordError(
-            f"pytest_cgins.mark takes a function, not {function!r}",
+            f"pytest_cgins.mark takes a function or an nn.Module class, not {function!r}",
             remedy="mark a module-level function that takes and returns tensors",
         )
     name = f"{function.__module__}.{function.__qualname__}"
+    if is_class and is_torch_module(function):
+        raise RecordError(
+            f"{name} needs no mark: every class of torch.nn is an op by its name",
+            remedy=f'record it with ops=["torch.nn.{function.__name__}"]',
+        )
     if "<locals>" in name:
         raise RecordError(
             f"{name} cannot be marked: a trace finds its op by importing it, and this one is made at run time",
             remedy="move the function to the top level of an importable module",
         )
 
+    if is_class:
+        setattr(function, _MARK, name)
+        function.forward = _seen_by_modes(function, module_op(name, function))  # type: ignore[attr-defined]
+        return function
     return mark_as(name, function)
 
 
@@ -57,9 +70,78 @@ def mark_as(name: str, function: FunctionT) -> FunctionT:
     return marked  # type: ignore[return-value]
 
 
+class ModuleOp:
+    """A module class as an op: it takes a module of the class, and then the arguments of `forward`."""
+
+    def __init__(self, name: str, cls: type[torch.nn.Module]) -> None:
+        self.name = name
+        self.cls = cls
+        setattr(self, _MARK, name)
+
+    def __call__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` unseen; hooks of the module itself are its caller's."""
+        return self.__wrapped__(module, *args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """`forward` as the user wrote it."""
+        forward: Callable[..., Any] = self.cls.forward
+        if getattr(forward, _WRAPS, None) is self.cls:
+            forward = vars(forward)["__wrapped__"]
+        return forward
+
+
+@functools.cache
+def module_op(name: str, cls: type[torch.nn.Module]) -> ModuleOp:
+    """The op of a module class under a qualified name."""
+    return ModuleOp(name, cls)
+
+
+@contextmanager
+def intercepted(op: ModuleOp) -> Iterator[None]:
+    """Have function modes see the calls of a class that is not marked, as they do those of marked ones.
+
+    Hooks of the modules stay as they are: they run around the op.
+    """
+    own = "forward" in vars(op.cls)
+    forward = op.cls.forward
+    op.cls.forward = _seen_by_modes(op.cls, op)
+    try:
+        yield
+    finally:
+        if own:
+            op.cls.forward = forward
+        else:
+            del op.cls.forward
+
+
+def _seen_by_modes(cls: Any, op: ModuleOp) -> Callable[..., Any]:
+    original = cls.forward
+
+    @functools.wraps(original)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # A child class that calls super().forward() is another op, with other state.
+        if type(self) is cls and torch._C._is_torch_function_mode_enabled():
+            return handle_torch_function(op, (), self, *args, **kwargs)
+        return original(self, *args, **kwargs)
+
+    setattr(forward, _WRAPS, cls)
+    return forward
+
+
+def is_module_class(obj: object) -> bool:
+    """Whether it is a class of modules."""
+    return isinstance(obj, type) and issubclass(obj, torch.nn.Module)
+
+
+def is_torch_module(cls: Any) -> bool:
+    """Whether a class of modules comes with torch.nn."""
+    return f"{cls.__module__}.".startswith("torch.nn.")
+
+
 def is_marked(func: object) -> bool:
     """Whether `mark` made it."""
-    return hasattr(func, _MARK)
+    return _MARK in getattr(func, "__dict__", ())
 
 
 def trust(op: str) -> None:
@@ -67,7 +149,8 @@ def trust(op: str) -> None:
 
     A pack alone cannot have a function run, or a hostile one could name `os.system`.
     """
-    _trusted.add(op)
+    # Whoever trusts a backward trusts the op that it runs.
+    _trusted.add(op.partition("@")[0])
 
 
 def qualified_name(func: Any) -> str:
@@ -86,12 +169,22 @@ def resolve(op: str) -> Callable[..., Any]:
         TraceError: if nothing has that name (the nearest right one is suggested), or if it is neither a
             torch op nor a marked function nor trusted.
     """
+    if "@" in op:
+        from pytest_cgins.trace.backward import Backward, parse
+
+        derived = Backward(resolve(parse(op)[0]), op)
+        setattr(derived, _MARK, op)
+        return derived
     func = locate(op)
-    if not (_is_torch_op(op, func) or is_marked(func) or op in _trusted):
+    is_class = is_module_class(func)
+    of_torch = is_torch_module(func) if is_class else is_torch_op(op, func)
+    if not (of_torch or is_marked(func) or op in _trusted):
         raise TraceError(
             f"{op} is neither a torch op nor a marked function, and a trace must not have other code run",
             remedy=f"decorate {op.rpartition('.')[2]} with @pytest_cgins.mark",
         )
+    if is_class:
+        return module_op(getattr(func, _MARK) if is_marked(func) else op, func)
     found: Callable[..., Any] = func
     return found
 
@@ -126,7 +219,8 @@ def _overridable() -> frozenset[Any]:
     return frozenset(func for group in get_overridable_functions().values() for func in group)
 
 
-def _is_torch_op(op: str, func: object) -> bool:
+def is_torch_op(op: str, func: object) -> bool:
+    """Whether a function, found by a qualified name, is an op of torch."""
     # By type, because the torch.ops namespace also holds load_library.
     if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True

@@ -14,7 +14,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch.overrides import get_testing_overrides
 
-Passed = Literal["positional", "keyword", "default"]
+from pytest_cgins.errors import RecordError
+from pytest_cgins.trace import modules
+from pytest_cgins.trace.ops import ModuleOp
+
+Passed = Literal["positional", "keyword", "default", "state"]
 
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -52,8 +56,28 @@ def bind(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     """Give each argument its parameter's name, in the order of the op's signature.
 
     Defaults of the signature are listed as `default`. Where nothing knows the names, positional
-    arguments are called `args.0`, `args.1`, ….
+    arguments are called `args.0`, `args.1`, …. The first argument of a module op is the module; in its
+    place the module's state follows the others, as `state`.
+
+    Raises:
+        RecordError: for a module that cannot be taken apart.
     """
+    if hasattr(type(func), "bind_arguments"):  # a backward binds by its op
+        bound: list[Bound] = func.bind_arguments(args, kwargs)  # type: ignore[attr-defined]
+        return bound
+    if not isinstance(func, ModuleOp):
+        return bind_given(func, args, kwargs)
+    if not args or not isinstance(args[0], torch.nn.Module):
+        raise RecordError(
+            f"{func.name} was called without a module",
+            remedy="pass a module of the class first, and then what forward takes",
+        )
+    state = [Bound(name, value, "state") for name, value in modules.state(args[0])]
+    return bind_given(func, args[1:], kwargs) + state
+
+
+def bind_given(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Bound]:
+    """`bind` for what the caller passes, without the module of a module op and its state."""
     signature = _python_signature(func)
     if signature is not None:
         return _bind_python(signature, args, kwargs)
@@ -77,9 +101,11 @@ def bind(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 def _python_signature(func: Callable[..., Any]) -> inspect.Signature | None:
     """What `inspect` knows, unless it is only `*args, **kwargs`."""
     try:
-        signature = inspect.signature(func)
+        signature = inspect.signature(func.__wrapped__ if isinstance(func, ModuleOp) else func)
     except (ValueError, TypeError):
         return None
+    if isinstance(func, ModuleOp):
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     return signature if kinds - {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} else None
 

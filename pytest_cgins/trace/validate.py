@@ -30,7 +30,9 @@ MAX_DIMENSIONS = 64
 MAX_TEXT = 1024
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_OP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+_OP = re.compile(
+    r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(@backward\([A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*\))?", re.ASCII
+)
 _HEX = re.compile(r"[0-9a-f]+")
 _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 _FLOATS = frozenset(name for name in ITEMSIZE if "float" in name)
@@ -98,6 +100,8 @@ def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
 def _argument(field: str, argument: Argument, tensors: int) -> Iterator[Problem]:
     if not argument.name or len(argument.name) > MAX_TEXT:
         yield Problem(f"{field}.name", f"{argument.name[:80]!r} is no parameter name")
+    if (argument.passed == "state") != argument.name.startswith("self."):
+        yield Problem(f"{field}.passed", f"{argument.passed!r} for {argument.name[:80]!r}")
     yield from _value(f"{field}.value", argument.value, tensors)
 
 
@@ -114,6 +118,8 @@ def _value(field: str, value: Value, tensors: int) -> Iterator[Problem]:
     known = {"dtype": ITEMSIZE, "memory_format": _MEMORY_FORMATS, "layout": ("strided",)}.get(value.kind)
     if known is not None and str(leaf) not in known:
         yield Problem(f"{field}.value", f"{str(leaf)[:80]!r} is not a known {value.kind}")
+    if value.kind in ("op", "adapted") and not (_OP.fullmatch(str(leaf)) and len(str(leaf)) <= MAX_TEXT):
+        yield Problem(f"{field}.value", f"{str(leaf)[:80]!r} is not a qualified name")
     if value.kind == "device" and not _DEVICE.fullmatch(str(leaf)):
         yield Problem(f"{field}.value", f"{str(leaf)[:80]!r} is not a device")
     if value.kind == "size" and any(item.kind != "int" for item in value.items):

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import Value
+from pytest_cgins.trace import ops
 
 MAX_DEPTH = 32
 
@@ -62,6 +63,8 @@ def decode(value: Value, tensors: Sequence[torch.Tensor]) -> Any:
         return torch.device(str(leaf))
     if kind in ("dtype", "memory_format", "layout"):
         return getattr(torch, str(leaf))
+    if kind == "op":
+        return _torch_op(str(leaf))
     if kind == "generator":
         device = tensors[0].device if tensors else torch.device("cpu")
         return torch.Generator(device).manual_seed(torch.initial_seed())
@@ -111,7 +114,29 @@ def _leaf(obj: object) -> Value | None:
     for kind in ("dtype", "memory_format", "layout"):
         if isinstance(obj, getattr(torch, kind)):
             return Value(kind=kind, value=str(obj).removeprefix("torch."))
-    return None
+    return _function(obj)
+
+
+def _function(obj: object) -> Value | None:
+    """A function of torch by its name, as modules keep their activation."""
+    if not callable(obj) or isinstance(obj, type):
+        return None
+    try:
+        name = ops.qualified_name(obj)
+        found = ops.locate(name)
+    except (AttributeError, TraceError):
+        return None
+    return Value(kind="op", value=name) if found is obj and ops.is_torch_op(name, obj) else None
+
+
+def _torch_op(name: str) -> Any:
+    found = ops.locate(name)
+    if not ops.is_torch_op(name, found):
+        raise TraceError(
+            f"{name} is passed as a function, and is no op of torch: a trace must not have other code run",
+            remedy="record the pack again",
+        )
+    return found
 
 
 def _children(obj: object) -> tuple[Any, Sequence[object], tuple[str, ...]] | None:

@@ -84,12 +84,14 @@ def test_a_marked_function_compiles_without_graph_break(project) -> None:
 
 
 def test_only_functions_that_can_be_imported_are_marked() -> None:
-    """A local function or a class is refused where it is decorated."""
+    """A local function, a class of torch or of anything but modules is refused where it is decorated."""
 
     def local(x):
         return x
 
     with pytest.raises(RecordError, match="made at run time"):
         ops.mark(local)
-    with pytest.raises(RecordError, match="takes a function"):
+    with pytest.raises(RecordError, match="takes a function or an nn.Module class, not <class 'dict'>"):
+        ops.mark(dict)
+    with pytest.raises(RecordError, match=r"needs no mark: .*\n→ record it with ops=\[\"torch.nn.Linear\"\]"):
         ops.mark(torch.nn.Linear)
