@@ -1,0 +1,271 @@
+"""The backward of an op as an op of its own: `OP@backward(a,b)`.
+
+It takes what autograd hands to the op's outputs, `grad_output` (with several outputs `grad_outputs.0`,
+`grad_outputs.1`, …; None for one that nothing was asked of), then the arguments of OP, and gives the
+gradients of a and b. That is a function like any other: it is replayed, computed in fp64 and judged as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import RecordError, TraceError
+from pytest_cgins.model import Argument, OpCall, Value
+from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.signature import Bound, bind
+from pytest_cgins.trace.values import encode, tensor_indices
+
+SINGLE = "grad_output"
+SEVERAL = "grad_outputs"
+MARK = "@backward"
+
+_NAME = re.compile(r"(?P<op>[^@()]+)@backward\((?P<names>[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*)\)", re.ASCII)
+_LEAF_IN_PLACE = "a leaf Variable that requires grad"
+
+
+def is_derived(op: str) -> bool:
+    """Whether a qualified name is that of a backward."""
+    return MARK in op
+
+
+def name_of(op: str, names: Sequence[str]) -> str:
+    """Qualified name of the backward of `op` with respect to its arguments `names`."""
+    return f"{op}{MARK}({','.join(names)})"
+
+
+def parse(op: str) -> tuple[str, tuple[str, ...]]:
+    """The op and the names of its arguments that a backward is of.
+
+    Raises:
+        TraceError: if it is not written `OP@backward(a,b)`.
+    """
+    match = _NAME.fullmatch(op)
+    if match is None:
+        raise TraceError(
+            f"{op!r} is not the name of a backward",
+            remedy="write the arguments that get a gradient, separated by commas only: "
+            "torch.nn.functional.linear@backward(input,weight)",
+        )
+    return match["op"], tuple(match["names"].split(","))
+
+
+def is_gradient(name: str) -> bool:
+    """Whether an argument of a backward is one of autograd's, by its name."""
+    return name == SINGLE or name.startswith(f"{SEVERAL}.")
+
+
+def check_names(op: str, arguments: Sequence[str]) -> None:
+    """Raise RecordError if an argument of the op has a name that its backward needs for itself."""
+    for name in arguments:
+        if is_gradient(name) or name == SEVERAL:
+            raise RecordError(
+                f"its argument {name} has the name of what its backward takes besides",
+                remedy=f"rename the argument, or record {op} without its backward",
+            )
+
+
+class Backward:
+    """The callable that `OP@backward(a,b)` stands for.
+
+    Gradients are passed first, or by keyword. It leaves its arguments as they are.
+    """
+
+    def __init__(self, forward: Callable[..., Any], op: str) -> None:
+        self.name = op
+        self.forward = forward
+        self.forward_name, self.names = parse(op)
+
+    def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Bound]:
+        """The arguments by name: gradients, then those of the op; see `signature.bind`.
+
+        Raises:
+            TypeError: if there is no gradient.
+        """
+        named = {name: value for name, value in kwargs.items() if is_gradient(name)}
+        own = {name: value for name, value in kwargs.items() if name not in named}
+        if named:
+            gradients = [Bound(name, named[name], "keyword") for name in sorted(named, key=_position)]
+        elif args:
+            gradients, args = [Bound(SINGLE, args[0], "positional")], args[1:]
+        else:
+            raise TypeError(f"{self.name} needs {SINGLE}, or {SEVERAL}.0, {SEVERAL}.1, …")
+        return gradients + bind(self.forward, args, own)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+        """Run the op and its backward.
+
+        Returns:
+            One gradient a tensor of each named argument, of its shape and dtype; zeros where the result does
+            not depend on it.
+        """
+        tensors: list[torch.Tensor] = []
+        arguments = tuple(
+            Argument(name=name, value=encode(value, tensors), passed=passed)
+            for name, value, passed in bind(self, args, kwargs)
+        )
+        return prepared(OpCall(op=self.name, arguments=arguments), tensors)()
+
+
+def _position(name: str) -> int:
+    return int(name.rpartition(".")[2]) if name != SINGLE else 0
+
+
+def prepared(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], tuple[torch.Tensor, ...]]:
+    """Run the forward of a backward's call once; what is given runs the backward alone, any number of times.
+
+    On a GPU the backward runs on the stream that is current now, as autograd has it.
+
+    Args:
+        call: of an op `OP@backward(…)`.
+        tensors: its argument tensors, by index; the backward works on copies.
+
+    Raises:
+        TraceError: if an argument has no gradient, or there are not as many gradients as outputs.
+    """
+    forward_name, names = parse(call.op)
+    gradients = [argument.value for argument in call.arguments if is_gradient(argument.name)]
+    forward = replace(
+        call,
+        op=forward_name,
+        arguments=tuple(argument for argument in call.arguments if not is_gradient(argument.name)),
+    )
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        try:
+            outputs, leaves = _forward(forward, names, _copies(tensors), in_place=_is_in_place(forward))
+        except RuntimeError as error:
+            if _LEAF_IN_PLACE not in str(error):
+                raise
+            outputs, leaves = _forward(forward, names, _copies(tensors), in_place=True)
+    pairs = _paired(call.op, outputs, gradients, _copies(tensors))
+    return _Runner([output for output, _ in pairs], leaves, [gradient for _, gradient in pairs])
+
+
+def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors as they lie, on memory of their own: running statistics are not to change."""
+    with torch.no_grad():
+        layout = lay_out(tensors, copy=False)
+        device = tensors[0].device if tensors else "cpu"
+        devices = {tensor.device for tensor in tensors}
+        if len(devices) == 1:
+            return rebuild(layout.metas, layout.spans, device)
+        return [_copy(tensor) for tensor in tensors]
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    layout = lay_out([tensor], copy=False)
+    return rebuild(layout.metas, layout.spans, tensor.device)[0]
+
+
+def _forward(
+    call: OpCall, names: Sequence[str], tensors: Sequence[torch.Tensor], *, in_place: bool
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Outputs of the op, and the leaves that the named arguments were replaced with, a tensor each.
+
+    An argument that is passed twice is two leaves: a backward gives partial derivatives.
+    """
+    from pytest_cgins.trace.call import bound, flatten
+
+    present = list(tensors)
+    leaves: list[torch.Tensor] = []
+    arguments = []
+    for argument in call.arguments:
+        value = argument.value
+        if argument.name in names:
+            own: dict[int, int] = {}
+            for index in dict.fromkeys(tensor_indices(value)):
+                if tensors[index].is_floating_point() or tensors[index].is_complex():
+                    leaf = tensors[index].detach().requires_grad_()
+                    leaves.append(leaf)
+                    # An op in place refuses leaves.
+                    present.append(leaf.clone() if in_place else leaf)
+                    own[index] = len(present) - 1
+            value = _renumbered(value, own)
+        arguments.append(replace(argument, value=value))
+    found = {argument.name for argument in call.arguments}
+    if missing := [name for name in names if name not in found]:
+        raise TraceError(
+            f"{call.op} has no argument {', '.join(missing)} in this call",
+            remedy=f"its arguments are {', '.join(sorted(found))}",
+        )
+    result = bound(replace(call, arguments=tuple(arguments)), present)()
+    return flatten(result)[1], leaves
+
+
+def _renumbered(value: Value, own: dict[int, int]) -> Value:
+    """The tree with other indices for some of its tensors."""
+    if value.kind == "tensor":
+        return replace(value, value=own.get(int(value.value or 0), value.value))
+    return (
+        replace(value, items=tuple(_renumbered(item, own) for item in value.items)) if value.items else value
+    )
+
+
+def _is_in_place(call: OpCall) -> bool:
+    """Whether an op says by its name or arguments that it writes to one of its tensors."""
+    named = any(argument.name == "inplace" and argument.value.value is True for argument in call.arguments)
+    word = call.op.rpartition(".")[2]
+    return named or (word.endswith("_") and not word.endswith("__")) or word.startswith("__i")
+
+
+def _paired(
+    op: str, outputs: Sequence[torch.Tensor], gradients: Sequence[Value], tensors: Sequence[torch.Tensor]
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each output that a gradient came to, with it."""
+    if len(outputs) != len(gradients):
+        raise TraceError(
+            f"{op}: the op returns {len(outputs)} tensors, and {len(gradients)} gradients are passed",
+            remedy=f"pass {SINGLE} for one output, {SEVERAL}.0, {SEVERAL}.1, … for several, None where none came",
+        )
+    pairs = []
+    for output, value in zip(outputs, gradients, strict=True):
+        if value.kind == "tensor" and output.requires_grad:
+            pairs.append((output, tensors[int(value.value or 0)]))
+    if not pairs:
+        raise TraceError(
+            f"{op}: no output has both a gradient and a derivative",
+            remedy="name arguments that the op is differentiable by",
+        )
+    return pairs
+
+
+class _Runner:
+    """Autograd over a graph that stays."""
+
+    def __init__(
+        self, outputs: list[torch.Tensor], leaves: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> None:
+        self._outputs = outputs
+        self._leaves = leaves
+        self._gradients = gradients
+        device = outputs[0].device.type
+        self._autocast = device if torch.is_autocast_enabled(device) else ""
+
+    def __call__(self) -> tuple[torch.Tensor, ...]:
+        with self._without_autocast():
+            found = torch.autograd.grad(
+                self._outputs, self._leaves, self._gradients, retain_graph=True, allow_unused=True
+            )
+        made: list[torch.Tensor] = []
+        for gradient, leaf in zip(found, self._leaves, strict=True):
+            gradient = torch.zeros_like(leaf) if gradient is None else gradient
+            # An addition's backward gives one object for all its arguments: results are told apart by identity.
+            twice = any(gradient is other for other in (*made, *self._gradients))
+            made.append(gradient.detach() if twice else gradient)
+        return tuple(made)
+
+    @contextmanager
+    def _without_autocast(self) -> Iterator[None]:
+        """As torch wants `backward()` to be called: its casts are in the graph already."""
+        if self._autocast:
+            torch.set_autocast_enabled(self._autocast, False)
+        try:
+            yield
+        finally:
+            if self._autocast:
+                torch.set_autocast_enabled(self._autocast, True)

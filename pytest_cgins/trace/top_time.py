@@ -1,0 +1,105 @@
+"""What the recorded ops take while the model runs, and which signatures cover most of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+MOST_EVENTS = 64
+"""Calls of one signature that are timed on a GPU: events of all would fill the driver's pool."""
+
+
+class OpTime:
+    """Time of the calls of one signature: on the host clock, or between events on the GPU's stream."""
+
+    __slots__ = ("_events", "_first_s", "_later", "_later_s")
+
+    def __init__(self) -> None:
+        self._first_s: float | None = None
+        self._later = 0
+        self._later_s = 0.0
+        self._events: list[tuple[Any, Any]] = []
+
+    def run(self, call: Callable[[], Any], device: torch.device) -> Any:
+        """Run a call, and take its time."""
+        if device.type != "cuda":
+            start = time.perf_counter()
+            result = call()
+            self.add(time.perf_counter() - start)
+            return result
+        if len(self._events) == MOST_EVENTS:
+            return call()
+        with torch.cuda.device(device):
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            before.record()
+            result = call()
+            after.record()
+        self._events.append((before, after))
+        return result
+
+    def add(self, seconds: float) -> None:
+        """Count one call of so many seconds."""
+        if self._first_s is None:
+            self._first_s = seconds
+        else:
+            self._later += 1
+            self._later_s += seconds
+
+    def seconds(self, calls: int) -> float:
+        """Estimate for so many calls: the first, which pays for what is made once, counts as the others do."""
+        events, self._events = self._events, []
+        for before, after in events:
+            after.synchronize()
+            self.add(before.elapsed_time(after) / 1e3)
+        return calls * (self._later_s / self._later if self._later else self._first_s or 0.0)
+
+
+class Candidate(NamedTuple):
+    """A signature, or a family of them that differ in a length, up for selection."""
+
+    op: Hashable
+    """What the limit counts by."""
+    seconds: float
+    """Of all its calls; 0 if they were not timed."""
+    traces: int
+    """How many it makes if all are kept."""
+
+
+class Selection(NamedTuple):
+    """What is kept of candidates."""
+
+    traces: list[int]
+    """How many traces of each candidate; 0 where none is."""
+    share: float
+    """Of the time of all candidates that the kept ones cover; 1 if there is no time."""
+
+
+def select(candidates: Sequence[Candidate], *, share: float | None, max_per_op: int | None) -> Selection:
+    """Choose candidates: in their order, or the longest first until they cover a share of the time.
+
+    Args:
+        candidates: in the order in which they were met.
+        share: of the time that is enough, (0, 1]; None keeps all.
+        max_per_op: traces of one op at most.
+    """
+    kept = [0] * len(candidates)
+    total = sum(candidate.seconds for candidate in candidates)
+    order = list(range(len(candidates)))
+    if share is not None:
+        order.sort(key=lambda index: -candidates[index].seconds)
+    used: Counter[Hashable] = Counter()
+    covered = 0.0
+    for index in order:
+        candidate = candidates[index]
+        # Sums of floats in another order differ in the last bits.
+        if share is not None and total and covered >= share * total * (1 - 1e-9):
+            break
+        room = candidate.traces if max_per_op is None else max_per_op - used[candidate.op]
+        kept[index] = max(0, min(room, candidate.traces))
+        used[candidate.op] += kept[index]
+        covered += candidate.seconds if kept[index] else 0.0
+    return Selection(kept, covered / total if total else 1.0)
