@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["mark", "record"]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 # Lazy, since pytest imports this package at every start and these import torch.
 _HOMES = {"mark": "pytest_cgins.trace.ops", "record": "pytest_cgins.trace.record"}

@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pytest_cgins import __version__
+from pytest_cgins import __version__, logs
+from pytest_cgins.doctor import commands as doctor
 from pytest_cgins.errors import CginsError
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.report import commands as report
@@ -27,12 +28,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
     )
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
+    logs.add_option(parser)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     trace.add_parsers(subparsers)
     profile_commands.add_parsers(subparsers)
     kernels.add_parsers(subparsers)
+    doctor.add_parsers(subparsers)
     report.add_parsers(subparsers)
     arguments = parser.parse_args(argv)
+    messages = logs.to_stderr(arguments)
     try:
         code: int = arguments.run(arguments)
     except CginsError as error:
@@ -40,4 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_ERROR
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    finally:
+        messages.close()
     return code

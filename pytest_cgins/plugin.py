@@ -44,6 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--cgins-no-timing", action="store_true", help="check answers, do not time kernels")
     group.addoption(
+        "--cgins-log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="warning",
+        help="show the gate's own messages from this level on (default: %(default)s; -vv shows builds, "
+        "-vvv everything)",
+    )
+    group.addoption(
         "--cgins-timeout",
         type=_seconds,
         default=TIMEOUT_S,
@@ -60,8 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "the arguments choose the cases of cgins_case and the kernel of cgins_kernel",
     )
     if config.getoption("--cgins"):
+        from pytest_cgins.session.livelog import LiveLog
         from pytest_cgins.session.run import GateSession
 
+        config.pluginmanager.register(LiveLog(config), LiveLog.plugin_name)
         config.pluginmanager.register(GateSession(config), GateSession.plugin_name)
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest_cgins
 from pytest_cgins import documents
+from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 from pytest_cgins.model import TracePack
 from pytest_cgins.report.document import report_schema
 from pytest_cgins.trace.profile import PROFILE_VERSION, PackProfile
 
 SCHEMAS = {
+    f"doctor-{DOCTOR_VERSION}.json": documents.json_schema(DoctorReport),
     "report-1.json": report_schema(),
     "trace-pack-2.json": documents.json_schema(TracePack),
     f"profile-{PROFILE_VERSION}.json": documents.json_schema(PackProfile),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.process import Reply, WorkerProcess
 
+logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {
     "verification": "pytest_cgins.execute.verification:VerificationService",
     "timing": "pytest_cgins.execute.timing:TimingService",
@@ -78,6 +80,8 @@ class WorkerPool:
     def _worker(self, role: str) -> WorkerProcess:
         worker = self._workers.get(role)
         if worker is None or not worker.alive:
+            if worker is not None:
+                logger.debug("%s: process %d is gone and is replaced", role, worker.pid)
             self.discard(role)
             atexit.register(self.close)
             worker = self._workers[role] = WorkerProcess.start(

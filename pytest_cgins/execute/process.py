@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import signal
@@ -22,6 +23,7 @@ from pytest_cgins.execute.exits import describe_exit
 from pytest_cgins.execute.output import OutputTail
 from pytest_cgins.execute.protocol import START, Channel
 
+logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 180.0
 """Importing torch from a cold network file system takes minutes; a kernel's limit does not cover it."""
 
@@ -111,6 +113,7 @@ class WorkerProcess:
             ours, side_fd=read_fd, on_side=output.drain, still_there=lambda: _is_running(process)
         )
         worker = cls(process, channel, output, name)
+        logger.debug("%s: process %d started for %s", name, process.pid, service)
         params = {"service": service, "settings": dict(settings or {})}
         with suppress(EOFError):  # it is dead already: the first call will say how
             worker._start_nonce = worker._request(START, params, (), time.monotonic() + 10)
@@ -172,6 +175,8 @@ class WorkerProcess:
         self, method: str, params: Mapping[str, Any], buffers: Sequence[Buffer], deadline: float
     ) -> str:
         nonce = secrets.token_hex(16)
+        # Names and sizes only: what travels may be a model's data.
+        logger.debug("%s: <- %s(%s)%s", self.name, method, ", ".join(params), _sizes(buffers))
         self._channel.send({"nonce": nonce, "method": method, "params": params}, buffers, deadline=deadline)
         return nonce
 
@@ -188,7 +193,9 @@ class WorkerProcess:
             ) from None
 
     def _answer(self, nonce: str, method: str, deadline: float) -> Reply:
+        started = time.monotonic()
         answer, buffers = self._channel.receive(deadline=deadline)
+        waited_ms = 1000 * (time.monotonic() - started)
         if answer.get("nonce") != nonce or not _is_answer(answer):
             raise ProtocolError(
                 f"the {self.name} worker answered {method!r} with something that is no answer to it",
@@ -196,6 +203,8 @@ class WorkerProcess:
             )
         fatal, error = answer.get("fatal"), answer.get("error")
         output = self._output.take()
+        what = "result" if error is None else f"error {str(error.get('kind', ''))[:100]!r}"
+        logger.debug("%s: -> %s: %s%s after %.1f ms", self.name, method, what, _sizes(buffers), waited_ms)
         if fatal:
             output += self._end(grace_s=0)
         if error is not None:
@@ -228,6 +237,7 @@ class WorkerProcess:
             # A process that hangs in a driver's system call does not even die of SIGKILL.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=_KILL_WAIT_S)
+            logger.debug("%s: process %d ended: %s", self.name, self._process.pid, self._process.returncode)
         return self._output.close()
 
 
@@ -241,6 +251,15 @@ def _late(name: str, method: str) -> str:
             "--cgins-timeout limits kernels only"
         )
     return "look for a loop or a deadlock in the kernel, or raise the time limit with --cgins-timeout"
+
+
+def _sizes(buffers: Sequence[Buffer]) -> str:
+    """`, 2 buffers of 1024 + 64 bytes`; "" where there are none."""
+    if not buffers:
+        return ""
+    shown = " + ".join(str(buffer.nbytes) for buffer in buffers[:8])
+    more = " + ..." if len(buffers) > 8 else ""
+    return f", {len(buffers)} buffers of {shown}{more} bytes"
 
 
 def _is_answer(message: dict[str, Any]) -> bool:

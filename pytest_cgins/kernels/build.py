@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import os
 import re
 import shlex
@@ -16,9 +18,10 @@ from pathlib import Path
 from pytest_cgins.errors import BuildError, SourceError
 from pytest_cgins.kernels import cpp, cuda, diagnostics, torch_extension
 from pytest_cgins.kernels import plan as plans
-from pytest_cgins.kernels.cache import Cache, Entry, file_digest
+from pytest_cgins.kernels.cache import RECORD, Cache, Entry, file_digest
 from pytest_cgins.model import CONTRACT_VERSION, CompiledKernel, KernelSource
 
+logger = logging.getLogger(__name__)
 LOG_LIMIT_NBYTES = 1 << 20
 DEFAULT_TIMEOUT_S = 600.0
 
@@ -53,17 +56,18 @@ def build(
     plan = planner(source)(source)
     base, before = base_key(source, plan)
     store = Cache(cache or default_cache())
+    name = f"{source.kernel}/{source.implementation}"
     entry = store.lookup(base, plan.roots)
     if entry is not None:
-        return _compiled(source, entry, seconds=0.0, cached=True)
-    name = f"{source.kernel}/{source.implementation}"
+        return _cached(source, entry, name)
+    logger.debug("%s: not in the cache %s under %s", name, store.folder, base)
     with store.lock(base, name, timeout_s):
         entry = store.lookup(base, plan.roots)
         if entry is not None:
-            return _compiled(source, entry, seconds=0.0, cached=True)
+            return _cached(source, entry, name)
         started = time.monotonic()
         with store.work_folder() as folder:
-            outcome = _run(plan, folder, timeout_s)
+            outcome = _run(plan, folder, name, timeout_s)
             if outcome.status != 0:
                 kept = store.keep_log(base, f"{outcome.command}\n\n{outcome.log}")
                 raise _refusal(source, plan, outcome, kept, timeout_s)
@@ -116,6 +120,15 @@ def _compiled(source: KernelSource, entry: Entry, *, seconds: float, cached: boo
     )
 
 
+def _cached(source: KernelSource, entry: Entry, name: str) -> CompiledKernel:
+    if logger.isEnabledFor(logging.INFO):
+        # The cache has just read this file, so it is there and whole.
+        record = json.loads((entry.library.parent / RECORD).read_bytes())
+        for command in record["command"].splitlines():
+            logger.info("%s: cached, done in %.2f s: %s", name, record["seconds"], command)
+    return _compiled(source, entry, seconds=0.0, cached=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
     """How a plan's commands went."""
@@ -128,7 +141,7 @@ class _Outcome:
     """The commands as a person would type them."""
 
 
-def _run(plan: plans.Plan, folder: Path, timeout_s: float) -> _Outcome:
+def _run(plan: plans.Plan, folder: Path, name: str, timeout_s: float) -> _Outcome:
     """Run a plan's commands in `folder`, up to the first that fails."""
     if plan.prototype:
         (folder / plans.PROTOTYPE).write_text(plan.prototype, encoding="utf-8")
@@ -138,8 +151,11 @@ def _run(plan: plans.Plan, folder: Path, timeout_s: float) -> _Outcome:
     log = folder / "build.log"
     status: int | None = 0
     for command in commands:
+        started = time.monotonic()
         with log.open("ab") as output:
-            status = _wait(command, folder, environment, output.fileno(), deadline - time.monotonic())
+            status = _wait(command, folder, environment, output.fileno(), deadline - started)
+        ended = "killed" if status is None else f"exit status {status}" if status else "done"
+        logger.info("%s: %s in %.2f s: %s", name, ended, time.monotonic() - started, shlex.join(command))
         if status != 0:
             break
     with log.open("rb") as printed:

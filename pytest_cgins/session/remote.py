@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins import documents
 from pytest_cgins.config import Implementation
-from pytest_cgins.errors import CginsError, ConfigError, LaunchError
+from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError, LaunchError
 from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.kernels.build import build, default_cache
@@ -160,6 +160,11 @@ def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
             timeout_s=request.config.getoption("--cgins-timeout"),
         )
         absent = kernel.absent_device()
+        if absent and request.config.getoption("--cgins-device") == absent:
+            raise InfrastructureError(
+                f"no {absent.upper()} device, and --cgins-device={absent} asks for it",
+                remedy="`cgins doctor` says what is missing",
+            )
         if absent:
             pytest.skip(f"kernel {wanted['kernel']!r}: no {absent} device on this machine")
         return kernel

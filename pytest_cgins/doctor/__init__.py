@@ -1,0 +1,1 @@
+"""`cgins doctor`: what this machine has of what the gate, recording and regeneration need."""

@@ -1,0 +1,41 @@
+"""`cgins doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommand to the `cgins` parser."""
+    doctor = subparsers.add_parser(
+        "doctor",
+        help="say what this machine has of what kernels need",
+        description="Look for compilers, GPUs, profilers, packages and permissions; say what each missing one "
+        "disables and how to get it. Exit status 1 only if Python, torch or the C++ compiler will not do.",
+    )
+    doctor.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    doctor.add_argument(
+        "--probe", action="store_true", help="also build a tiny kernel and run it under ncu; needs the GPU"
+    )
+    doctor.set_defaults(run=run_doctor)
+
+
+def run_doctor(arguments: argparse.Namespace) -> int:
+    """Examine and print."""
+    from pytest_cgins import documents
+    from pytest_cgins.doctor.examine import examine
+    from pytest_cgins.doctor.render import render
+
+    report = examine(probe=arguments.probe)
+    if arguments.json:
+        print(documents.dump(report, indent=1))
+    else:
+        width = shutil.get_terminal_size((80, 24)).columns
+        print(render(report, width=width, colour=sys.stdout.isatty()), end="")
+    return report.exit_status

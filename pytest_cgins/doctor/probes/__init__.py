@@ -1,0 +1,1 @@
+"""Scripts that the doctor runs in processes of their own: each prints one line of JSON."""

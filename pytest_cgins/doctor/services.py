@@ -1,0 +1,52 @@
+"""What regeneration needs from outside: keys of model providers and of GitHub. Values are never read out."""
+
+from __future__ import annotations
+
+import os
+
+from pytest_cgins.doctor import parse, tools
+from pytest_cgins.doctor.findings import Finding
+
+REGENERATION = "Regeneration"
+
+# Shown name → variables of which one is enough, what is lost without them.
+VARIABLES = {
+    "OpenAI": (("OPENAI_API_KEY",), "the provider openai"),
+    "Gemini": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "the provider gemini"),
+    "Ollama": (("OLLAMA_HOST",), "an ollama elsewhere than on localhost:11434"),
+    "GitHub": (("GITHUB_TOKEN", "GH_TOKEN"), "opening pull requests"),
+}
+
+
+def variables() -> tuple[Finding, ...]:
+    """Whether each is set: the name of the variable is told, never its value."""
+    return tuple(_variable(shown, names, disables) for shown, (names, disables) in VARIABLES.items())
+
+
+def _variable(shown: str, names: tuple[str, ...], disables: str) -> Finding:
+    there = next((name for name in names if os.environ.get(name)), "")
+    return Finding(
+        group=REGENERATION,
+        name=shown,
+        state="ok" if there else "missing",
+        detail=f"{there} is set" if there else f"{' or '.join(names)} is not set",
+        disables=disables,
+        remedy=f"export {names[0]}=…",
+    )
+
+
+def git() -> Finding:
+    """The git command."""
+    where = tools.find("git")
+    ran = tools.run([where, "--version"]) if where else None
+    version = parse.version(ran.output) if ran is not None and ran.status == 0 else ()
+    return Finding(
+        group=REGENERATION,
+        name="git",
+        state="ok" if version else "unknown" if where else "missing",
+        version=parse.written(version),
+        where=where,
+        detail=ran.last_line if ran is not None and not version else "",
+        disables="comparing with a base revision, and pull requests",
+        remedy="apt install git",
+    )

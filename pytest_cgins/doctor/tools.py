@@ -1,0 +1,133 @@
+"""Running other programs: bounded in time and output, without secrets in their environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LIMIT_S = 20.0
+"""For a tool that prints its version, on a cold network file system."""
+OUTPUT_NBYTES = 256 * 1024
+PROBES = Path(__file__).parent / "probes"
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a program went."""
+
+    status: int | None
+    """Exit status; None if it could not be started or was killed at its limit."""
+    output: str
+    """The start of what it printed, stdout and stderr together."""
+    trouble: str = ""
+    """Why there is no status, one line."""
+
+    @property
+    def last_line(self) -> str:
+        """The last line that is not empty, cut to a line's length; `trouble` if there is none."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return self.trouble or (lines[-1][:200] if lines else f"exit status {self.status}")
+
+
+def run(command: Sequence[str], *, limit_s: float = LIMIT_S, env: dict[str, str] | None = None) -> Ran:
+    """Run a program; whatever it does, this returns, and after about `limit_s` seconds at the latest."""
+    try:
+        process = subprocess.Popen(
+            [*command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**environment(), **(env or {})},
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return Ran(status=None, output="", trouble=f"{command[0]} cannot be run: {error}")
+    assert process.stdout is not None
+    try:
+        output, trouble = _read(process.stdout.fileno(), time.monotonic() + limit_s)
+        if not trouble:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=1.0)
+        status = process.poll()
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5.0)
+        process.stdout.close()
+    if trouble or status is None:
+        trouble = f"{Path(command[0]).name} {trouble or 'did not end'} and was killed"
+    return Ran(status=None if trouble else status, output=output, trouble=trouble)
+
+
+def _read(fd: int, deadline: float) -> tuple[str, str]:
+    """What comes until the end of the stream, and why it was not waited for."""
+    data = bytearray()
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    trouble = ""
+    while True:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
+            trouble = "did not end in time"
+        elif len(data) >= OUTPUT_NBYTES:
+            trouble = f"printed more than {OUTPUT_NBYTES >> 10} KiB"
+        elif not poll.poll(1000 * remaining_s):
+            continue
+        else:
+            part = os.read(fd, 65536)
+            data += part
+            if part:
+                continue
+        return data.decode(errors="replace"), trouble
+
+
+def environment() -> dict[str, str]:
+    """The environment of this process without what may be a secret: a tool that prints it gives nothing away."""
+    return {name: value for name, value in os.environ.items() if not _SECRET.search(name)} | {"LC_ALL": "C"}
+
+
+def probe(name: str, *arguments: str, limit_s: float, env: dict[str, str] | None = None) -> tuple[Any, Ran]:
+    """Run one of our probe scripts in a process of its own.
+
+    Returns:
+        The JSON object of its last line that is one, None if there is none, and how it went.
+    """
+    ran = run([sys.executable, str(PROBES / f"{name}.py"), *arguments], limit_s=limit_s, env=env)
+    for line in reversed(ran.output.splitlines()):
+        with suppress(ValueError, RecursionError):
+            answer = json.loads(line)
+            if isinstance(answer, dict):
+                return answer, ran
+    return None, ran
+
+
+def find(name: str, folders: Iterable[Path] = ()) -> str:
+    """Path of a program on PATH, else in the first of the folders that has it; "" if none has."""
+    on_path = shutil.which(name)
+    if on_path:
+        return on_path
+    return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), "")
+
+
+def text_of(path: Path) -> str | None:
+    """Content of a small system file, None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(OUTPUT_NBYTES).decode(errors="replace")
+    except OSError:
+        return None
