@@ -6,6 +6,7 @@
     │   ├── PackError          a trace pack on disk is corrupt, hostile, or of another version
     │   ├── RecordError        a call cannot be recorded as it is
     │   └── ReplayError        a record does not reproduce its own gold
+    │       └── RandomOp       its op draws random numbers, which no other device repeats
     ├── KernelError            something about one kernel
     │   ├── SourceError        its sources, entry point or schema line
     │   ├── BuildError         its compiler said no
@@ -55,6 +56,10 @@ class RecordError(TraceError):
 
 class ReplayError(TraceError):
     """A record, replayed on the device it was recorded on, does not give its own gold."""
+
+
+class RandomOp(ReplayError):
+    """A trace's op draws random numbers from torch's generator: no kernel can be asked for the same."""
 
 
 class KernelError(CginsError):

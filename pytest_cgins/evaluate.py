@@ -6,6 +6,7 @@ whatever happens becomes a verdict of that case. torch is not imported here; it 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -45,6 +46,8 @@ from pytest_cgins.model import (
 )
 from pytest_cgins.text import nearest
 from pytest_cgins.trace.store import open_pack
+
+logger = logging.getLogger(__name__)
 
 TIMING_BUDGET_S = 0.1
 """Time a case may spend in timed batches; warm-up and calibration come on top."""
@@ -171,7 +174,11 @@ class Evaluator:
             result = self._verified_and_timed(result, compiled)
         except _EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
-        return replace(result, seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
+        numbers = "".join(f", {name} {number:.4g}" for name, number in result.verdict.numbers.items())
+        status, reason = result.verdict.status.value, result.verdict.reason.value
+        logger.info("%s: %s (%s) in %.2f s%s", case.name, status, reason, seconds, numbers)
+        return replace(result, seconds=seconds)
 
     def source(self, kernel: str, implementation: str, device: str) -> KernelSource:
         """The source of one implementation.
@@ -201,8 +208,22 @@ class Evaluator:
                 for name, value in reply.result["environments"].items()
             }
         device = case.device.split(":")[0]
-        if device not in self._environments:
+        if device in self._environments:
+            return
+        if self._device == "auto":
             raise _EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
+        # Asked for by name: a skip would make a pipeline green that gated nothing.
+        raise _EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self._absence(device))
+
+    def _absence(self, device: str) -> str:
+        """Why a device that was asked for by name is not there, as far as the workers know."""
+        found = (self._environments or {}).get("cpu")
+        built = f"torch {found.torch} " if found else "torch "
+        built += f"for CUDA {found.cuda} finds none" if found and found.cuda else "is built without CUDA"
+        return (
+            f"no {device.upper()} device: {built}, and --cgins-device={device} asks for it\n"
+            "→ `cgins doctor` says what is missing; --cgins-device=auto skips such cases instead"
+        )
 
     def _compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
@@ -423,6 +444,8 @@ def _not_the_kernels(error: ServiceError) -> _EndedError:
     text = f"{error.text}\n→ {error.remedy}" if error.remedy else error.text
     if error.kind == "PackError":
         return _EndedError(Status.TRACE_DRIFT, Reason.PACK_DAMAGED, text)
+    if error.kind == "RandomOp":
+        return _EndedError(Status.SKIPPED, Reason.RANDOM, text)
     if error.kind in ("RecordError", "ReplayError", "TraceError"):
         return _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, text)
     return _EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)

@@ -505,6 +505,7 @@ class Reason(str, Enum):
     TOOL_MISSING = "tool-missing"
     DEVICE_ABSENT = "device-absent"
     CONTRACT = "contract"
+    RANDOM = "random"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,9 @@ def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tupl
                 positional.append(value)
             else:
                 keyword[argument.name] = value
-    for parameter, value, passed in bind_given(resolve(call.op), tuple(positional), keyword):
-        if parameter == name and passed == "default":
-            return True, value
-    return False, None
+    try:
+        bound = bind_given(resolve(call.op), tuple(positional), keyword)
+    except TypeError:  # the op requires it
+        return False, None
+    found = [value for parameter, value, passed in bound if (parameter, passed) == (name, "default")]
+    return bool(found), found[0] if found else None

@@ -79,7 +79,7 @@ def _drifted(output: ExpectedOutput, tolerance: Tolerance) -> str:
             f"its own answer differs by {assessed.share:.3g} times what rtol {tolerance.rtol:g} and atol "
             f"{tolerance.atol:g} allow. Widen them, or use the derived tolerance"
         )
-    bound = rules.against_gold(gold.values, scale, gold.positions)
+    bound = rules.against_gold(gold.values, scale, gold.positions, exact_patterns=True)
     assessed = rules.assess(answer, bound)
     if not assessed.passed:
         return (

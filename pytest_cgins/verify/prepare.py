@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.errors import ReplayError
-from pytest_cgins.model import Context, OpCall, Power, TensorMeta, Trace, Value
+from pytest_cgins.errors import RandomOp, ReplayError
+from pytest_cgins.model import Context, OpCall, Power, TensorMeta, Trace
+from pytest_cgins.trace.call import relocate
 from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
 from pytest_cgins.trace.replay import load_inputs
 from pytest_cgins.trace.source import BlobSource
@@ -77,8 +78,15 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
 
     Raises:
         PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
+        RandomOp: if the op draws random numbers.
         ReplayError: if torch does not run the recorded call on this device.
     """
+    if trace.context.rng_seed is not None:
+        raise RandomOp(
+            f"{trace.call.op} draws random numbers from torch's generator in this call, and a kernel has its own",
+            remedy="make the seed an argument: decorate with @pytest_cgins.mark a function that computes its "
+            "mask from a seed it is given, and gate that",
+        )
     maker = _Maker(trace, relocate(trace.call, device), device)
     sets: list[InputSet] = []
     notes: list[str] = []
@@ -230,14 +238,3 @@ def _expected_output(
         scale=scale,
         gold=elements,
     )
-
-
-def relocate(call: OpCall, device: str) -> OpCall:
-    """The call with every device argument set to `device`."""
-
-    def moved(value: Value) -> Value:
-        if value.kind == "device":
-            return replace(value, value=device)
-        return replace(value, items=tuple(moved(item) for item in value.items)) if value.items else value
-
-    return replace(call, arguments=tuple(replace(a, value=moved(a.value)) for a in call.arguments))

@@ -235,13 +235,17 @@ def against_reference(scale: Scale) -> Bound:
     )
 
 
-def against_gold(gold: Tensor, scale: Scale, positions: Tensor | None) -> Bound:
+def against_gold(
+    gold: Tensor, scale: Scale, positions: Tensor | None, *, exact_patterns: bool = False
+) -> Bound:
     """Rule 1, derived: the answer may be as far from r as rule 2 allows, and gold is where it is.
 
     Args:
         gold: recorded elements, flat, any floating dtype.
         scale: that of the whole output at the recorded inputs.
         positions: which elements of the output `gold` has, None for all.
+        exact_patterns: whether NaN and infinities must be where the gold has them. The form of an answer
+            says so with more knowledge: where torch overflowed and the reference did not, both are right.
 
     An answer and a gold from different devices may err by different amounts, so z_t and z_g both count.
     """
@@ -254,7 +258,14 @@ def against_gold(gold: Tensor, scale: Scale, positions: Tensor | None) -> Bound:
     peak_limit = scale.constants.peak * max(scale.peak, peak(z_gold))
     rms_gold = rms(z_gold)
     rms_limit = max(scale.constants.rms * max(scale.rms, rms_gold), peak_limit / math.sqrt(max(1, g.numel())))
-    return Bound(expected=g, unit=unit, peak_limit=peak_limit, rms_limit=rms_limit + rms_gold, slack=slack)
+    return Bound(
+        expected=g,
+        unit=unit,
+        peak_limit=peak_limit,
+        rms_limit=rms_limit + rms_gold,
+        slack=slack,
+        exact_patterns=exact_patterns,
+    )
 
 
 def allclose(gold: Tensor, tolerance: Tolerance) -> Bound:

@@ -38,9 +38,9 @@ def test_case_is_not_ok(cgins_case):
     cgins_case.assert_ok()
 
 
-@pytest.mark.cgins(op="torch.nn.functional.dropout")
+@pytest.mark.cgins(op="torch.nn.functional.threshold")
 def test_case_by_op(cgins_case):
-    assert cgins_case.case.kernel == "dropout"
+    assert cgins_case.case.kernel == "threshold"
 
 
 @pytest.mark.cgins(kernel="relu")

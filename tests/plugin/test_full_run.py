@@ -26,7 +26,7 @@ EXPECTED = {
     "relu/crash": "RUNTIME_ERROR",
     "relu/refuse": "RUNTIME_ERROR",
     "relu/broken": "BUILD_ERROR",
-    "dropout/cpp": "WEAK",
+    "threshold/cpp": "WEAK",
     "scaled/python": "PASSED",
 }
 
@@ -87,7 +87,7 @@ def test_refusal_and_build_error_show_their_cause(full_run: Run) -> None:
 
 def test_weak_case_warns(full_run: Run) -> None:
     """A weak case passes, and stands among pytest's warnings with the forgery that would pass."""
-    assert re.search(r"WeakCaseWarning: dropout/\S+: WEAK \(no-power\): .*input-copy", full_run.out)
+    assert re.search(r"WeakCaseWarning: threshold/\S+: WEAK \(no-power\): .*zeros", full_run.out)
 
 
 def test_junit_has_statuses_as_properties(full_run: Run) -> None:

@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
+import pytest_cgins
+
 if TYPE_CHECKING:
     from conftest import Run
 
@@ -17,7 +21,7 @@ FAST = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json")
 
 def test_weak_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
     """A weak case, elsewhere a warning, fails under --cgins-strict; without timing there are no times."""
-    found = run(project, *FAST, "-k", "dropout", "--cgins-strict")
+    found = run(project, *FAST, "-k", "threshold", "--cgins-strict")
     assert (found.code, found.counts) == (1, {"failed": 1})
     again = shlex.split(re.search(r"^again +(.+)$", found.out, re.MULTILINE)[1])
     assert {"--cgins-strict", "--cgins-no-timing"} < set(again)
@@ -28,14 +32,29 @@ def test_weak_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
 
 def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
     """A contract that covers no case leaves its kernel unchecked: told always, exit 1 under --cgins-strict."""
-    file = project / "kernels" / "dropout.cpp"
-    text = file.read_text().replace("bool training=True, ", "").replace("bool, bool,", "bool,")
-    file.write_text(text.replace("float p=0.5, ", "").replace("double, ", ""))
+    file = project / "kernels" / "threshold.cpp"
+    text = file.read_text().replace("float threshold, ", "").replace("double threshold, ", "")
+    file.write_text(text.replace("x[i] > threshold", "x[i] > value"))
     for strict, code in (([], 0), (["--cgins-strict"], 1)):
-        found = run(project, *FAST, "-k", "dropout", *strict)
+        found = run(project, *FAST, "-k", "threshold", *strict)
         assert (found.code, found.counts) == (code, {"skipped": 1}), found.out
-        assert "NOT GATED dropout/cpp: its contract covers none of its 1 case: " in found.out
+        assert "NOT GATED threshold/cpp: its contract covers none of its 1 case: " in found.out
         assert found.document()["exit_status"] == code
+
+
+def test_random_op_is_skipped_with_the_remedy(project: Path, run: Callable[..., Run]) -> None:
+    """Nobody asks a kernel for the random numbers of torch's own generator: skipped, and told what to do."""
+    with pytest_cgins.record(project / "traces" / "random", ops=["torch.nn.functional.dropout"]):
+        torch.nn.functional.dropout(torch.ones(4, 5), 0.5, training=True)
+    file = project / "cgins.yaml"
+    entry = "  dropout: {op: torch.nn.functional.dropout, device: cpu, target: 'tiny_ops:scaled_kernel'}\n"
+    file.write_text(file.read_text().replace("traces/tiny]", "traces/tiny, traces/random]") + entry)
+    found = run(project, *FAST, "-k", "functional.dropout")
+    assert (found.code, found.counts) == (0, {"skipped": 1}), found.out
+    verdict = found.document()["evaluations"][0]["verdict"]
+    assert (verdict["status"], verdict["reason"]) == ("SKIPPED", "random")
+    assert "dropout draws random numbers from torch's generator in this call" in verdict["message"]
+    assert "a function that computes its mask from a seed" in verdict["message"]
 
 
 def test_drift_alone_is_exit_6(project: Path, run: Callable[..., Run]) -> None:
@@ -58,7 +77,7 @@ def test_first_failure_stops_with_x(project: Path, run: Callable[..., Run]) -> N
 
 def test_workers_of_xdist_send_their_results(project: Path, full_run: Run, run: Callable[..., Run]) -> None:
     """-n 2 finds what one process finds, on the same inputs, with one seed, one document and one table."""
-    chosen = ("right", "wrong", "broken", "dropout", "scaled")
+    chosen = ("right", "wrong", "broken", "threshold", "scaled")
     found = run(project, *FAST, "-p", "xdist", "-n", "2", "--cgins-seed=7", "-k", " or ".join(chosen))
     expected = {
         name: one for name, one in full_run.evaluations().items() if any(word in name for word in chosen)

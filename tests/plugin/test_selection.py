@@ -28,9 +28,9 @@ def test_names_are_kernel_implementation_pack_signature(project: Path, run: Call
     ("options", "implementations"),
     [
         (["-k", "wrong or scaled"], {"cpu-wrong", "cpu-python"}),
-        (["-k", "functional.dropout"], {"cpu-cpp"}),
+        (["-k", "functional.threshold"], {"cpu-cpp"}),
         (["-k", "relu and not cpu"], {"cuda"}),
-        (["-m", "cgins", "-k", "tiny and dropout"], {"cpu-cpp"}),
+        (["-m", "cgins", "-k", "tiny and threshold"], {"cpu-cpp"}),
         (["-m", "not cgins"], set()),
         (["--cgins-device=cuda"], {"cuda"}),
         (
@@ -67,12 +67,12 @@ def test_several_files_in_one_session(project: Path, run: Callable[..., Run]) ->
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("dropout:\n    op", "dropout:\n    opp", r"cgins\.yaml:\d+: .*opp.*"),
+        ("threshold:\n    op", "threshold:\n    opp", r"cgins\.yaml:\d+: .*opp.*"),
         ("traces/tiny]", "traces/tinny]", r"cgins\.yaml:2: .*traces/tinny"),
         (
-            "functional.dropout",
+            "functional.threshold",
             "functional.gelu",
-            r"cgins\.yaml:\d+: kernel 'dropout' replaces torch\.nn\.functional\.gelu",
+            r"cgins\.yaml:\d+: kernel 'threshold' replaces torch\.nn\.functional\.gelu",
         ),
     ],
 )

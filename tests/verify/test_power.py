@@ -39,6 +39,27 @@ def test_identity_cannot_be_told_from_a_copy() -> None:
     assert {r.forgery: r.caught for r in power.check([made], DERIVED)}["input-copy"] is False
 
 
+def test_copy_is_no_forgery_where_the_op_is_an_identity() -> None:
+    """Dropout in evaluation gives its input whatever the input is: copying it is right."""
+    made = [
+        expected_set(expected_output(x), name=name, arguments={"input": x})
+        for name, x in (("recorded", normal(4, 5)), ("fresh", normal(4, 5) * 3))
+    ]
+    results = power.check(made, DERIVED)
+    assert [result.forgery for result in results] == ["zeros", "ones", "permuted-gold"]
+    assert all(result.caught for result in results)
+
+
+def test_copy_that_is_right_on_recorded_inputs_alone_is_caught() -> None:
+    """relu of positive numbers is a copy, of fresh ones it is not."""
+    x, y = normal(4, 5).abs(), normal(4, 5)
+    made = [
+        expected_set(expected_output(x), arguments={"input": x}),
+        expected_set(expected_output(y.relu()), name="fresh", arguments={"input": y}),
+    ]
+    assert {r.forgery: r.caught for r in power.check(made, DERIVED)}["input-copy"] is True
+
+
 def test_each_input_that_could_be_copied_must_be_caught() -> None:
     """x + 0 equals its first argument, whatever the second is."""
     x = normal(4, 5)
