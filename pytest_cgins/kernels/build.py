@@ -124,8 +124,8 @@ def _cached(source: KernelSource, entry: Entry, name: str) -> CompiledKernel:
     if logger.isEnabledFor(logging.INFO):
         # The cache has just read this file, so it is there and whole.
         record = json.loads((entry.library.parent / RECORD).read_bytes())
-        for command in record["command"].splitlines():
-            logger.info("%s: cached, done in %.2f s: %s", name, record["seconds"], command)
+        commands = " && ".join(record["command"].splitlines())
+        logger.info("%s: cached, once done in %.2f s: %s", name, record["seconds"], commands)
     return _compiled(source, entry, seconds=0.0, cached=True)
 
 
