@@ -18,10 +18,10 @@ from pytest_cgins.timing.lock import exclusive
 from pytest_cgins.timing.measure import measure
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import Arms
+from pytest_cgins.trace.call import bound
 from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.dtypes import ITEMSIZE
-from pytest_cgins.trace.ops import resolve, trust
-from pytest_cgins.trace.values import decode
+from pytest_cgins.trace.ops import trust
 
 LOCK_WAIT_S = 30.0
 CPU_COPIES_BYTES = 2**30
@@ -86,7 +86,7 @@ class TimingService:
 
         return {
             "kernel": _Rotating([kernel.bind(call, inputs(), outputs, device).run for _ in range(copies)]),
-            "torch": _Rotating([_bind_op(call, inputs()) for _ in range(copies)]),
+            "torch": _Rotating([bound(call, inputs()) for _ in range(copies)]),
         }
 
 
@@ -103,14 +103,6 @@ class _Rotating:
 
     def __call__(self, index: int) -> None:
         self._results[index] = self._calls[index]()
-
-
-def _bind_op(call: OpCall, tensors: list[torch.Tensor]) -> Callable[[], object]:
-    """The op with its arguments decoded beforehand: a timed call must not pay for that."""
-    op = resolve(call.op)
-    positional = [decode(a.value, tensors) for a in call.arguments if a.passed == "positional"]
-    keyword = {a.name: decode(a.value, tensors) for a in call.arguments if a.passed == "keyword"}
-    return lambda: op(*positional, **keyword)
 
 
 def _plan_rotation(params: dict[str, Any], device: str) -> Rotation:
