@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from rich import box
 from rich.console import Console
@@ -18,8 +20,6 @@ from pytest_cgins.report.numbers import ratio, speedup, time_ns
 SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""
 
-MINIMUM_WIDTH = 72
-"""Columns that the table of kernels takes at least: in fewer, numbers would have to be broken."""
 UNLIMITED = 100_000
 """Width at which nothing is folded; tables take only what they need."""
 
@@ -36,7 +36,7 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int, s
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
         strict: whether `WEAK` cases and kernels that nothing gates count as failures.
     """
-    parts = [_text(_kernels(report, colour=colour), width=max(width, MINIMUM_WIDTH), colour=colour)]
+    parts = [_text(_kernels(report, width=width, colour=colour), width=UNLIMITED, colour=colour)]
     if verbosity > 0:
         # Names are there to be copied, so this table would rather be too wide than fold them.
         parts.append(_text(_cases(report, colour=colour, strict=strict), width=UNLIMITED, colour=colour))
@@ -65,40 +65,127 @@ def _text(part: Table | Text, *, width: int, colour: bool) -> str:
 
 
 def _table(*, colour: bool) -> Table:
-    return Table(
-        box=box.SIMPLE_HEAD if colour else None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0)
-    )
+    # A drawn table has a blank of its own between columns.
+    padding = (0, _GAP - 1 if colour else _GAP, 0, 0)
+    return Table(box=box.SIMPLE_HEAD if colour else None, pad_edge=False, show_edge=False, padding=padding)
 
 
-def _kernels(report: SessionReport, *, colour: bool) -> Table:
-    table = _table(colour=colour)
-    table.add_column("kernel", overflow="fold")
-    table.add_column("implementation", overflow="fold")
-    table.add_column("cases", justify="right", no_wrap=True)
-    table.add_column("status", overflow="fold")
-    table.add_column("worst error", justify="right", no_wrap=True)
-    table.add_column("speed vs torch", no_wrap=True)
-    for row in summary.rows(report.evaluations):
-        table.add_row(
-            row.kernel,
-            f"{row.implementation} ({row.device})",
-            str(row.cases),
+def _kernels(report: SessionReport, *, width: int, colour: bool) -> Table:
+    columns = [_Column(heading, right) for heading, right in _HEADINGS]
+    rows = summary.rows(report.evaluations)
+    for row in rows:
+        cells = (
+            (row.kernel,),
+            (row.implementation, f" ({row.device})"),
+            (str(row.cases),),
             _counts(row.statuses),
-            "-" if row.share is None else ratio(row.share),
-            "-" if row.speed is None else _speed(row.speed),
+            ("-" if row.share is None else ratio(row.share),),
+            ("-",) if row.speed is None else _speed(row.speed),
         )
+        for column, cell in zip(columns, cells, strict=True):
+            column.cells.append(cell)
+    room = _fit(columns, width)
+    table = _table(colour=colour)
+    for index, column in enumerate(columns):
+        table.add_column(
+            column.text(column.heading),
+            justify="right" if column.right else "left",
+            no_wrap=index != _KERNEL,
+            max_width=room if index == _KERNEL else None,
+            overflow="fold",
+        )
+    for index, row in enumerate(rows):
+        texts: list[str | Text] = [column.text(column.cells[index]) for column in columns]
+        texts[_STATUS] = _styled(row.statuses, str(texts[_STATUS]))
+        table.add_row(*texts)
     return table
 
 
-def _counts(statuses: tuple[tuple[Status, int], ...]) -> Text:
-    parts = [Text(f"{count} {status.value}", style=_style(status)) for status, count in statuses]
-    return Text(", ").join(parts)
+_HEADINGS = (
+    (("kernel",), False),
+    (("implementation",), False),
+    (("cases",), True),
+    (("status",), False),
+    (("worst", " error"), True),
+    (("speed", " vs torch"), False),
+)
+_KERNEL, _IMPLEMENTATION, _, _STATUS, _ERROR, _SPEED = range(len(_HEADINGS))
+_GAP = 2
+"""Blanks between columns."""
 
 
-def _speed(speed: summary.Speed) -> str:
+@dataclass(slots=True)
+class _Column:
+    """Cells that break at known places only: nobody should meet half a word or half a number."""
+
+    heading: tuple[str, ...]
+    """Its parts, between which it can be broken."""
+    right: bool
+    """Whether the column is flush right."""
+    cells: list[tuple[str, ...]] = field(default_factory=list)
+    """Parts of each cell."""
+    narrow: bool = False
+    """Whether each part has a line of its own."""
+
+    def text(self, parts: tuple[str, ...]) -> str:
+        """The parts on one line, or on one each."""
+        return "\n".join(part.strip() for part in parts) if self.narrow else "".join(parts)
+
+    @property
+    def width(self) -> int:
+        """What the longest line takes."""
+        return max(len(line) for cell in (self.heading, *self.cells) for line in self.text(cell).split("\n"))
+
+
+def _fit(columns: list[_Column], width: int) -> int:
+    """Break as few columns as will do; names of kernels come last, and break after a `_` if they can.
+
+    Returns:
+        What the names of kernels may take. In a terminal too narrow for the numbers that is the width of their
+        heading, and the table is wider than the terminal.
+    """
+    names = columns[_KERNEL]
+    for index in (_STATUS, _ERROR, _SPEED, _IMPLEMENTATION):
+        if _left(columns, width) >= 0:
+            break
+        columns[index].narrow = True
+    room = max(len(names.heading[0]), names.width + min(0, _left(columns, width)))
+    names.cells = [_broken(name, room) for (name,) in names.cells]
+    names.narrow = True
+    return room
+
+
+def _left(columns: list[_Column], width: int) -> int:
+    """Blanks that are over when the table is as wide as its columns; negative where it does not fit."""
+    return width - sum(column.width for column in columns) - _GAP * (len(columns) - 1)
+
+
+def _broken(name: str, width: int) -> tuple[str, ...]:
+    """Pieces of a name, each as long as fits into the width, that end in a `_`, `-` or `.`."""
+    lines = [""]
+    for piece in re.findall(r"[^_.-]*[_.-]+|[^_.-]+", name):
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return tuple(lines)
+
+
+def _counts(statuses: tuple[tuple[Status, int], ...]) -> tuple[str, ...]:
+    counts = [f"{count} {status.value}" for status, count in statuses]
+    return (*(f"{count}, " for count in counts[:-1]), counts[-1])
+
+
+def _styled(statuses: tuple[tuple[Status, int], ...], text: str) -> Text:
+    styled = Text(text)
+    for status, count in statuses:
+        styled.highlight_words([f"{count} {status.value}"], _style(status))
+    return styled
+
+
+def _speed(speed: summary.Speed) -> tuple[str, ...]:
     if speed.cases == 1:
-        return speedup(speed.median)
-    return f"{speedup(speed.median)} ({ratio(speed.low)}..{ratio(speed.high)})"
+        return (speedup(speed.median),)
+    return speedup(speed.median), f" ({ratio(speed.low)}..{ratio(speed.high)})"
 
 
 def _style(status: Status) -> str:

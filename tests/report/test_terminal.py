@@ -64,6 +64,52 @@ def test_no_line_of_the_table_is_wider_than_the_terminal(make_evaluation: Make, 
     assert all(len(line) <= width for line in text[: text.index("seed")].splitlines())
 
 
+@pytest.mark.parametrize("colour", [False, True])
+def test_eighty_columns_break_no_word(make_evaluation: Make, colour: bool) -> None:
+    """At 80 columns a kernel with every kind of status and wide numbers fits, and each word stands whole."""
+    statuses = (Status.PASSED, Status.INCORRECT, Status.SKIPPED, Status.WEAK)
+    evaluations = [
+        make_evaluation(
+            status, kernel=kernel, implementation=name, device="cuda", share=2.3e-05, times_ns=times
+        )
+        for kernel in ("layer_norm", "attention")
+        for name in ("triton", "cuda")
+        for status, times in zip(
+            statuses, ((1.0, 0.0123), (1.0, 98.7), (1.0, 1.0), (1.0, 0.987)), strict=True
+        )
+    ]
+    text = re.sub(r"\x1b\[\d*m", "", rendered(evaluations, width=80, colour=colour, verbosity=-1))
+    table = text[: text.index("NOT GATED" if "NOT GATED" in text else "SKIPPED 4")].splitlines()
+    assert max(map(len, table)) <= 80, text
+    words = set(" ".join(table).split())
+    assert {"layer_norm", "attention", "triton", "cuda", "(cuda)", "implementation"} <= words, text
+    assert {"PASSED", "INCORRECT,", "SKIPPED,", "2.3e-05", "0.987x", "(0.0123..98.7)"} <= words, text
+
+
+def test_wide_terminal_breaks_nothing(make_evaluation: Make) -> None:
+    """Where there is room, a kernel has one line, and the table is no wider than its content."""
+    evaluations = [make_evaluation(), make_evaluation(Status.TIMEOUT, signature="b")]
+    (line,) = [line for line in rendered(evaluations, width=200).splitlines() if line.startswith("scale")]
+    assert "1 TIMEOUT, 1 PASSED" in line
+    assert len(line) < 100
+
+
+@pytest.mark.parametrize("width", [72, 80])
+def test_long_kernel_names_break_after_an_underscore(make_evaluation: Make, width: int) -> None:
+    """A name that does not fit is continued below, and none of its words is cut."""
+    name = "fused_residual_layer_norm_with_dropout"
+    evaluations = [
+        make_evaluation(kernel=name, implementation="interpreted", times_ns=times)
+        for times in ((1.0, 12345.0), (1.0, 0.0123))
+    ]
+    lines = rendered(evaluations, width=width, verbosity=-1).splitlines()
+    (end,) = [i for i, line in enumerate(lines) if line.startswith("seed")]
+    pieces = [line.split(" ")[0] for line in lines[1:end] if not line.startswith(" ")]
+    pieces = [piece for piece in pieces if piece not in ("", "kernel")]
+    assert "".join(pieces) == name
+    assert all(piece.endswith("_") for piece in pieces[:-1])
+
+
 @pytest.mark.parametrize("width", [20, 72])
 def test_numbers_are_never_cut(make_evaluation: Make, width: int) -> None:
     """However narrow the terminal, each number stands whole on one line."""
