@@ -12,7 +12,7 @@ from pytest_cgins.errors import CginsError
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.report import commands as report
 from pytest_cgins.trace import commands as trace
-from pytest_cgins.trace import profile_commands
+from pytest_cgins.trace import maintenance_commands, profile_commands
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
     logs.add_option(parser)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    trace.add_parsers(subparsers)
+    traces = trace.add_parsers(subparsers)
+    maintenance_commands.add_parsers(traces)
     profile_commands.add_parsers(subparsers)
     kernels.add_parsers(subparsers)
     doctor.add_parsers(subparsers)

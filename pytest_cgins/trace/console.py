@@ -20,7 +20,7 @@ def new_table(*columns: str) -> Table:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
     return table
 
 

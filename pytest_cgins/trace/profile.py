@@ -123,14 +123,29 @@ def read(file: Path, pack: TracePack) -> PackProfile:
     Raises:
         PackError: naming file and field of the first thing that is wrong.
     """
+    profile = parse(file)
+    for problem in _problems(profile, pack):
+        raise PackError(f"{file}: {problem}", remedy=_DAMAGED)
+    return profile
+
+
+def parse(file: Path) -> PackProfile:
+    """Read one profile as its JSON Schema has it; whether it fits a pack is not looked at.
+
+    Raises:
+        PackError: naming file and field of the first thing that is wrong.
+    """
     text = read_file(file, MAX_PROFILE_BYTES)
     check_depth(file, text)
     try:
         profile = documents.load(PackProfile, text)
     except ValueError as error:
         raise PackError(f"{file}: {first_complaint(error)}", remedy=_DAMAGED) from error
-    for problem in _problems(profile, pack):
-        raise PackError(f"{file}: {problem}", remedy=_DAMAGED)
+    if profile.version != PROFILE_VERSION:
+        raise PackError(
+            f"{file}: version: {profile.version}; this pytest-cgins reads version {PROFILE_VERSION}",
+            remedy=_DAMAGED,
+        )
     return profile
 
 
@@ -150,8 +165,6 @@ def write(folder: Path, profile: PackProfile) -> Path:
 
 def _problems(profile: PackProfile, pack: TracePack) -> Iterator[str]:
     """All that is wrong with a profile beyond its JSON Schema."""
-    if profile.version != PROFILE_VERSION:
-        yield f"version: {profile.version}; this pytest-cgins reads version {PROFILE_VERSION}"
     known = {trace.id: trace for trace in pack.traces}
     seen: set[str] = set()
     for index, measured in enumerate(profile.traces):
