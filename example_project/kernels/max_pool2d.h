@@ -1,0 +1,38 @@
+// Max pooling: which part of the input an element of the output is the maximum of. Shared by the C++ and the CUDA kernel.
+#pragma once
+#include "elements.h"
+#include "operations.h"
+#include "pair.h"
+
+struct Pool {
+  int64_t channels, height, width, out_height, out_width;
+  int64_t kernel[2], stride[2], padding[2], dilation[2];
+  int64_t x[4];  // strides of the input
+
+  // Of the element with this row-major number. Padding is never the maximum.
+  template <typename T>
+  CGINS_HOST_DEVICE T maximum(const T* input, int64_t number) const {
+    const int64_t column = number % out_width, row = number / out_width % out_height;
+    const int64_t plane = number / out_width / out_height;
+    input += plane / channels * x[0] + plane % channels * x[1];
+    using Wide = cgins::accumulator<T>;
+    Wide best = -INFINITY;
+    for (int64_t i = 0; i < kernel[0]; ++i) {
+      const int64_t r = row * stride[0] - padding[0] + i * dilation[0];
+      if (r < 0 || r >= height) continue;
+      for (int64_t j = 0; j < kernel[1]; ++j) {
+        const int64_t c = column * stride[1] - padding[1] + j * dilation[1];
+        if (c >= 0 && c < width) best = larger(best, Wide(input[r * x[2] + c * x[3]]));
+      }
+    }
+    return T(best);
+  }
+};
+
+inline int describe(const DLTensor* input, const DLTensor* out, Pool* pool) {
+  CGINS_CHECK(input->ndim == 4, "input has %d dimensions, not 4", input->ndim);
+  pool->channels = input->shape[1], pool->height = input->shape[2], pool->width = input->shape[3];
+  pool->out_height = out->shape[2], pool->out_width = out->shape[3];
+  for (int d = 0; d < 4; ++d) pool->x[d] = input->strides[d];
+  return 0;
+}
