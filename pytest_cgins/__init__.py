@@ -7,16 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_cgins.trace.adapters import adapter
     from pytest_cgins.trace.ops import mark
     from pytest_cgins.trace.record import record
 
 __version__ = "0.1.0"
-__all__ = ["mark", "record"]
+__all__ = ["adapter", "mark", "record"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 # Lazy, since pytest imports this package at every start and these import torch.
-_HOMES = {"mark": "pytest_cgins.trace.ops", "record": "pytest_cgins.trace.record"}
+_HOMES = {
+    "adapter": "pytest_cgins.trace.adapters",
+    "mark": "pytest_cgins.trace.ops",
+    "record": "pytest_cgins.trace.record",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from pytest_cgins.model import OpCall, Value
-from pytest_cgins.trace.modules import is_module_call, rebuild
 from pytest_cgins.trace.backward import is_derived, prepared
+from pytest_cgins.trace.modules import is_module_call, rebuild
 from pytest_cgins.trace.ops import resolve
-from pytest_cgins.trace.values import decode, encode
+from pytest_cgins.trace.values import decode, encode, has_adapted
 
 
 def invoke(call: OpCall, tensors: Sequence[torch.Tensor]) -> object:
@@ -39,16 +40,23 @@ def bound(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], object]
     """
     if is_derived(call.op):
         return prepared(call, tensors)
-    positional, keyword = [], {}
-    for argument in call.arguments:
-        if argument.passed == "positional":
-            positional.append(decode(argument.value, tensors))
-        elif argument.passed == "keyword":
-            keyword[argument.name] = decode(argument.value, tensors)
     op = resolve(call.op)
-    if is_module_call(call):
-        positional.insert(0, rebuild(call, tensors))
-    return lambda: op(*positional, **keyword)
+    module = [rebuild(call, tensors)] if is_module_call(call) else []
+    first = _decoded(call, tensors)
+    # A cache that one run has made longer is not what the next one is due.
+    anew = any(has_adapted(argument.value) for argument in call.arguments)
+
+    def run() -> object:
+        positional, keyword = _decoded(call, tensors) if anew else first
+        return op(*module, *positional, **keyword)
+
+    return run
+
+
+def _decoded(call: OpCall, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    positional = [decode(a.value, tensors) for a in call.arguments if a.passed == "positional"]
+    keyword = {a.name: decode(a.value, tensors) for a in call.arguments if a.passed == "keyword"}
+    return positional, keyword
 
 
 def relocate(call: OpCall, device: str) -> OpCall:

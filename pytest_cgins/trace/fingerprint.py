@@ -10,7 +10,7 @@ import torch
 
 from pytest_cgins import documents
 from pytest_cgins.model import Argument, Context, OpCall, TensorMeta
-from pytest_cgins.trace import modules
+from pytest_cgins.trace import adapters, modules
 from pytest_cgins.trace.dtypes import SHORT
 from pytest_cgins.trace.layout import check_recordable, normalized_stride
 
@@ -40,6 +40,9 @@ def fingerprint(arguments: tuple[object, ...]) -> Hashable:
 
 
 def _key(obj: object, tensors: list[torch.Tensor]) -> Hashable:
+    adapted = adapters.to_plain(obj)
+    if adapted is not None:
+        return adapted[0], _key(adapted[1], tensors)
     if isinstance(obj, torch.Tensor):
         if (
             type(obj) not in _PLAIN

@@ -30,9 +30,7 @@ MAX_DIMENSIONS = 64
 MAX_TEXT = 1024
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_OP = re.compile(
-    r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(@backward\([A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*\))?", re.ASCII
-)
+_OP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(@backward\([A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*\))?", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]+")
 _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 _FLOATS = frozenset(name for name in ITEMSIZE if "float" in name)

@@ -10,7 +10,7 @@ import torch
 
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import Value
-from pytest_cgins.trace import ops
+from pytest_cgins.trace import adapters, ops
 
 MAX_DEPTH = 32
 
@@ -19,12 +19,16 @@ def encode(obj: object, tensors: list[torch.Tensor], *, depth: int = 0) -> Value
     """Write an argument or a result as a `Value`; tensors are appended to `tensors`, one object once.
 
     Raises:
-        RecordError: for a leaf that is neither a tensor nor plain data, naming the remedy.
+        RecordError: for a leaf that is neither a tensor nor plain data nor has an adapter, naming the remedy.
     """
     if depth > MAX_DEPTH:
         raise RecordError(
             f"an argument is nested deeper than {MAX_DEPTH} containers", remedy="pass a flatter structure"
         )
+    adapted = adapters.to_plain(obj)
+    if adapted is not None:
+        name, plain = adapted
+        return Value(kind="adapted", value=name, items=(encode(plain, tensors, depth=depth + 1),))
     if isinstance(obj, torch.Tensor):
         return Value(kind="tensor", value=_index(obj, tensors))
     leaf = _leaf(obj)
@@ -41,6 +45,9 @@ def decode(value: Value, tensors: Sequence[torch.Tensor]) -> Any:
     """The object that a `Value` stands for, with its tensor leaves taken from `tensors`.
 
     A generator is made anew on the tensors' device, with the seed that `context.restore` has set.
+
+    Raises:
+        TraceError: for a function that is no op of torch, or an adapter that is none.
     """
     kind, leaf = value.kind, value.value
     if kind in ("tuple", "list", "size", "slice", "dict"):
@@ -63,6 +70,8 @@ def decode(value: Value, tensors: Sequence[torch.Tensor]) -> Any:
         return torch.device(str(leaf))
     if kind in ("dtype", "memory_format", "layout"):
         return getattr(torch, str(leaf))
+    if kind == "adapted":
+        return adapters.from_plain(str(leaf), decode(value.items[0], tensors))
     if kind == "op":
         return _torch_op(str(leaf))
     if kind == "generator":
@@ -81,6 +90,11 @@ def tensor_indices(value: Value) -> list[int]:
 def has_generator(value: Value) -> bool:
     """Whether a tree holds a random generator."""
     return value.kind == "generator" or any(has_generator(item) for item in value.items)
+
+
+def has_adapted(value: Value) -> bool:
+    """Whether a tree holds an object of an adapter, which a call may change beyond its tensors."""
+    return value.kind == "adapted" or any(has_adapted(item) for item in value.items)
 
 
 def _index(tensor: torch.Tensor, tensors: list[torch.Tensor]) -> int:
@@ -156,10 +170,15 @@ def _children(obj: object) -> tuple[Any, Sequence[object], tuple[str, ...]] | No
 
 
 def _opaque(obj: object) -> RecordError:
-    kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
+    name = type(obj).__qualname__
+    kind = f"{type(obj).__module__}.{name}"
     return RecordError(
         f"an argument or result of type {kind} is opaque: a trace holds tensors, numbers, strings, dtypes, "
-        "devices, slices, and tuples, lists and dicts (with str keys) of these",
-        remedy="take the op out of ops=[…]; or decorate with @pytest_cgins.mark a function that takes and "
-        f"returns the tensors inside the {type(obj).__name__}, and record that",
+        "devices, slices, functions of torch, and tuples, lists and dicts (with str keys) of these",
+        remedy=f"register an adapter for it beside the op:\n"
+        f"    @pytest_cgins.adapter({kind})\n"
+        f"    class {name.rpartition('.')[2]}Adapter: to_plain, from_plain = staticmethod(vars), staticmethod(lambda "
+        f"plain: {name}(**plain))\n"
+        "or decorate with @pytest_cgins.mark a function that takes and returns the tensors inside it; or take the op "
+        "out of ops=[…]",
     )
