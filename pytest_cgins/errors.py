@@ -5,6 +5,7 @@
     ├── TraceError             something about traces
     │   ├── PackError          a trace pack on disk is corrupt, hostile, or of another version
     │   ├── RecordError        a call cannot be recorded as it is
+    │   │   └── DiskError      the disk does not take what is recorded
     │   └── ReplayError        a record does not reproduce its own gold
     │       └── RandomOp       its op draws random numbers, which no other device repeats
     ├── KernelError            something about one kernel
@@ -52,6 +53,10 @@ class PackError(TraceError):
 
 class RecordError(TraceError):
     """An op call cannot be recorded: an opaque leaf, a wrapper tensor, an unbound argument."""
+
+
+class DiskError(RecordError):
+    """The disk does not take what is recorded, as when it is full: no call is at fault."""
 
 
 class ReplayError(TraceError):

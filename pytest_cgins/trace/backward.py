@@ -252,8 +252,8 @@ class _Runner:
                 self._outputs, self._leaves, self._gradients, retain_graph=True, allow_unused=True
             )
         made: list[torch.Tensor] = []
-        for gradient, leaf in zip(found, self._leaves, strict=True):
-            gradient = torch.zeros_like(leaf) if gradient is None else gradient
+        for one, leaf in zip(found, self._leaves, strict=True):
+            gradient = torch.zeros_like(leaf) if one is None else one
             # An addition's backward gives one object for all its arguments: results are told apart by identity.
             twice = any(gradient is other for other in (*made, *self._gradients))
             made.append(gradient.detach() if twice else gradient)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,38 +18,48 @@ from pytest_cgins.trace.values import tensor_indices
 
 Tier = Literal["shapes", "recipe", "full"]
 SMALL = 64 * 2**10
-"""Bytes up to which tier `recipe` keeps the content of indices and masks."""
+"""Bytes up to which tier `recipe` keeps the content of indices, masks and tables."""
+TABLES = frozenset({"cos", "sin", "freqs_cis"})
+"""Parameters with the angles of rotary positions. Their values depend on each other: often the second half of
+a row repeats the first, and kernels read one half."""
 
 _PARAMETERS = frozenset({"weight", "bias", "gamma", "beta", "scale", "running_mean", "running_var"})
 
 
+def names_of(call: OpCall) -> dict[int, str]:
+    """Parameter name of each tensor argument, by its index."""
+    return {index: argument.name for argument in call.arguments for index in tensor_indices(argument.value)}
+
+
 def describe(
-    call: OpCall,
+    op: str,
+    names: Mapping[int, str],
     tensors: Sequence[torch.Tensor],
     layout: Layout,
+    *,
     tier: Tier,
     add: Callable[[memoryview], Blob],
 ) -> tuple[Storage, ...]:
     """Storages of a call's arguments as they are now, before the op may change them.
 
     Args:
-        call: names the arguments.
+        op: qualified name; seeds depend on it.
+        names: of the parameters, by the tensors' indices.
         tensors: as they were passed.
         layout: of these tensors; its spans may be views.
         tier: what to keep.
         add: where bytes go.
     """
-    names = {index: argument.name for argument in call.arguments for index in tensor_indices(argument.value)}
     storages = []
     for number, span in enumerate(layout.spans):
         index = next(i for i, meta in enumerate(layout.metas) if meta.storage == number)
         meta, tensor = layout.metas[index], tensors[index]
         if tier == "shapes" or not span.numel():
             storages.append(Storage(nbytes=span.numel(), dtype=meta.dtype))
-        elif tier == "full":
+        elif tier == "full" or (names[index] in TABLES and span.numel() <= SMALL):
             storages.append(Storage(nbytes=span.numel(), dtype=meta.dtype, blob=add(to_bytes(span))))
         else:
-            seed = seed_of(call.op, names[index], meta.shape, meta.dtype)
+            seed = seed_of(op, names[index], meta.shape, meta.dtype)
             parameter = (
                 isinstance(tensor, torch.nn.Parameter) or names[index].rpartition(".")[2] in _PARAMETERS
             )

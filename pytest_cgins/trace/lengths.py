@@ -125,8 +125,11 @@ def _size_in(sizes: Sequence[int], key: Key) -> int | None:
 
 
 def representatives(sizes: Iterable[int]) -> tuple[int, ...]:
-    """At most four of the sizes, the most telling first: largest, smallest, and between them one that is odd
-    (else no multiple of 8) and one that is a multiple of 8 (else of 4, or of 2), both near the middle."""
+    """At most four of the sizes, the most telling first.
+
+    Largest, smallest, and between them one that is odd (else no multiple of 8) and one that is a multiple
+    of 8 (else of 4, or of 2), both near the middle.
+    """
     distinct = sorted(set(sizes))
     if len(distinct) < 2:
         return tuple(distinct)

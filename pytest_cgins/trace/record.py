@@ -4,44 +4,38 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import torch
-import xxhash
 
-from pytest_cgins.errors import RecordError, ReplayError
-from pytest_cgins.model import (
-    TRACE_PACK_VERSION,
-    Argument,
-    Context,
-    Gold,
-    OpCall,
-    Storage,
-    TensorMeta,
-    Trace,
-    TracePack,
-)
-from pytest_cgins.trace import gold, inputs, recipe, replay
+from pytest_cgins.errors import DiskError, RecordError
+from pytest_cgins.model import Argument, Context, OpCall, TracePack
+from pytest_cgins.trace import gold, inputs, mutation, recipe
+from pytest_cgins.trace.backward import is_derived, name_of, parse
 from pytest_cgins.trace.context import capture, neutral
-from pytest_cgins.trace.fingerprint import canonical, fingerprint, readable
+from pytest_cgins.trace.fingerprint import canonical, fingerprint
+from pytest_cgins.trace.finish import Finisher
+from pytest_cgins.trace.gradients import GradientRecorder, Watched, nodes_of
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.intercept import Interceptor, TrainingFlags, marked
-from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.layout import lay_out
+from pytest_cgins.trace.ledger import Ledger, Outcome, Record, blobs_of
+from pytest_cgins.trace.lengths import form_of
 from pytest_cgins.trace.ops import qualified_name, resolve
-from pytest_cgins.trace.origin import origin_of
 from pytest_cgins.trace.selection import default_ops
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.skipped import Skipped
-from pytest_cgins.trace.store import PackReader, PackWriter, seal
+from pytest_cgins.trace.store import PackWriter
 from pytest_cgins.trace.validate import is_plain_name
 from pytest_cgins.trace.values import encode, has_generator
 
-ItemT = TypeVar("ItemT")
+Lengths = Literal["few", "all"]
 
 
 def record(
@@ -51,6 +45,9 @@ def record(
     name: str | None = None,
     max_per_op: int | None = None,
     *,
+    backward: bool = False,
+    lengths: Lengths = "few",
+    top_time: float | None = None,
     progress: bool = False,
 ) -> Recording:
     """Record the calls of ops while the body runs, and write them as a trace pack.
@@ -64,15 +61,24 @@ def record(
 
     Args:
         path: folder of the pack; a pack that is there is replaced.
-        ops: qualified names, e.g. `torch.nn.functional.gelu`, `torch.Tensor.matmul` or
-            `models.decoder.rms_norm`; None for the ops that compute, and all marked functions.
+        ops: qualified names, e.g. `torch.nn.functional.gelu`, `torch.Tensor.matmul`,
+            `models.decoder.rms_norm` or `torch.nn.functional.linear@backward(input,weight)`; None for the
+            ops that compute, and all marked functions.
         tier: `shapes` keeps forms only; `recipe` seeded inputs with the recorded statistics, and gold for
             them; `full` all bytes.
         name: name of the pack, by default its folder's.
-        max_per_op: how many signatures of one op are kept at most, 1 or more; the first ones are.
+        max_per_op: how many signatures of one op are kept at most, 1 or more; the first ones are, and with
+            `top_time` those that take longest.
+        backward: also record the backward of every recorded op, as `OP@backward(…)` with the arguments that
+            require grad, if the body runs it.
+        lengths: `few` keeps at most four of four or more signatures that differ in one size alone, as the
+            steps of a generation do; `all` keeps all.
+        top_time: keep only the signatures that take longest and together this share of the recorded ops'
+            time, within (0, 1].
         progress: show progress on a terminal while traces are written and checked.
 
     Raises:
+        DiskError: if the disk is full.
         PackError: at the start, if `path` is something else than a pack.
         RecordError: at the start, for a wrong option, or if `path` cannot be written; later, for a call of
             one of `ops` that cannot be recorded, or if nothing was recorded.
@@ -81,10 +87,17 @@ def record(
     """
     if tier not in get_args(Tier):
         raise RecordError(f"tier {tier!r} does not exist", remedy="use shapes, recipe or full")
+    if lengths not in get_args(Lengths):
+        raise RecordError(f"lengths {lengths!r} do not exist", remedy="use few or all")
     if max_per_op is not None and max_per_op < 1:
         raise RecordError(
             f"max_per_op is {max_per_op}: no signature would be kept",
             remedy="use 1 or more, or leave max_per_op= / --max-per-op out to keep all",
+        )
+    if top_time is not None and not 0 < top_time <= 1:
+        raise RecordError(
+            f"top_time is {top_time}, which is no share of the time",
+            remedy="use a number above 0 and up to 1, e.g. top_time=0.8 / --top-time 80%",
         )
     name = name or Path(path).absolute().name
     if not is_plain_name(name):
@@ -92,71 +105,98 @@ def record(
             f"the pack cannot be named {name!r}",
             remedy="begin with a letter or digit, and use letters, digits, _ . -; pass name= / --name",
         )
-    return Recording(Path(path), ops, tier, name, max_per_op, progress=progress)
+    options = Options(
+        tier=tier, name=name, max_per_op=max_per_op, backward=backward, lengths=lengths, top_time=top_time
+    )
+    return Recording(Path(path), ops, options, progress=progress)
 
 
-@dataclass(slots=True)
-class _Record:
-    """One signature while the model runs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `record` was asked for."""
 
-    call: OpCall
-    metas: tuple[TensorMeta, ...]
-    storages: tuple[Storage, ...]
-    context: Context
-    device: torch.device
-    canonical: str
-    gold: Gold | None = None
-    count: int = 1
+    tier: Tier
+    """How much is kept of tensors."""
+    name: str
+    """Name of the pack."""
+    max_per_op: int | None
+    """Most signatures of one op."""
+    backward: bool
+    """Whether backwards of all recorded ops are recorded."""
+    lengths: Lengths
+    """Whether sizes that change are thinned."""
+    top_time: float | None
+    """Share of the time that is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What has been decided about calls with one key."""
+
+    record: Record | None
+    """The record that counts them; None beyond the limit, or if only their backward was asked for."""
+    watched: Watched | None
+    """How their backward is recorded; None if it is not."""
+    beyond: bool
+    """Whether their signature is beyond the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A signature that has not been met before, ready for its first run."""
+    """A call with a new key, before it runs."""
 
-    record: _Record
+    known: _Known
+    """What holds for it, and for later ones with its key."""
     tensors: list[torch.Tensor]
-    """The argument tensors, by their indices in the call."""
+    """The argument tensors, by their indices."""
+    canonical: str
+    """Its signature."""
+    device: torch.device
+    """Where it runs."""
 
 
 class Recording:
     """What `record` gives: a context manager, and after it the pack that was written."""
 
-    def __init__(
-        self,
-        path: Path,
-        ops: Sequence[str] | None,
-        tier: Tier,
-        name: str,
-        max_per_op: int | None,
-        *,
-        progress: bool,
-    ) -> None:
+    def __init__(self, path: Path, ops: Sequence[str] | None, options: Options, *, progress: bool) -> None:
         self.path = path
-        self.tier = tier
-        self.name = name
+        self.options = options
         self.dropped = 0
         """Calls whose signature came after `max_per_op` others of the op."""
+        self.outcome: Outcome | None = None
+        """What was kept and left out, once the pack is in place."""
         self.pack: TracePack | None = None
         """The pack, once it is in place."""
         self._ops = None if ops is None else tuple(ops)
-        self._limit = max_per_op
         self._progress = progress
-        self._seen: dict[object, _Record | None] = {}
-        self._records: dict[str, _Record] = {}
-        self._kept: dict[str, int] = {}
+        self._seen: dict[object, _Known] = {}
+        self._watched: dict[str, Watched] = {}
         self._skipped = Skipped()
         self._training = TrainingFlags()
 
     def __enter__(self) -> Recording:
         with ExitStack() as stack:
             self._writer = stack.enter_context(PackWriter(self.path))
+            options = self.options
+            self._ledger = Ledger(
+                self._writer,
+                max_per_op=options.max_per_op,
+                share=options.top_time,
+                fold=options.lengths == "few",
+            )
+            self._gradients = GradientRecorder(
+                self._ledger, self._writer, options.tier, wanted=self._wants, refuse=self._refuse
+            )
             self._interception = stack.enter_context(ExitStack())
-            chosen = self._interception.enter_context(marked(self._ops or ()))
+            names = dict.fromkeys(parse(name)[0] if is_derived(name) else name for name in self._ops or ())
+            chosen = self._interception.enter_context(marked(names))
+            self._wanted = frozenset(map(_canonical_name, self._ops or ()))
             everything = self._ops is None
             self._mode = Interceptor(default_ops() if everything else chosen, self._run, marked=everything)
             self._interception.enter_context(torch.compiler.set_stance("force_eager"))
             self._interception.enter_context(self._training.watched())
             self._interception.enter_context(self._mode)
+            self._interception.callback(self._gradients.close)
             self._stack = stack.pop_all()
         return self
 
@@ -175,32 +215,54 @@ class Recording:
         context = capture(self._training.current)
         try:
             key = (func, context, fingerprint((args, kwargs)))
-            known = self._seen[key] if key in self._seen else self._meet(func, args, kwargs, context)
+            found = self._seen.get(key) or self._meet(func, args, kwargs, context)
         except RecordError as error:
             self._refuse(qualified_name(func), error)
             return func(*args, **kwargs)
-        if isinstance(known, _New):
-            result, made = self._first(known, func, args, kwargs)
-            if made is not None:
-                self._seen[key] = made
+        run = partial(func, *args, **kwargs)
+        if isinstance(found, _New):
+            result, recorded = self._first(found, run)
+            if recorded:
+                self._seen[key] = found.known
             return result
-        self._seen[key] = known
-        if known is None:
-            self.dropped += 1
-        else:
-            known.count += 1
-        return func(*args, **kwargs)
+        return self._again(found, run, nodes_of((args, kwargs)) if found.watched is not None else ())
+
+    def _again(self, known: _Known, run: Callable[[], Any], nodes: Sequence[object]) -> Any:
+        """Run an op as it has been run before; `nodes` are autograd's of its arguments."""
+        if known.record is not None:
+            known.record.count += 1
+        self._ledger.dropped += known.beyond
+        result = self._timed(known.record, run)
+        if known.watched is not None:
+            self._gradients.follow(known.watched, result, nodes)
+        return result
+
+    def _timed(self, made: Record | None, run: Callable[[], Any]) -> Any:
+        """Run an op, and take its time if it is wanted."""
+        if made is None or self.options.top_time is None:
+            return run()
+        return made.time.run(run, made.device)
 
     def _refuse(self, op: str, reason: RecordError, calls: int = 1) -> None:
         """Count calls that cannot be recorded, or raise if the user has asked for the op."""
+        if isinstance(reason, DiskError):
+            raise reason
         if self._ops is not None:
             raise RecordError(f"{op} cannot be recorded: {reason.what}", remedy=reason.remedy) from reason
         self._skipped.add(op, reason, calls)
 
+    def _wants(self, op: str) -> bool:
+        """Whether an op, or a backward, is to be recorded."""
+        if op in self._wanted:
+            return True
+        if is_derived(op):
+            return self.options.backward and self._wants(parse(op)[0])
+        return self._ops is None
+
     def _meet(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Context
-    ) -> _Record | _New | None:
-        """The record of a call that has a new key: None beyond the limit, known if its signature is."""
+    ) -> _New:
+        """Take down a call that has a new key, before it runs."""
         op = _importable_name(func)
         tensors: list[torch.Tensor] = []
         call = OpCall(
@@ -213,123 +275,114 @@ class Recording:
         with neutral():
             layout = lay_out(tensors, copy=False)
         text = canonical(call, layout.metas, context)
-        if text in self._records:
-            return self._records[text]
-        if self._limit is not None and self._kept.get(op, 0) >= self._limit:
-            return None
-        with neutral():
-            storages = inputs.describe(call, tensors, layout, self.tier, self._writer.add)
         devices = {tensor.device for tensor in tensors}
-        device = next((found for found in devices if found.type != "cpu"), torch.device("cpu"))
-        return _New(_Record(call, layout.metas, storages, context, device, text), tensors)
-
-    def _first(
-        self, new: _New, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, _Record | None]:
-        """Run an op, and keep its record unless the result proves unrecordable."""
-        made, tensors = new.record, new.tensors
-        before = _hashes(tensors) if self.tier == "full" else []
-        random = _random_states(made.device)
-        result = func(*args, **kwargs)
-        drew = _random_states(made.device) != random or any(
-            has_generator(argument.value) for argument in made.call.arguments
+        device = next((place for place in devices if place.type != "cpu"), torch.device("cpu"))
+        backward = self._gradients.name_for(call, tensors)
+        record, watched = self._ledger.find(text), self._watched.get(text)
+        parameters = frozenset(
+            i for i, tensor in enumerate(tensors) if isinstance(tensor, torch.nn.Parameter)
         )
-        if drew:
-            made.context = replace(made.context, rng_seed=recipe.seed_of("rng", made.canonical))
-        elif self.tier == "full":
-            try:
-                made.gold = gold.describe(
-                    result, tensors, _changed(tensors, before), "full", self._writer.add
+        form = form_of(call, layout.metas, context, parameters)
+        wanted = self._wants(op)
+        new = wanted and record is None and self._ledger.admits(op, form)
+        if new or (backward and watched is None):
+            with neutral():
+                storages = inputs.describe(
+                    op,
+                    inputs.names_of(call),
+                    tensors,
+                    layout,
+                    tier=self.options.tier,
+                    add=self._writer.add,
                 )
+            if new:
+                record = Record(call, layout.metas, storages, context, device, text, form, count=0)
+            if backward and watched is None:
+                self._ledger.refer(blobs_of(storages))
+                watched = Watched(backward, call, layout.metas, storages, context, device, parameters)
+        known = _Known(record, watched if backward else None, beyond=wanted and record is None)
+        return _New(known, tensors, text, device)
+
+    def _first(self, new: _New, run: Callable[[], Any]) -> tuple[Any, bool]:
+        """Run an op, and keep its record unless the result proves unrecordable."""
+        made, watched, tensors = new.known.record, new.known.watched, new.tensors
+        nodes = nodes_of(tensors) if watched is not None else ()
+        if self._ledger.find(new.canonical) is made and (watched is None or new.canonical in self._watched):
+            return self._again(new.known, run, nodes), True
+        before = mutation.hashes(tensors) if self.options.tier == "full" else []
+        random = _random_states(new.device)
+        result = self._timed(made, run)
+        drew = _random_states(new.device) != random or (
+            made is not None and any(has_generator(argument.value) for argument in made.call.arguments)
+        )
+        seed = recipe.seed_of("rng", new.canonical) if drew else None
+        if made is not None:
+            try:
+                self._add(made, result, tensors, before, seed)
             except RecordError as error:
                 self._refuse(made.call.op, error)
-                return result, None
-        self._records[made.canonical] = made
-        self._kept[made.call.op] = self._kept.get(made.call.op, 0) + 1
-        return result, made
+                return result, False
+        self._ledger.dropped += new.known.beyond
+        if watched is not None:
+            watched = self._watched.setdefault(new.canonical, watched)
+            watched.seed = seed
+            self._gradients.follow(watched, result, nodes)
+        return result, True
+
+    def _add(
+        self,
+        made: Record,
+        result: object,
+        tensors: Sequence[torch.Tensor],
+        before: Sequence[int],
+        seed: int | None,
+    ) -> None:
+        """Count a record; one that is new gets what the call gave, or is given a seed for its gold."""
+        if made is not self._ledger.find(made.canonical):
+            if seed is not None:
+                made.context = replace(made.context, rng_seed=seed)
+            elif self.options.tier == "full":
+                mutated = mutation.changed(tensors, before)
+                made.gold = gold.describe(result, tensors, mutated, "full", self._writer.add)
+            self._ledger.add(made)
+        made.count += 1
 
     # ---- afterwards -----------------------------------------------------------------------------
 
     def _finish(self) -> TracePack:
-        """Make what gold is missing, replay every trace from disk, and put the pack in place."""
+        """Choose what is kept, make what gold is missing, and put the pack in place."""
         self._report_missing()
-        records = sorted(self._records.values(), key=lambda made: made.canonical)
-        signatures = _signatures(records)
-        traces = []
-        for made, signature in self._track(zip(records, signatures, strict=True), "Taking gold"):
-            try:
-                traces.append(self._trace(made, signature))
-            except RecordError as error:
-                self._refuse(made.call.op, error, made.count)
+        options = self.options
+        finisher = Finisher(
+            writer=self._writer,
+            tier=options.tier,
+            name=options.name,
+            refuse=self._refuse,
+            progress=self._progress,
+        )
+        if options.top_time is not None:
+            finisher.time_backwards(self._ledger)
+        self.outcome = self._ledger.outcome()
+        self.dropped = self._ledger.dropped
+        if options.top_time is None:
+            self.dropped += self.outcome.left_out_calls
+        traces = finisher.traces(self.outcome.kept)
         if not traces:
             raise self._skipped.error()
-        traces.sort(key=lambda trace: (trace.call.op, trace.signature))
-        pack = TracePack(version=TRACE_PACK_VERSION, name=self.name, tier=self.tier, traces=tuple(traces))
-        if self.tier != "shapes":
-            reader = self._writer.preview(pack)
-            checked = [
-                replace(trace, replay=_replayed(trace, reader))
-                for trace in self._track(reader.pack.traces, "Replaying")
-            ]
-            pack = replace(pack, traces=tuple(checked))
+        pack = finisher.commit(traces)
         if self._skipped:
             warnings.warn(self._skipped.warning(), stacklevel=3)
-        return self._writer.commit(pack).pack
-
-    def _trace(self, made: _Record, signature: str) -> Trace:
-        trace = Trace(
-            id="",
-            signature=signature,
-            call=made.call,
-            tensors=made.metas,
-            storages=made.storages,
-            context=made.context,
-            gold=made.gold,
-            replay="unchecked",
-            count=made.count,
-            origin=origin_of(made.device),
-        )
-        if self.tier != "shapes" and trace.gold is None:
-            trace = self._with_gold(trace, made.device, self.tier)
-        return seal(trace)
-
-    def _with_gold(self, trace: Trace, device: torch.device, tier: Literal["recipe", "full"]) -> Trace:
-        """Make the inputs from what is kept of them, and run the op on them."""
-        storages, spans = [], []
-        for kept in trace.storages:
-            if kept.recipe is None:
-                storages.append(kept)
-                spans.append(replay.load_blob(kept, self._writer))
-            else:
-                storage, content = recipe.seal(kept, self._writer)
-                storages.append(storage)
-                spans.append(torch.from_numpy(content))
-        trace = replace(trace, storages=tuple(storages))
-        with neutral():
-            tensors = rebuild(trace.tensors, spans, device)
-        before = _hashes(tensors)
-        try:
-            result = replay.run(trace, tensors)
-            answer = gold.describe(result, tensors, _changed(tensors, before), tier, self._writer.add)
-        except RecordError:
-            raise
-        except Exception as error:
-            raise ReplayError(
-                f"{trace.call.op} {trace.signature} cannot be run on inputs with the recorded statistics: "
-                f"{type(error).__name__}: {error}",
-                remedy="record it with tier='full', or leave it out through ops=[…]",
-            ) from error
-        return replace(trace, gold=answer)
+        return pack
 
     def _report_missing(self) -> None:
         """Say which of the ops that were asked for have not been called."""
-        met = {made.call.op for made in self._records.values()}
+        met = {made.call.op for made in self._ledger}
         if not met and self._skipped:
             raise self._skipped.error()
-        missing = [name for name in self._ops or () if not met & {name, qualified_name(resolve(name))}]
+        missing = [name for name in self._ops or () if _canonical_name(name) not in met]
         if met and not missing:
             return
-        called = sorted({qualified_name(func) for func in self._mode.passed_by})
+        called = sorted({*(qualified_name(func) for func in self._mode.passed_by), *filter(is_derived, met)})
         near = [name for asked in missing for name in _nearest(asked, called)]
         hint = (
             f"did you mean {', '.join(near)}?" if near else "check that the model runs inside the with block"
@@ -339,22 +392,13 @@ class Recording:
             raise RecordError(what, remedy=hint)
         warnings.warn(f"{what}; {hint}", stacklevel=4)
 
-    def _track(self, items: Iterable[ItemT], what: str) -> Iterable[ItemT]:
-        """The items, with a progress bar on a terminal if one is wanted."""
-        if not self._progress:
-            return items
-        from rich.console import Console
-        from rich.progress import track
 
-        console = Console(stderr=True)
-        return track(
-            items,
-            what,
-            total=len(self._records),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+def _canonical_name(name: str) -> str:
+    """The name that traces of an op have, which may have several."""
+    if is_derived(name):
+        forward, names = parse(name)
+        return name_of(_canonical_name(forward), names)
+    return qualified_name(resolve(name))
 
 
 def _importable_name(func: Callable[..., Any]) -> str:
@@ -371,43 +415,10 @@ def _importable_name(func: Callable[..., Any]) -> str:
     return op
 
 
-def _signatures(records: Sequence[_Record]) -> list[str]:
-    """Readable signatures, their digests as long as uniqueness needs."""
-    for digits in (4, 8, 16, 64):
-        signatures = [readable(made.canonical, made.metas, digits) for made in records]
-        if len(set(signatures)) == len(signatures):
-            break
-    return signatures
-
-
-def _replayed(trace: Trace, reader: PackReader) -> Literal["bitwise", "derived"]:
-    """How the self-check of a trace went.
-
-    Raises:
-        ReplayError: if it did not reproduce its gold, bit for bit unless torch calls it nondeterministic.
-    """
-    outcome = replay.check(trace, reader)
-    if outcome == "derived" and not replay.is_nondeterministic(trace, reader):
-        raise ReplayError(
-            f"{trace.call.op} {trace.signature} gives its own gold only approximately on the recording device",
-            remedy="it draws on hidden state, or races; leave it out through ops=[…]",
-        )
-    return outcome
-
-
 def _nearest(asked: str, called: Sequence[str]) -> list[str]:
     last = asked.rpartition(".")[2].strip("_")
     same = [name for name in called if name.rpartition(".")[2].strip("_") == last]
     return same or difflib.get_close_matches(asked, called, n=1)
-
-
-def _hashes(tensors: Sequence[torch.Tensor]) -> list[int]:
-    return [xxhash.xxh3_128_intdigest(gold.to_bytes(tensor)) for tensor in tensors]
-
-
-def _changed(tensors: Sequence[torch.Tensor], before: Sequence[int]) -> list[int]:
-    """Indices of tensors whose values are others than before."""
-    return [index for index, now in enumerate(_hashes(tensors)) if now != before[index]]
 
 
 def _random_states(device: torch.device) -> list[bytes]:

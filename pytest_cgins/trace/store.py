@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from pytest_cgins import documents
-from pytest_cgins.errors import PackError, RecordError
+from pytest_cgins.errors import DiskError, PackError, RecordError
 from pytest_cgins.model import TRACE_PACK_VERSION, Blob, Trace, TracePack
 from pytest_cgins.trace.validate import problems
 
@@ -256,6 +256,7 @@ class PackWriter:
                 remedy="record into a folder that you may write to",
             ) from error
         self._known: dict[bytes, Blob] = {}
+        self._keys: dict[Blob, bytes] = {}
 
     def __enter__(self) -> PackWriter:
         return self
@@ -266,7 +267,11 @@ class PackWriter:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def add(self, data: bytes | memoryview) -> Blob:
-        """Write bytes as a blob; the same bytes are written once."""
+        """Write bytes as a blob; the same bytes are written once.
+
+        Raises:
+            DiskError: if the disk is full.
+        """
         import numpy as np
         import xxhash
         from safetensors.numpy import save
@@ -276,9 +281,27 @@ class PackWriter:
         if known is None:
             content = save({"data": np.frombuffer(data, dtype=np.uint8)})
             known = Blob(sha256=hashlib.sha256(content).hexdigest(), nbytes=memoryview(data).nbytes)
-            _blob_path(self._scratch, known).write_bytes(content)
+            self._write(_blob_path(self._scratch, known), content)
             self._known[key] = known
+            self._keys[known] = key
         return known
+
+    def discard(self, blob: Blob) -> None:
+        """Remove a blob that nothing refers to any more."""
+        if blob in self._keys:
+            del self._known[self._keys.pop(blob)]
+            _blob_path(self._scratch, blob).unlink()
+
+    def _write(self, path: Path, content: bytes) -> None:
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise DiskError(
+                f"{self.folder} cannot be written: {error.strerror}, with {len(content) / 2**20:.1f} MiB to go into "
+                f"{path.name} and {sum(blob.nbytes for blob in self._keys) / 2**20:.1f} MiB there",
+                remedy="free space, record to another disk (--out), or keep less: --tier recipe, --max-per-op, "
+                "--top-time, fewer --ops",
+            ) from error
 
     def read(self, blob: Blob) -> bytes:
         """What `add` has written."""
@@ -289,7 +312,7 @@ class PackWriter:
         head = documents.dump(replace(pack, traces=()))
         traces = ",\n".join(documents.dump(trace) for trace in pack.traces)
         text = head.replace('"traces":[]', f'"traces":[\n{traces}\n]') + "\n"
-        (self._scratch / MANIFEST).write_text(text, encoding="utf-8")
+        self._write(self._scratch / MANIFEST, text.encode())
         return open_pack(self._scratch)
 
     def commit(self, pack: TracePack) -> PackReader:

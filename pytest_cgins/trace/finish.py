@@ -1,0 +1,167 @@
+"""What a recording does after the model has run: gold, replay, and the pack in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+import torch
+
+from pytest_cgins.errors import RecordError, ReplayError
+from pytest_cgins.model import TRACE_PACK_VERSION, Storage, Trace, TracePack
+from pytest_cgins.trace import gold, mutation, recipe, replay
+from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.trace.call import bound
+from pytest_cgins.trace.context import neutral, restore
+from pytest_cgins.trace.fingerprint import readable
+from pytest_cgins.trace.inputs import Tier
+from pytest_cgins.trace.layout import rebuild
+from pytest_cgins.trace.ledger import Kept, Ledger, Record
+from pytest_cgins.trace.origin import origin_of
+from pytest_cgins.trace.store import PackReader, PackWriter, seal
+
+ItemT = TypeVar("ItemT")
+
+_TIMED_CALLS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finisher:
+    """Turns records into a pack."""
+
+    writer: PackWriter
+    """Where the pack is in the making."""
+    tier: Tier
+    """How much is kept of tensors."""
+    name: str
+    """Name of the pack."""
+    refuse: Callable[[str, RecordError, int], None]
+    """Gets op, reason and number of the calls that cannot be recorded."""
+    progress: bool
+    """Whether to show progress on a terminal."""
+
+    def time_backwards(self, ledger: Ledger) -> None:
+        """Measure the backwards, which autograd ran unseen, on what is kept of their inputs."""
+        derived = [record for record in ledger if is_derived(record.call.op) and not record.folded]
+        for record in self._track(derived, "Timing backwards"):
+            tensors = self._inputs(record)[1]
+            with restore(record.context, record.device.type):
+                run = bound(record.call, tensors)
+                for _ in range(_TIMED_CALLS):
+                    record.time.run(run, record.device)
+
+    def traces(self, kept: Sequence[Kept]) -> list[Trace]:
+        """The traces of records, with gold, ordered by op and signature."""
+        ordered = sorted(kept, key=lambda one: one.record.canonical)
+        signatures = _signatures([one.record for one in ordered])
+        traces = []
+        for one, signature in self._track(list(zip(ordered, signatures, strict=True)), "Taking gold"):
+            try:
+                traces.append(self._trace(one, signature))
+            except RecordError as error:
+                self.refuse(one.record.call.op, error, one.count)
+        return sorted(traces, key=lambda trace: (trace.call.op, trace.signature))
+
+    def commit(self, traces: Sequence[Trace]) -> TracePack:
+        """Replay every trace from what was written, and put the pack in place.
+
+        Raises:
+            ReplayError: if a trace does not give its own gold.
+        """
+        pack = TracePack(version=TRACE_PACK_VERSION, name=self.name, tier=self.tier, traces=tuple(traces))
+        if self.tier != "shapes":
+            reader = self.writer.preview(pack)
+            checked = [
+                replace(trace, replay=_replayed(trace, reader))
+                for trace in self._track(reader.pack.traces, "Replaying")
+            ]
+            pack = replace(pack, traces=tuple(checked))
+        return self.writer.commit(pack).pack
+
+    def _trace(self, one: Kept, signature: str) -> Trace:
+        record = one.record
+        trace = Trace(
+            id="",
+            signature=signature,
+            call=record.call,
+            tensors=record.metas,
+            storages=record.storages,
+            context=record.context,
+            gold=record.gold,
+            replay="unchecked",
+            count=one.count,
+            origin=origin_of(record.device),
+            lengths=one.lengths,
+        )
+        if self.tier != "shapes" and trace.gold is None:
+            trace = self._with_gold(trace, record, self.tier)
+        return seal(trace)
+
+    def _with_gold(self, trace: Trace, record: Record, tier: Literal["recipe", "full"]) -> Trace:
+        """Run the op on the inputs that a replay will make."""
+        storages, tensors = self._inputs(record)
+        trace = replace(trace, storages=storages)
+        before = mutation.hashes(tensors)
+        try:
+            result = replay.run(trace, tensors)
+            answer = gold.describe(result, tensors, mutation.changed(tensors, before), tier, self.writer.add)
+        except RecordError:
+            raise
+        except Exception as error:
+            raise ReplayError(
+                f"{trace.call.op} {trace.signature} cannot be run on inputs with the recorded statistics: "
+                f"{type(error).__name__}: {error}",
+                remedy="record it with tier='full', or leave it out through ops=[…]",
+            ) from error
+        return replace(trace, gold=answer)
+
+    def _inputs(self, record: Record) -> tuple[tuple[Storage, ...], list[torch.Tensor]]:
+        """Storages whose recipes are sealed, and the tensors on them; zeros in tier `shapes`."""
+        storages, spans = [], []
+        for kept in record.storages:
+            storage = kept
+            if kept.recipe is not None:
+                storage, content = recipe.seal(kept, self.writer)
+                spans.append(torch.from_numpy(content))
+            elif self.tier == "shapes":
+                spans.append(torch.zeros(kept.nbytes, dtype=torch.uint8, device="cpu"))
+            else:
+                spans.append(replay.load_blob(kept, self.writer))
+            storages.append(storage)
+        with neutral():
+            return tuple(storages), rebuild(record.metas, spans, record.device)
+
+    def _track(self, items: Sequence[ItemT], what: str) -> Iterable[ItemT]:
+        """The items, with a progress bar on a terminal if one is wanted."""
+        if not self.progress:
+            return items
+        from rich.console import Console
+        from rich.progress import track
+
+        console = Console(stderr=True)
+        return track(items, what, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _signatures(records: Sequence[Record]) -> list[str]:
+    """Readable signatures, their digests as long as uniqueness needs."""
+    for digits in (4, 8, 16, 64):
+        signatures = [readable(made.canonical, made.metas, digits) for made in records]
+        if len(set(signatures)) == len(signatures):
+            break
+    return signatures
+
+
+def _replayed(trace: Trace, reader: PackReader) -> Literal["bitwise", "derived"]:
+    """How the self-check of a trace went.
+
+    Raises:
+        ReplayError: if it did not reproduce its gold, bit for bit unless torch calls it nondeterministic.
+    """
+    outcome = replay.check(trace, reader)
+    if outcome == "derived" and not replay.is_nondeterministic(trace, reader):
+        raise ReplayError(
+            f"{trace.call.op} {trace.signature} gives its own gold only approximately on the recording device",
+            remedy="it draws on hidden state, or races; leave it out through ops=[…]",
+        )
+    return outcome

@@ -1,0 +1,259 @@
+"""The signatures that a recording has met: how often, what is kept of each, and which become traces."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from pytest_cgins.model import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
+from pytest_cgins.trace import lengths
+from pytest_cgins.trace.lengths import Form, Key
+from pytest_cgins.trace.store import PackWriter
+from pytest_cgins.trace.top_time import Candidate, OpTime, select
+
+KEPT_WHILE_RUNNING = 8
+"""Sizes of a family that keep their content until the end; more are chosen from than are needed."""
+FIRST_LOOK = 16
+"""Records that differ in sizes alone before the first look for a family among them."""
+BEYOND_LIMIT = 40
+"""Records of one form beyond `max_per_op`: they may prove to be one family."""
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One signature while the model runs."""
+
+    call: OpCall
+    """Op and arguments."""
+    metas: tuple[TensorMeta, ...]
+    """Its argument tensors."""
+    storages: tuple[Storage, ...]
+    """What is kept of their content."""
+    context: Context
+    """Context of the call."""
+    device: torch.device
+    """Where it ran."""
+    canonical: str
+    """What makes it a signature of its own."""
+    form: Form
+    """The same, with sizes apart."""
+    gold: Gold | None = None
+    """What it gave, if that is known already."""
+    count: int = 1
+    """Calls so far."""
+    time: OpTime = field(default_factory=OpTime)
+    """What they took, if it is measured."""
+    number: int = 0
+    """Its place among the signatures of the recording."""
+    folded: bool = False
+    """Whether its content was given up, since other sizes of its family stand for it."""
+
+    def blobs(self) -> Iterator[Blob]:
+        """What it refers to in the pack."""
+        yield from blobs_of(self.storages)
+        for tensor in self.gold.tensors if self.gold is not None else ():
+            yield from (blob for blob in (tensor.blob, tensor.sample_blob) if blob is not None)
+
+
+def blobs_of(storages: Sequence[Storage]) -> Iterator[Blob]:
+    """Blobs of storages, with repetitions."""
+    for storage in storages:
+        if storage.blob is not None:
+            yield storage.blob
+        if storage.recipe is not None and storage.recipe.masked is not None:
+            yield storage.recipe.masked
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record that becomes a trace."""
+
+    record: Record
+    """The record, with its content."""
+    count: int
+    """Calls that it stands for."""
+    lengths: tuple[Length, ...] = ()
+    """The size that it stands for with others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a recording keeps, and what it leaves out."""
+
+    kept: list[Kept]
+    """In the order in which they were met."""
+    left_out_signatures: int
+    """Beyond the limit or the share of time; those that others of their family stand for are not among them."""
+    left_out_calls: int
+    """Their calls."""
+    share: float
+    """Of the ops' time that the kept ones cover, if time was measured."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Records that differ in sizes alone."""
+
+    live: list[Record] = field(default_factory=list)
+    folded: dict[Key, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    next_look: int = FIRST_LOOK
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A record of its own, or a family."""
+
+    members: list[Record]
+    sizes: list[int]
+    """One a member; [0] for a record of its own."""
+    chosen: list[Record]
+    """Members that can become traces, the most telling first."""
+    places: tuple[int, ...] = ()
+
+    def kept(self, count: int) -> list[Kept]:
+        """The first `count` of the chosen, which share the calls of all."""
+        chosen = self.chosen[:count]
+        if not self.places:
+            return [Kept(record, record.count) for record in chosen]
+        size_of = {id(record): size for record, size in zip(self.members, self.sizes, strict=True)}
+        kept_sizes = [size_of[id(record)] for record in chosen]
+        calls: Counter[int] = Counter()
+        for record, size in zip(self.members, self.sizes, strict=True):
+            calls[lengths.nearest(size, kept_sizes)] += record.count
+        return [
+            Kept(record, calls[size], (self._length(record, size),))
+            for record, size in zip(chosen, kept_sizes, strict=True)
+        ]
+
+    def _length(self, record: Record, size: int) -> Length:
+        places = (record.form.places[place] for place in self.places)
+        return Length(
+            size=size,
+            sizes=tuple(sorted(set(self.sizes))),
+            calls=sum(member.count for member in self.members),
+            axes=tuple(place for place in places if place is not None),
+        )
+
+
+class Ledger:
+    """All signatures of a recording, by their canonical text."""
+
+    def __init__(
+        self, writer: PackWriter, *, max_per_op: int | None, share: float | None, fold: bool
+    ) -> None:
+        """Take notes; the limit and the share are those of `record`, `fold` is its `lengths`."""
+        self._writer = writer
+        self._limit = max_per_op
+        self._share = share
+        self._fold = fold
+        self._records: dict[str, Record] = {}
+        self._per_op: Counter[str] = Counter()
+        self._buckets: dict[Hashable, _Bucket] = {}
+        self._references: Counter[Blob] = Counter()
+        self.dropped = 0
+        """Calls whose signature was beyond the limit when it came."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records.values())
+
+    def find(self, canonical: str) -> Record | None:
+        """The record of a signature, if there is one."""
+        return self._records.get(canonical)
+
+    def admits(self, op: str, form: Form) -> bool:
+        """Whether a signature that has not been met is to be recorded."""
+        # By time, nobody knows yet which are the longest.
+        if self._limit is None or self._share is not None or self._per_op[op] < self._limit:
+            return True
+        bucket = self._buckets.get(form.fixed)
+        return self._fold and bucket is not None and len(bucket.live) < BEYOND_LIMIT
+
+    def add(self, record: Record) -> None:
+        """Note a signature that was not met before."""
+        record.number = len(self._records)
+        self._records[record.canonical] = record
+        self._per_op[record.call.op] += 1
+        self.refer(record.blobs())
+        if self._fold:
+            bucket = self._buckets.setdefault(record.form.fixed, _Bucket())
+            bucket.live.append(record)
+            if len(bucket.live) >= bucket.next_look:
+                self._thin(bucket)
+
+    def refer(self, blobs: Iterator[Blob]) -> None:
+        """Keep blobs although no record has them."""
+        self._references.update(blobs)
+
+    def _thin(self, bucket: _Bucket) -> None:
+        """Give up the content of sizes that will not be chosen: a long generation has thousands."""
+        fixed = bucket.live[0].form.fixed
+        for family in lengths.families(
+            [r.form for r in bucket.live], [(fixed, key) for key in bucket.folded]
+        ):
+            keep = lengths.thin(family.sizes, KEPT_WHILE_RUNNING)
+            for index, size in zip(family.members, family.sizes, strict=True):
+                if size not in keep:
+                    bucket.folded[family.places, family.rest].append(bucket.live[index])
+                    self._give_up(bucket.live[index])
+        bucket.live = [record for record in bucket.live if not record.folded]
+        bucket.next_look = 2 * len(bucket.live) + FIRST_LOOK
+
+    def _give_up(self, record: Record) -> None:
+        record.folded = True
+        self._per_op[record.call.op] -= 1
+        blobs = list(record.blobs())
+        self._references.subtract(blobs)
+        for blob in set(blobs):
+            if not self._references[blob]:
+                self._writer.discard(blob)
+                del self._references[blob]
+        record.storages, record.gold = (), None
+
+    def outcome(self) -> Outcome:
+        """What is to become traces."""
+        units = self._units()
+        candidates = [
+            Candidate(
+                unit.members[0].call.op,
+                sum(record.time.seconds(record.count) for record in unit.members),
+                len(unit.chosen),
+            )
+            for unit in units
+        ]
+        chosen = select(candidates, share=self._share, max_per_op=self._limit)
+        left_out = [unit for unit, traces in zip(units, chosen.traces, strict=True) if not traces]
+        return Outcome(
+            kept=[
+                kept
+                for unit, traces in zip(units, chosen.traces, strict=True)
+                for kept in (unit.kept(traces) if traces else ())
+            ],
+            left_out_signatures=sum(len(unit.members) for unit in left_out),
+            left_out_calls=sum(record.count for unit in left_out for record in unit.members),
+            share=chosen.share,
+        )
+
+    def _units(self) -> list[_Unit]:
+        """Families and single records, in the order in which their first members were met."""
+        live = [record for record in self._records.values() if not record.folded]
+        first = [(fixed, key) for fixed, bucket in self._buckets.items() for key in bucket.folded]
+        units: dict[int, _Unit] = {}
+        single = {id(record): record for record in live}
+        for family in lengths.families([record.form for record in live], first) if self._fold else ():
+            members = [live[index] for index in family.members]
+            folded = self._buckets[members[0].form.fixed].folded[family.places, family.rest]
+            by_size = dict(zip(family.sizes, members, strict=True))
+            chosen = [by_size[size] for size in lengths.representatives(family.sizes)]
+            sizes = [*family.sizes, *(record.form.sizes[family.places[0]] for record in folded)]
+            everyone = [*members, *folded]
+            units[min(record.number for record in everyone)] = _Unit(everyone, sizes, chosen, family.places)
+            for record in members:
+                del single[id(record)]
+        units |= {record.number: _Unit([record], [0], [record]) for record in single.values()}
+        return [units[number] for number in sorted(units)]
