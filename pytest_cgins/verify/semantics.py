@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.model import OpCall, TensorMeta, Value
+from pytest_cgins.trace.inputs import TABLES
 
 Kind = Literal["norm", "softmax", "activation", "other"]
 Role = Literal["data", "weight", "parameter", "positive", "keep"]
@@ -46,6 +47,8 @@ class Semantics:
         name = self.names.get(index, "").lower()
         if not ("float" in meta.dtype or "complex" in meta.dtype) or "mask" in name or not meta.shape:
             return "keep"
+        if name in TABLES:
+            return "keep"
         if "var" in name.split("_"):
             return "positive"
         if len(meta.shape) == 1:
@@ -55,8 +58,8 @@ class Semantics:
 
 
 def of(call: OpCall) -> Semantics:
-    """Semantics of a call, by the words in its op's and parameters' names."""
-    word = call.op.rsplit(".", 1)[-1].lower().strip("_")
+    """Semantics of a call, by the words in its op's and parameters' names; a backward has those of its op."""
+    word = call.op.partition("@")[0].rsplit(".", 1)[-1].lower().strip("_")
     eps = next((a.value for a in call.arguments if "eps" in a.name.lower()), None)
     kind: Kind = "other"
     if "norm" in word and eps is not None:

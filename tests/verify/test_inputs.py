@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from pytest_cgins.trace import ops
 from pytest_cgins.verify import inputs
 from tests.verify.helpers import call_of, normal
 
@@ -211,3 +212,27 @@ def test_empty_and_scalar_tensors() -> None:
     made = inputs.fresh(call, tensors, "1")
     assert made[0].shape == (0, 4)
     assert float(made[1]) == 2.5
+
+
+@pytest.mark.parametrize("make", [inputs.fresh, inputs.edge])
+def test_tables_of_angles_are_kept(make: Callable[..., list[torch.Tensor]]) -> None:
+    """A kernel may read one half of a table whose halves are equal, which those of random numbers are not."""
+
+    def apply_rotary(query: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        return query * cos + query.roll(8, -1) * sin
+
+    angle = normal(5, 8).repeat(1, 2)
+    call, tensors = call_of("models.apply_rotary", apply_rotary, normal(2, 5, 16), angle.cos(), angle.sin())
+    made = make(call, tensors, "1")
+    assert torch.equal(made[1], tensors[1])
+    assert torch.equal(made[2], tensors[2])
+    assert not torch.equal(made[0], tensors[0])
+
+
+def test_a_backward_has_the_edge_rows_of_its_op() -> None:
+    """Among the inputs of a norm's backward are rows with std ≈ √eps, and rows with a large mean."""
+    name = "torch.nn.functional.layer_norm@backward(input)"
+    call, tensors = call_of(name, ops.resolve(name), normal(28, 64), normal(28, 64), (64,))
+    x = inputs.edge(call, tensors, "1")[1]
+    assert float(x[0].std()) == pytest.approx(1e-5**0.5, rel=0.5)
+    assert float(x[1].mean()) == pytest.approx(1024, rel=0.01)
