@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from pytest_cgins.errors import CginsError, LaunchError, RecordError, SourceError
-from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
+from pytest_cgins.kernels.arguments import call_values, require_defaults
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.text import nearest
 from pytest_cgins.trace.call import flatten
 from pytest_cgins.trace.modules import is_module_call, rebuild
+from pytest_cgins.trace.values import decode, has_adapted
 
 INTERPRET = "TRITON_INTERPRET"
 
@@ -86,13 +87,16 @@ class PythonKernel:
         device: str,  # noqa: ARG002 - follows from the tensors
     ) -> BoundFunction:
         """See `callable.LoadedKernel.bind`. By name where the names agree, else in the op's order."""
-        positional, keyword = self._match(call, tensors)
+        values = call_values(call, tensors)
+        positional, keyword = self._match(call, values, tensors)
+        function = _anew(self._function, call, values, tensors)
         if is_module_call(call):
             positional.insert(0, rebuild(call, tensors))
-        return BoundFunction(self._function, positional, keyword, self.name)
+        return BoundFunction(function, positional, keyword, self.name)
 
-    def _match(self, call: OpCall, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
-        values = call_values(call, tensors)
+    def _match(
+        self, call: OpCall, values: dict[str, Any], tensors: Sequence[torch.Tensor]
+    ) -> tuple[list[Any], dict[str, Any]]:
         try:
             parameters = list(inspect.signature(self._function).parameters.values())
         except (TypeError, ValueError):  # written in C, without a signature
@@ -177,8 +181,8 @@ class ExtensionKernel:
         """See `callable.LoadedKernel.bind`."""
         values = call_values(call, tensors)
         given = len(values)
-        state = state_values(call, tensors)
-        values |= {f"self.{name}": value for name, value in state.items() if isinstance(value, torch.Tensor)}
+        state = [a for a in call.arguments if a.passed == "state" and a.value.kind == "tensor"]
+        values |= {argument.name: decode(argument.value, tensors) for argument in state}
         # pybind11 has no signature object; the first line of its docstring names every parameter.
         signature = (self._function.__doc__ or "").partition("->")[0]
         count = len(re.findall(r"\barg\d+:", signature))
@@ -227,6 +231,26 @@ class BoundFunction:
     def overrun(self) -> str:
         """Not to be known: the function allocates its outputs itself."""
         return ""
+
+
+def _anew(
+    function: Callable[..., object], call: OpCall, values: dict[str, Any], tensors: Sequence[torch.Tensor]
+) -> Callable[..., object]:
+    """The function, with objects of adapters made again for every run: one run may change them."""
+    adapted = {
+        id(values[argument.name]): argument.value
+        for argument in call.arguments
+        if argument.passed != "state" and has_adapted(argument.value)
+    }
+    if not adapted:
+        return function
+
+    def run(*positional: Any, **keyword: Any) -> object:
+        made = {key: decode(value, tensors) for key, value in adapted.items()}
+        own = {name: made.get(id(value), value) for name, value in keyword.items()}
+        return function(*(made.get(id(value), value) for value in positional), **own)
+
+    return run
 
 
 def _without_trailing_defaults(call: OpCall, values: dict[str, Any]) -> list[Any]:
