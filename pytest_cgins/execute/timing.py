@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from pytest_cgins.timing.lock import exclusive
 from pytest_cgins.timing.measure import measure
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import Arms
+from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import bound
 from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.dtypes import ITEMSIZE
@@ -84,10 +86,25 @@ class TimingService:
         def inputs() -> list[torch.Tensor]:
             return unpack(params["tensors"], buffer, device)
 
-        return {
-            "kernel": _Rotating([kernel.bind(call, inputs(), outputs, device).run for _ in range(copies)]),
-            "torch": _Rotating([bound(call, inputs()) for _ in range(copies)]),
-        }
+        kernels = [kernel.bind(call, inputs(), outputs, device).run for _ in range(copies)]
+        with _capture_stream(device) if is_derived(call.op) else nullcontext():
+            ops = [bound(call, inputs()) for _ in range(copies)]
+        return {"kernel": _Rotating(kernels), "torch": _Rotating(ops)}
+
+
+@contextmanager
+def _capture_stream(device: str) -> Iterator[None]:
+    """Make current the stream that graphs are captured on: autograd runs a backward on that of its forward."""
+    if not device.startswith("cuda"):
+        yield
+        return
+    graph: Any = torch.cuda.graph
+    if graph.default_capture_stream is None:
+        graph.default_capture_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    wait_for_device(device)
+    with torch.cuda.stream(graph.default_capture_stream):
+        yield
+    wait_for_device(device)
 
 
 class _Rotating:

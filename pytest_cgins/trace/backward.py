@@ -137,29 +137,28 @@ def prepared(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], tupl
     )
     with torch.inference_mode(mode=False), torch.enable_grad():
         try:
-            outputs, leaves = _forward(forward, names, _copies(tensors), in_place=_is_in_place(forward))
+            outputs, leaves = _forward(
+                forward, names, _copies(forward, tensors), in_place=_is_in_place(forward)
+            )
         except RuntimeError as error:
             if _LEAF_IN_PLACE not in str(error):
                 raise
-            outputs, leaves = _forward(forward, names, _copies(tensors), in_place=True)
-    pairs = _paired(call.op, outputs, gradients, _copies(tensors))
+            outputs, leaves = _forward(forward, names, _copies(forward, tensors), in_place=True)
+    pairs = _paired(call.op, outputs, gradients, tensors)
     return _Runner([output for output, _ in pairs], leaves, [gradient for _, gradient in pairs])
 
 
-def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors as they lie, on memory of their own: running statistics are not to change."""
+def _copies(call: OpCall, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors, those of the call as they lie on memory of their own: an op may change running statistics."""
+    used = sorted({index for argument in call.arguments for index in tensor_indices(argument.value)})
+    own = list(tensors)
     with torch.no_grad():
-        layout = lay_out(tensors, copy=False)
-        device = tensors[0].device if tensors else "cpu"
-        devices = {tensor.device for tensor in tensors}
-        if len(devices) == 1:
-            return rebuild(layout.metas, layout.spans, device)
-        return [_copy(tensor) for tensor in tensors]
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    layout = lay_out([tensor], copy=False)
-    return rebuild(layout.metas, layout.spans, tensor.device)[0]
+        for device in dict.fromkeys(tensors[index].device for index in used):
+            here = [index for index in used if tensors[index].device == device]
+            layout = lay_out([tensors[index] for index in here], copy=False)
+            for index, copy in zip(here, rebuild(layout.metas, layout.spans, device), strict=True):
+                own[index] = copy
+    return own
 
 
 def _forward(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import runpy
 import sys
 import traceback
@@ -33,24 +34,7 @@ def add_parsers(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
 ) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     """Add the commands about traces to the `cgins` command line; gives those of `cgins traces`."""
-    parser = subparsers.add_parser("record", help="run a script and record its op calls as a trace pack")
-    parser.add_argument("script", type=Path, help="Python script that runs a model")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the trace pack")
-    parser.add_argument(
-        "--ops", action="append", metavar="OP[,OP]", help="qualified names; default: ops that compute"
-    )
-    parser.add_argument("--tier", choices=("shapes", "recipe", "full"), default="recipe")
-    parser.add_argument("--name", help="name of the pack; default: that of its folder")
-    parser.add_argument("--max-per-op", type=int, metavar="N", help="keep at most N signatures of an op")
-    parser.add_argument(
-        "--args",
-        dest="arguments",
-        nargs=argparse.REMAINDER,
-        default=[],
-        help="everything after this is for the script",
-    )
-    parser.set_defaults(run=record)
-
+    _add_record(subparsers)
     traces = subparsers.add_parser("traces", help="look at trace packs").add_subparsers(required=True)
     parser = traces.add_parser("ls", help="list the packs under folders")
     parser.add_argument("folders", nargs="*", type=Path, default=[Path()])
@@ -72,6 +56,62 @@ def add_parsers(
     return traces
 
 
+def _add_record(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser("record", help="run a script and record its op calls as a trace pack")
+    parser.add_argument("script", type=Path, help="Python script that runs a model")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the trace pack")
+    parser.add_argument(
+        "--ops",
+        action="extend",
+        type=_operators,
+        metavar="OP[,OP]",
+        help="qualified names; default: ops that compute",
+    )
+    parser.add_argument("--tier", choices=("shapes", "recipe", "full"), default="recipe")
+    parser.add_argument("--name", help="name of the pack; default: that of its folder")
+    parser.add_argument("--max-per-op", type=int, metavar="N", help="keep at most N signatures of an op")
+    parser.add_argument(
+        "--backward", action="store_true", help="also record the backward of the ops, as OP@backward(…)"
+    )
+    parser.add_argument(
+        "--top-time",
+        type=_share,
+        metavar="SHARE",
+        help="keep the signatures that together take this share of the ops' time, e.g. 80%%",
+    )
+    parser.add_argument(
+        "--lengths",
+        choices=("few", "all"),
+        default="few",
+        help="of signatures that differ in one size, as a generation's do, keep at most four, or all",
+    )
+    parser.add_argument(
+        "--args",
+        dest="arguments",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="everything after this is for the script",
+    )
+    parser.set_defaults(run=record)
+
+
+def _operators(text: str) -> list[str]:
+    """Qualified names, separated by commas; those between parentheses belong to a name."""
+    return [name.strip() for name in re.split(r",(?![^(]*\))", text) if name.strip()]
+
+
+def _share(text: str) -> float:
+    """`80%` or `0.8` as a share."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 80% or 0.8")
+    return share
+
+
 def record(args: argparse.Namespace) -> int:
     """Run a script as `python SCRIPT` would, and record it.
 
@@ -81,11 +121,18 @@ def record(args: argparse.Namespace) -> int:
 
     if not args.script.is_file():
         raise RecordError(f"{args.script} is not a file", remedy="name the Python script that runs the model")
-    ops = [name for group in args.ops for name in group.split(",") if name] if args.ops else None
     try:
         with _as_script(args.script, args.arguments):
             recording = recording_of(
-                args.out, ops, args.tier, args.name, args.max_per_op, progress=sys.stderr.isatty()
+                args.out,
+                args.ops,
+                args.tier,
+                args.name,
+                args.max_per_op,
+                backward=args.backward,
+                lengths=args.lengths,
+                top_time=args.top_time,
+                progress=sys.stderr.isatty(),
             )
             with recording:
                 _run(args.script)
@@ -95,8 +142,8 @@ def record(args: argparse.Namespace) -> int:
     if recording.pack is not None:
         print_table(_by_op(recording.pack))
         print(f"{len(recording.pack.traces)} traces, {size_of(args.out) / 2**20:.2f} MiB in {args.out}")
-    if recording.dropped:
-        print(f"{recording.dropped} calls had signatures beyond --max-per-op and were left out")
+    for line in recording.left_out():
+        print(line)
     return 0
 
 

@@ -208,6 +208,28 @@ class Recording:
             if error is None:
                 self.pack = self._finish()
 
+    def left_out(self) -> list[str]:
+        """Sentences about what the limits on lengths, signatures and time have left out."""
+        said = []
+        outcome, share = self.outcome, self.options.top_time
+        if outcome is not None and share is not None:
+            said.append(
+                f"the traces cover {outcome.share:.1%} of the recorded ops' time; {outcome.left_out_signatures} "
+                f"signatures ({outcome.left_out_calls} calls) were left out"
+            )
+        lengths = (
+            {one.lengths[0].sizes: one.lengths[0] for one in outcome.kept if one.lengths} if outcome else {}
+        )
+        if lengths:
+            most = max(lengths.values(), key=lambda length: len(length.sizes))
+            said.append(
+                f"sizes that change from call to call, up to {len(most.sizes)} of them ({most.sizes[0]} … "
+                f"{most.sizes[-1]}), are kept at four at most; --lengths all keeps all"
+            )
+        if self.dropped:
+            said.append(f"{self.dropped} calls had signatures beyond --max-per-op and were left out")
+        return said
+
     # ---- while the model runs -------------------------------------------------------------------
 
     def _run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

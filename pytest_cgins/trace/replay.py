@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from pytest_cgins.errors import ReplayError, TraceError
 from pytest_cgins.model import Storage, TensorMeta, Trace
+from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import neutral, restore
 from pytest_cgins.trace.gold import GoldValues, load_gold, to_bytes
@@ -50,10 +51,39 @@ def load_blob(storage: Storage, source: BlobSource) -> torch.Tensor:
 
 
 def run(trace: Trace, tensors: Sequence[torch.Tensor]) -> object:
-    """Run the op on argument tensors in the recorded context."""
+    """Run the op on argument tensors in the recorded context.
+
+    Autograd follows the arguments that it followed when the call was recorded: some ops choose their
+    kernel by it.
+    """
     device = tensors[0].device.type if tensors else trace.origin.device
     with restore(trace.context, device):
-        return invoke(trace.call, tensors)
+        followed = trace.context.grad_enabled and not is_derived(trace.call.op)
+        return invoke(trace.call, _followed(trace.tensors, tensors) if followed else tensors)
+
+
+def _followed(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors on the same memory, those with `requires_grad` as results of an op: leaves are not changed in place."""
+    if not any(meta.requires_grad for meta in metas):
+        return list(tensors)
+    source = torch.zeros((), requires_grad=True)
+    return [
+        _Result.apply(source, tensor.new_empty(0).set_(tensor)) if meta.requires_grad else tensor  # type: ignore[no-untyped-call]
+        for meta, tensor in zip(metas, tensors, strict=True)
+    ]
+
+
+class _Result(torch.autograd.Function):
+    """Makes a tensor the result of an op on another one."""
+
+    @staticmethod
+    def forward(ctx: Any, source: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+        ctx.mark_dirty(tensor)
+        return tensor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, None]:  # noqa: ARG004
+        return None, None
 
 
 def recording_device(trace: Trace) -> str:

@@ -41,7 +41,8 @@ def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
         # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur.
         exponents = (torch.arange(steps) * 5 % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
-        tensor.copy_(wide if semantics.real or wide.is_complex() else _in_domain(wide, recorded[index]))
+        real = semantics.real or wide.is_complex() or semantics.is_gradient(index)
+        tensor.copy_(wide if real else _in_domain(wide, recorded[index]))
     return made
 
 
@@ -50,6 +51,8 @@ def edge(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
     semantics = of(call)
     made = _content(semantics, recorded, key, "edge")
     for index, tensor in _data(semantics, made):
+        if semantics.is_gradient(index):
+            continue  # what is hard is where it is multiplied with the op's own rows
         lanes = _lanes(call, index, tensor)
         patterns = torch.tensor(_patterns(semantics, tensor.dtype), dtype=torch.float64)
         shift, scale = patterns[lanes % len(patterns)].unbind(-1)
@@ -136,7 +139,7 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
         values /= math.sqrt(max(1, math.prod(meta.shape[1:])))
     elif role == "positive":
         values = values.abs_().add_(0.25)
-    elif not (semantics.real or recorded.is_complex()):
+    elif not (semantics.real or recorded.is_complex() or semantics.is_gradient(index)):
         values = _in_domain(values, recorded)
     padded = torch.zeros(layout.spans[meta.storage].numel(), dtype=torch.uint8)
     padded[: count * dtype.itemsize] = values.to(dtype).view(torch.uint8)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.model import OpCall, TensorMeta, Value
+from pytest_cgins.trace.backward import is_derived, is_gradient
 from pytest_cgins.trace.inputs import TABLES
 
 Kind = Literal["norm", "softmax", "activation", "other"]
@@ -27,6 +28,10 @@ _REAL = frozenset(
      "scaled_dot_product_attention", "add", "sub", "mul", "cat", "stack", "max_pool2d", "avg_pool2d",
      "adaptive_avg_pool2d", "sum", "mean"]
 )  # fmt: skip
+_CHOOSERS = frozenset(
+    ["max", "min", "topk", "sort", "median", "kthvalue", "mode", "maximum",
+     "minimum", "amax", "amin", "cummax", "cummin", "fmax", "fmin"]
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,10 @@ class Semantics:
     names: dict[int, str]
     """Parameter name of each tensor argument, by its index among the tensors."""
 
+    def is_gradient(self, index: int) -> bool:
+        """Whether a tensor argument is what autograd brings to an output: any real number may come."""
+        return is_gradient(self.names.get(index, ""))
+
     def role(self, index: int, meta: TensorMeta) -> Role:
         """What a tensor argument is to the op."""
         name = self.names.get(index, "").lower()
@@ -49,6 +58,8 @@ class Semantics:
             return "keep"
         if name in TABLES:
             return "keep"
+        if self.is_gradient(index):
+            return "data"
         if "var" in name.split("_"):
             return "positive"
         if len(meta.shape) == 1:
@@ -59,7 +70,7 @@ class Semantics:
 
 def of(call: OpCall) -> Semantics:
     """Semantics of a call, by the words in its op's and parameters' names; a backward has those of its op."""
-    word = call.op.partition("@")[0].rsplit(".", 1)[-1].lower().strip("_")
+    word = _word(call).strip("_")
     eps = next((a.value for a in call.arguments if "eps" in a.name.lower()), None)
     kind: Kind = "other"
     if "norm" in word and eps is not None:
@@ -83,7 +94,7 @@ def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
     but the channels; any other op's along the last axis.
     """
     rank = len(shape)
-    word = call.op.rsplit(".", 1)[-1].lower()
+    word = _word(call)
     given = {argument.name: argument.value for argument in call.arguments}
     if "batch_norm" in word and rank > 1:
         return (1,)
@@ -96,6 +107,15 @@ def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
     if (normalized := given.get("normalized_shape")) is not None and normalized.items:
         within = len(normalized.items)
     return tuple(range(max(0, rank - within)))
+
+
+def chooses(call: OpCall) -> bool:
+    """Whether a backward sends gradients to the elements that its op chose: among equal ones any may be."""
+    return is_derived(call.op) and bool(_CHOOSERS & set(_word(call).strip("_").split("_")))
+
+
+def _word(call: OpCall) -> str:
+    return call.op.partition("@")[0].rsplit(".", 1)[-1].lower()
 
 
 def _tensors(value: Value) -> list[int]:
