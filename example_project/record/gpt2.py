@@ -10,7 +10,6 @@ from record.common import DTYPES, randomize
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = [
-    "torch.nn.functional.embedding",
     "torch.nn.functional.scaled_dot_product_attention",
     "torch.nn.functional.layer_norm",
     "torch.nn.functional.gelu",
