@@ -10,7 +10,6 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 ROOT = "pytest_cgins"
 BUILDS = "pytest_cgins.kernels"
@@ -62,8 +61,10 @@ class Lines(logging.Handler):
         name = max((one for one in self._wanted if f"{record.name}.".startswith(f"{one}.")), key=len)
         if record.levelno < self._wanted[name]:
             return
-        with suppress(Exception):
+        try:
             self._write(text(record))
+        except Exception:  # noqa: BLE001
+            self.handleError(record)
 
 
 def text(record: logging.LogRecord) -> str:

@@ -40,15 +40,20 @@ class LiveLog:
 
     def _show(self, lines: list[str]) -> None:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        # With pytest's own live log, its handler prints each message already.
-        if reporter is None or (self._config.getini("log_cli") and not self._is_distributed()):
+        if reporter is None or self._pytest_shows_them():
             return
         reporter.ensure_newline()
+        if self._config.get_terminal_writer().width_of_current_line:  # xdist's dots
+            reporter.write_line("")
         for line in lines:
             reporter.write_line(line)
 
-    def _is_distributed(self) -> bool:
-        return bool(getattr(self._config.option, "numprocesses", None))
+    def _pytest_shows_them(self) -> bool:
+        """Whether pytest's own live log prints each message; it does not see those of xdist's workers."""
+        if not self._config.pluginmanager.hasplugin("logging"):
+            return False
+        live = self._config.getini("log_cli") or self._config.getoption("--log-cli-level") is not None
+        return bool(live and not getattr(self._config.option, "numprocesses", None))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -1,0 +1,36 @@
+"""`--cgins-device` on a machine without the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+FAST = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json")
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_a_device_that_was_asked_for_is_no_skip(project: Path, run: Callable[..., Run]) -> None:
+    """--cgins-device=cuda without a GPU ends in INFRASTRUCTURE and exit 6, with the remedy."""
+    found = run(project, *FAST, "--cgins-device=cuda", env=NO_GPU)
+    assert (found.code, found.counts) == (6, {"errors": 2}), found.out
+    assert set(found.statuses().values()) == {"INFRASTRUCTURE"}
+    (verdict, *_) = [one["verdict"] for one in found.evaluations().values()]
+    assert verdict["reason"] == "device-absent"
+    assert verdict["message"].startswith("no CUDA device: torch ")
+    assert "`cgins doctor` says what is missing" in found.out
+
+
+def test_kernel_fixture_is_an_error_likewise(project: Path, run: Callable[..., Run]) -> None:
+    """cgins_kernel, which skips without its device, fails where that was asked for by name."""
+    (project / "test_gpu.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.cgins(kernel='relu', implementation='cuda')\n"
+        "def test_it(cgins_kernel): raise AssertionError\n"
+    )
+    found = run(project, "--cgins", "--cgins-device=cuda", "test_gpu.py", env=NO_GPU)
+    assert (found.code, found.counts) == (1, {"error": 1}), found.out
+    assert "no CUDA device, and --cgins-device=cuda asks for it" in found.out
