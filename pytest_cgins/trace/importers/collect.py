@@ -1,0 +1,231 @@
+"""One pack out of many calls, each of which may fail without harm to the others."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import CginsError, RecordError
+from pytest_cgins.model import TRACE_PACK_VERSION, Trace, TracePack
+from pytest_cgins.trace.inputs import Tier
+from pytest_cgins.trace.record import record
+from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """One entry of the source that became a trace."""
+
+    entry: str
+    """Its name in the source."""
+    op: str
+    """Qualified name of the op."""
+    signature: str
+    """Of the trace."""
+    replay: str
+    """How its replay went."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """One entry of the source that did not become a trace."""
+
+    entry: str
+    """Its name in the source."""
+    reason: str
+    """Why, in one line."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What an import did."""
+
+    imported: list[Imported] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What holds of the whole import: a device that was mapped, sizes that were overridden."""
+    tolerances: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """(rtol, atol) of ops whose source states them."""
+    pack: TracePack | None = None
+    """None if nothing was imported: then nothing was written."""
+
+    def note(self, text: str) -> None:
+        """Add a note once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What became of one call."""
+
+    ran: bool
+    """Whether the op ran."""
+    result: Any
+    """What it returned."""
+    recorded: bool
+    """Whether there is a trace of it."""
+
+
+class Collector:
+    """Records calls one by one, and writes those that went well as one pack.
+
+    A context manager: `finish` puts the pack in place; without it nothing is written.
+
+    Raises:
+        PackError: at once, if `out` is something else than a pack.
+        RecordError: at once, if nothing can be written there.
+    """
+
+    def __init__(self, out: Path, tier: Tier, name: str | None = None) -> None:
+        self.out = out
+        self.tier: Tier = tier
+        self.name = name or out.absolute().name
+        self.report = Report()
+        self._traces: dict[str, Trace] = {}
+        self._writer = PackWriter(out)
+
+    def __enter__(self) -> Collector:
+        self._writer.__enter__()
+        self._staging = Path(tempfile.mkdtemp(prefix=f".{self.out.name}.", dir=self._writer.folder.parent))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._staging, ignore_errors=True)
+        self._writer.__exit__(kind, error, trace)
+
+    def leave_out(self, entry: str, reason: str | BaseException) -> None:
+        """Note that an entry does not become a trace."""
+        text = reason if isinstance(reason, str) else one_line(reason)
+        self.report.left_out.append(LeftOut(entry, text))
+
+    def record(self, entry: str, op: str, call: Callable[[], Any], count: int = 1) -> Call:
+        """Run a call of an op, and keep its trace; if that fails, the entry is left out with the reason.
+
+        Args:
+            entry: name in the source.
+            op: qualified name of the op that `call` calls once.
+            call: what to run; it must look the op up by its name, so that the recorder sees it.
+            count: how often the source says that this call occurs.
+        """
+        outcome = Call(ran=False, result=None, recorded=False)
+        with self.staged(entry) as folder:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with record(folder, [op], self.tier, name="staged"):
+                    outcome = replace(outcome, result=call(), ran=True)
+            self.adopt(entry, open_pack(folder), count)
+            return replace(outcome, recorded=True)
+        return outcome
+
+    def staged(self, entry: str) -> Staged:
+        """A folder for the pack of one entry; what goes wrong in the body leaves the entry out."""
+        return Staged(self, entry, self._staging / "pack")
+
+    def adopt(self, entry: str, reader: PackReader, count: int = 1) -> None:
+        """Take over the traces of an entry's own pack."""
+        for blob in blobs_of(reader.pack):
+            self._writer.add(reader.read(blob))
+        for trace in reader.pack.traces:
+            known = self._traces.get(trace.id)
+            occurs = max(1, count) * trace.count
+            if known is not None:
+                self._traces[trace.id] = replace(known, count=known.count + occurs)
+            else:
+                self._traces[trace.id] = replace(trace, signature=self._own(trace), count=occurs)
+            kept = self._traces[trace.id]
+            self.report.imported.append(Imported(entry, trace.call.op, kept.signature, trace.replay))
+
+    def _own(self, trace: Trace) -> str:
+        """The signature, with part of the id where another trace of the op has it: same form, other values."""
+        taken = {(known.call.op, known.signature) for known in self._traces.values()}
+        if (trace.call.op, trace.signature) not in taken:
+            return trace.signature
+        return f"{trace.signature}-{trace.id[:8]}"
+
+    def finish(self) -> Report:
+        """Put the pack in place, if there is a trace."""
+        if self._traces:
+            traces = sorted(self._traces.values(), key=lambda trace: (trace.call.op, trace.signature))
+            pack = TracePack(version=TRACE_PACK_VERSION, name=self.name, tier=self.tier, traces=tuple(traces))
+            self.report.pack = self._writer.commit(pack).pack
+        return self.report
+
+
+class Staged:
+    """See `Collector.staged`."""
+
+    def __init__(self, collector: Collector, entry: str, folder: Path) -> None:
+        self._collector = collector
+        self._entry = entry
+        self._folder = folder
+
+    def __enter__(self) -> Path:
+        return self._folder
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        # Foreign files and foreign code raise anything; Ctrl-C is for all.
+        if isinstance(error, Exception):
+            self._collector.leave_out(self._entry, error)
+            return True
+        return False
+
+
+def one_line(error: BaseException) -> str:
+    """The reason that an exception gives, for a list."""
+    if isinstance(error, CginsError):
+        return error.what
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+
+
+def check_size(values: object, max_mib: float) -> None:
+    """Refuse arguments whose tensors are too big together.
+
+    Raises:
+        RecordError: if they have more than `max_mib` MiB.
+    """
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(values)) / _MIB
+    if size > max_mib:
+        raise RecordError(
+            f"its inputs have {size:.0f} MiB, more than the {max_mib:g} MiB of --max-mib",
+            remedy="raise --max-mib, or make the inputs smaller",
+        )
+
+
+def tensors_in(values: object) -> Iterator[torch.Tensor]:
+    """The tensors in a tree of lists, tuples, dicts and modules."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, torch.nn.Module):
+        yield from values.parameters()
+        yield from values.buffers()
+    elif isinstance(values, list | tuple | dict):
+        for item in values.values() if isinstance(values, dict) else values:
+            yield from tensors_in(item)
+
+
+def on(device: str, values: Any) -> Any:
+    """A tree of lists, tuples and dicts with its tensors on a device; they stay what autograd knows them as."""
+    if isinstance(values, torch.Tensor):
+        return values.to(device)
+    if isinstance(values, dict):
+        return {name: on(device, item) for name, item in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(on(device, item) for item in values)
+    return values

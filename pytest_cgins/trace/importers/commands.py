@@ -1,0 +1,306 @@
+"""`cgins import KIND SOURCE --out PACK` and `cgins export KIND PACK --out DIR`."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_cgins.errors import RecordError
+from pytest_cgins.trace.console import import_path, new_table, print_table, size_of
+
+if TYPE_CHECKING:
+    from pytest_cgins.trace.importers.collect import Collector, Report
+    from pytest_cgins.trace.importers.references import References
+    from pytest_cgins.trace.inputs import Tier
+
+CODE = ("flashinfer-bench", "kernelbench", "refpy", "robustkbench")
+"""Kinds whose sources are code, which an import runs."""
+_MAX_MIB = 1024.0
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the `cgins` command line."""
+    kinds = subparsers.add_parser(
+        "import", help="make a trace pack from another benchmark's files"
+    ).add_subparsers(metavar="KIND", required=True)
+    parser = _add(kinds, "gins", "GinS programs (JSON)", "FILE.json")
+    parser = _add(kinds, "pt", "CGinS pairs of inputs and gold (.pt), tier full", "DIR", tier=False)
+    parser.add_argument(
+        "--op",
+        action="append",
+        default=[],
+        metavar="[NAME=]OP",
+        help="op of the pairs (whose name begins so)",
+    )
+    parser = _add(kinds, "backendbench", "operator traces of BackendBench", "FILE")
+    parser.add_argument(
+        "--functional", action="store_true", help="use torch's functions for ATen overloads, where they agree"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only ops whose name contains this")
+    parser = _add(kinds, "flashinfer-bench", "definitions and workloads of flashinfer-bench (code)", "DIR")
+    parser = _add(kinds, "kernelbench", "problems of KernelBench (code)", "FILE.py|DIR")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="NAME=VALUE",
+        help="another value for a constant of the file, such as batch_size=8",
+    )
+    parser.add_argument(
+        "--shrink", action="store_true", help="halve the file's sizes until it fits --max-mib; says which"
+    )
+    parser = _add(kinds, "refpy", "a ref.py with reference(**kwargs) (code)", "FILE.py")
+    parser.add_argument("--dims", required=True, metavar="JSON", help='sizes, such as {"M": 64, "N": 64}')
+    parser.add_argument(
+        "--kernel", type=Path, metavar="FILE.cu", help="kernel whose solve(…) says what the arguments are"
+    )
+    parser.add_argument(
+        "--numel",
+        type=int,
+        metavar="N",
+        help="elements of each buffer; default: product of the two largest dims",
+    )
+    parser = _add(kinds, "robustkbench", "task folders of robust-kbench (code)", "DIR")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="initialisations a configuration")
+    parser.add_argument(
+        "--configs", choices=("single", "multi"), default="multi", help="which settings of the task to take"
+    )
+    _add_export(subparsers)
+
+
+def _add(
+    kinds: argparse._SubParsersAction[argparse.ArgumentParser],
+    kind: str,
+    what: str,
+    source: str,
+    *,
+    tier: bool = True,
+) -> argparse.ArgumentParser:
+    parser = kinds.add_parser(kind, help=what)
+    parser.add_argument("source", type=Path, metavar=source)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the trace pack")
+    parser.add_argument("--name", help="name of the pack; default: that of its folder")
+    if tier:
+        parser.add_argument("--tier", choices=("recipe", "full"), default="recipe")
+        parser.add_argument(
+            "--max-mib",
+            type=float,
+            default=_MAX_MIB,
+            metavar="N",
+            help=f"leave out calls with bigger tensors; default: {_MAX_MIB:g}",
+        )
+    if kind != "gins":
+        parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to record")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="write a cgins.yaml for the ops, or print what to add to it",
+    )
+    if kind in CODE:
+        parser.add_argument("--allow-code", action="store_true", help="run the source's code")
+        parser.add_argument(
+            "--references",
+            type=Path,
+            default=Path("references"),
+            metavar="DIR",
+            help="package that the code is copied to; default: references",
+        )
+    parser.set_defaults(run=import_, kind=kind)
+    return parser
+
+
+def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    kinds = subparsers.add_parser(
+        "export", help="write a trace pack as another benchmark's files"
+    ).add_subparsers(metavar="KIND", required=True)
+    parser = kinds.add_parser("flashinfer-bench", help="definitions and workloads of flashinfer-bench")
+    parser.add_argument("pack", type=Path, metavar="PACK")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="root of the trace set")
+    parser.add_argument(
+        "--values", action="store_true", help="write every tensor's values, not only those that matter"
+    )
+    parser.set_defaults(run=export)
+
+
+def import_(args: argparse.Namespace) -> int:
+    """Import one source; 1 if nothing of it could be imported."""
+    from pytest_cgins.trace.importers.collect import Collector
+
+    if args.kind in CODE:
+        from pytest_cgins.trace.importers.references import require_permission
+
+        require_permission(args.kind, args.allow_code)
+    if not args.source.exists():
+        raise RecordError(f"{args.source} does not exist", remedy="name the file or folder to import")
+    if getattr(args, "device", "cpu") == "cuda":
+        _require_gpu()
+    tier: Tier = "full" if args.kind == "pt" else args.tier
+    with import_path(Path.cwd()), Collector(args.out, tier, args.name) as collector:
+        _COLLECT[args.kind](args, collector)
+        report = collector.finish()
+    _print(report, args.out)
+    if report.pack is None:
+        return 1
+    if args.config is not None:
+        from pytest_cgins.trace.importers import stanza
+
+        print(stanza.write(args.config, report, args.out))
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    """Export one pack; 1 if nothing of it can be said in the format."""
+    from pytest_cgins.trace.importers import flashinfer_export
+
+    with import_path(Path.cwd()):
+        made = flashinfer_export.export(args.pack, args.out, values=args.values)
+    for name, workloads in made.definitions.items():
+        print(f"exported  {name}: {workloads} workload{'s' * (workloads != 1)}")
+    for note in made.notes:
+        print(f"note      {note}")
+    for entry, reason in made.left_out:
+        print(f"left out  {entry}: {reason}")
+    print(f"{len(made.definitions)} definitions in {args.out}, {len(made.left_out)} traces left out")
+    return 0 if made.definitions else 1
+
+
+def _gins(args: argparse.Namespace, collector: Collector) -> None:
+    from pytest_cgins.trace.importers import gins
+
+    gins.collect(args.source, collector, max_mib=args.max_mib)
+
+
+def _pt(args: argparse.Namespace, collector: Collector) -> None:
+    from pytest_cgins.trace.importers import pairs
+
+    ops = dict(_split(text) for text in args.op)
+    pairs.collect(args.source, collector, op=ops, device=args.device)
+
+
+def _split(text: str) -> tuple[str, str]:
+    start, found, op = text.rpartition("=")
+    return (start, op) if found else ("", text)
+
+
+def _backendbench(args: argparse.Namespace, collector: Collector) -> None:
+    from pytest_cgins.trace.importers import backendbench
+
+    backendbench.collect(
+        args.source,
+        collector,
+        max_mib=args.max_mib,
+        device=args.device,
+        functional=args.functional,
+        only=args.only,
+    )
+
+
+def _references(args: argparse.Namespace) -> References:
+    from pytest_cgins.trace.importers.references import References
+
+    return References(args.references)
+
+
+def _flashinfer(args: argparse.Namespace, collector: Collector) -> None:
+    from pytest_cgins.trace.importers import flashinfer
+
+    flashinfer.collect(args.source, collector, _references(args), max_mib=args.max_mib, device=args.device)
+
+
+def _kernelbench(args: argparse.Namespace, collector: Collector) -> None:
+    from pytest_cgins.trace.importers import kernelbench
+
+    kernelbench.collect(
+        args.source,
+        collector,
+        _references(args),
+        overrides=dict(_override(text) for text in args.overrides),
+        max_mib=args.max_mib,
+        shrink=args.shrink,
+        device=args.device,
+    )
+
+
+def _override(text: str) -> tuple[str, Any]:
+    name, found, value = text.partition("=")
+    try:
+        if found and name.isidentifier():
+            return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        pass
+    raise RecordError(
+        f"--set {text!r} is not NAME=VALUE", remedy="write a Python literal, such as batch_size=8"
+    )
+
+
+def _refpy(args: argparse.Namespace, collector: Collector) -> None:
+    from pytest_cgins.trace.importers import refpy
+
+    refpy.collect(
+        args.source,
+        collector,
+        _references(args),
+        dims=refpy.parse_dims(args.dims),
+        kernel=args.kernel,
+        numel=args.numel,
+        max_mib=args.max_mib,
+        device=args.device,
+    )
+
+
+def _robustkbench(args: argparse.Namespace, collector: Collector) -> None:
+    from pytest_cgins.trace.importers import robustkbench
+
+    robustkbench.collect(
+        args.source,
+        collector,
+        _references(args),
+        seeds=args.seeds,
+        configs=args.configs,
+        max_mib=args.max_mib,
+        device=args.device,
+    )
+
+
+_COLLECT = {
+    "gins": _gins,
+    "pt": _pt,
+    "backendbench": _backendbench,
+    "flashinfer-bench": _flashinfer,
+    "kernelbench": _kernelbench,
+    "refpy": _refpy,
+    "robustkbench": _robustkbench,
+}
+
+
+def _require_gpu() -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise RecordError("--device cuda: there is no GPU here", remedy="use --device cpu")
+
+
+def _print(report: Report, out: Path) -> None:
+    if report.imported:
+        table = new_table("imported", "op", "signature", "replay")
+        for one in report.imported:
+            table.add_row(_short(one.entry), one.op, one.signature, one.replay)
+        print_table(table)
+    for note in report.notes:
+        print(f"note      {note}")
+    for other in report.left_out:
+        print(f"left out  {_short(other.entry)}: {other.reason}")
+    if report.pack is None:
+        print(f"nothing was imported, {len(report.left_out)} left out", file=sys.stderr)
+        return
+    size = size_of(out) / 2**20
+    print(f"{len(report.pack.traces)} traces, {size:.2f} MiB in {out}; {len(report.left_out)} left out")
+
+
+def _short(entry: str) -> str:
+    return entry if len(entry) <= 90 else f"{entry[:87]}…"

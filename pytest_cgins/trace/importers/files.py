@@ -1,0 +1,78 @@
+"""Reading the files of other systems: bounded, and with errors that name the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.errors import RecordError
+
+MAX_TEXT_BYTES = 256 * 2**20
+
+
+def read_text(path: Path) -> str:
+    """Content of a text file.
+
+    Raises:
+        RecordError: if it is not there, is too long, or is not UTF-8.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_TEXT_BYTES:
+            raise RecordError(
+                f"{path} has {size} bytes; at most {MAX_TEXT_BYTES} are read", remedy="split the file"
+            )
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}", remedy="name a file that can be read") from error
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: not UTF-8 at byte {error.start}", remedy="name a text file") from error
+
+
+def read_json(path: Path) -> Any:
+    """Content of a JSON file.
+
+    Raises:
+        RecordError: if it cannot be read or is not JSON.
+    """
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """A JSON text as plain objects.
+
+    Raises:
+        RecordError: if it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{where} is not JSON: {error}", remedy="check the file and the KIND") from error
+
+
+def objects(value: Any, where: object, what: str) -> list[dict[str, Any]]:
+    """A list of JSON objects.
+
+    Raises:
+        RecordError: if it is something else.
+    """
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise RecordError(
+            f"{where}: {what} should be a list of objects", remedy="check the file and the KIND"
+        )
+    return value
+
+
+def text_of(document: dict[str, Any], key: str) -> str:
+    """A text in a JSON object.
+
+    Raises:
+        RecordError: if it is missing or no text.
+    """
+    value = document.get(key)
+    if not isinstance(value, str) or not value:
+        raise RecordError(
+            f"{json.dumps(document)[:120]} has no text {key!r}", remedy=f"add {key!r}, as the format has it"
+        )
+    return value

@@ -1,0 +1,192 @@
+"""Trace sets of flashinfer-bench: `definitions/**/*.json` and `workloads/**/*.jsonl`.
+
+A definition's reference is Python code with `run`; it is copied under the project, and the op is that function.
+Inputs are random, a scalar, or a tensor of a safetensors file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from pytest_cgins.errors import RecordError
+from pytest_cgins.trace import ops
+from pytest_cgins.trace.importers.collect import Collector, check_size, on
+from pytest_cgins.trace.importers.files import objects, parse_json, read_json, read_text, text_of
+from pytest_cgins.trace.importers.references import References, module_name, require
+from pytest_cgins.trace.recipe import seed_of
+
+DTYPES = {
+    name: getattr(torch, name)
+    for name in (
+        "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8", "bool",
+    )
+}  # fmt: skip
+"""What the format knows of those that torch can compute with."""
+_LFS = b"version https://git-lfs"
+_INTEGERS = 1024
+"""Random integers are within ± this, as the format's own benchmark draws them; int8 has its whole range."""
+
+
+def collect(
+    source: Path, collector: Collector, references: References, *, max_mib: float, device: str
+) -> None:
+    """Record a call for every workload.
+
+    Args:
+        source: root of the trace set.
+        collector: where traces go.
+        references: where reference code is copied to.
+        max_mib: most MiB that a workload's inputs may have.
+        device: where to record.
+
+    Raises:
+        RecordError: if there is no definition.
+    """
+    files = sorted((source / "definitions").rglob("*.json"))
+    if not files:
+        raise RecordError(
+            f"{source} has no definitions/**/*.json", remedy="name the root of a flashinfer-bench trace set"
+        )
+    workloads: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted((source / "workloads").rglob("*.jsonl")):
+        for name, workload in _workloads(path, collector):
+            workloads.setdefault(name, []).append(workload)
+    for path in files:
+        entry = path.stem
+        try:
+            definition = read_json(path)
+            entry = text_of(definition, "name")
+            module = module_name("fib", entry)
+            code = text_of(definition, "reference")
+            require(references.write(module, code, path.name), "run")
+        except Exception as error:  # noqa: BLE001 - the reference's code raises anything
+            collector.leave_out(entry, error)
+            continue
+        found = workloads.pop(entry, [])
+        if not found:
+            collector.leave_out(entry, "no workload is for it")
+        for workload in found:
+            op = references.op(module, "run")
+            _take(collector, source, definition, workload, op, max_mib=max_mib, device=device)
+    for name, left in workloads.items():
+        collector.leave_out(name, f"{len(left)} workloads without a definition")
+
+
+def _workloads(path: Path, collector: Collector) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            (document,) = objects([parse_json(line, f"{path}:{number}")], path, "the lines")
+            (workload,) = objects([document.get("workload")], f"{path}:{number}", "workload")
+            yield text_of(document, "definition"), workload
+        except RecordError as error:
+            collector.leave_out(f"{path.name}:{number}", error)
+
+
+def _take(
+    collector: Collector,
+    root: Path,
+    definition: dict[str, Any],
+    workload: dict[str, Any],
+    op: str,
+    *,
+    max_mib: float,
+    device: str,
+) -> None:
+    entry = f"{definition['name']} {workload.get('uuid', '')}".strip()
+    try:
+        maker = _Inputs(root, definition, workload, max_mib)
+        args = [maker.make(name, spec) for name, spec in definition["inputs"].items()]
+        check_size(args, max_mib)
+        args = on(device, args)
+    except (KeyError, TypeError, AttributeError) as error:
+        collector.leave_out(entry, f"definition and workload do not fit: {type(error).__name__}: {error}")
+        return
+    except Exception as error:  # noqa: BLE001 - torch refuses sizes in many ways
+        collector.leave_out(entry, error)
+        return
+    collector.record(entry, op, lambda: ops.locate(op)(*args))
+
+
+class _Inputs:
+    """Makes the inputs of one workload."""
+
+    def __init__(
+        self, root: Path, definition: dict[str, Any], workload: dict[str, Any], max_mib: float
+    ) -> None:
+        self._root = root
+        self._definition = definition
+        self._workload = workload
+        self._max_bytes = max_mib * 2**20
+
+    def make(self, name: str, spec: dict[str, Any]) -> Any:
+        given = self._workload.get("inputs", {}).get(name, {"type": "random"})
+        dtype = DTYPES.get(spec["dtype"])
+        if dtype is None:
+            raise RecordError(f"input {name}: {spec['dtype']} is no dtype that torch can compute with")
+        if given["type"] == "scalar":
+            return given["value"]
+        shape = None if spec["shape"] is None else tuple(self._size(axis) for axis in spec["shape"])
+        if given["type"] == "safetensors":
+            return self._stored(name, given, shape, dtype)
+        if given["type"] != "random":
+            raise RecordError(f"input {name} is of type {given['type']!r}, which is not known")
+        return self._random(name, shape, dtype)
+
+    def _size(self, axis: str) -> int:
+        spec = self._definition["axes"][axis]
+        size = spec["value"] if spec["type"] == "const" else self._workload["axes"].get(axis)
+        if type(size) is not int or size < 0:
+            raise RecordError(f"axis {axis} has no size in this workload")
+        return size
+
+    def _random(self, name: str, shape: tuple[int, ...] | None, dtype: torch.dtype) -> Any:
+        count = 1
+        for size in shape or ():
+            count *= size
+        if count * dtype.itemsize > self._max_bytes:
+            raise RecordError(
+                f"input {name} has {count * dtype.itemsize / 2**20:.0f} MiB, more than --max-mib"
+            )
+        seed = seed_of(self._definition["name"], self._workload.get("uuid", ""), name)
+        generator = torch.Generator().manual_seed(seed)
+        if dtype is torch.bool:
+            made = torch.randint(0, 2, shape or (), generator=generator).bool()
+        elif dtype.is_floating_point:
+            made = torch.randn(shape or (), generator=generator)
+            made = (made.clamp(-2, 2) if dtype.itemsize == 1 else made).to(dtype)
+        else:
+            high = 128 if dtype is torch.int8 else _INTEGERS
+            made = torch.randint(-high, high, shape or (), generator=generator).to(dtype)
+        if self._definition.get("op_type") == "sampling" and name == "probs":
+            made = torch.softmax(made, dim=-1)
+        return made.item() if shape is None else made
+
+    def _stored(
+        self, name: str, given: dict[str, Any], shape: tuple[int, ...] | None, dtype: torch.dtype
+    ) -> torch.Tensor:
+        path = (self._root / given["path"]).resolve()
+        if not path.is_relative_to(self._root.resolve()):
+            raise RecordError(f"input {name}: {given['path']} is outside of {self._root}")
+        if not path.is_file():
+            raise RecordError(f"input {name}: {given['path']} is not there")
+        with path.open("rb") as file:
+            if file.read(len(_LFS)) == _LFS:
+                raise RecordError(f"input {name}: {given['path']} is a Git LFS pointer; run git lfs pull")
+        try:
+            with safe_open(path, framework="pt") as tensors:
+                tensor: torch.Tensor = tensors.get_tensor(given["tensor_key"])
+        except SafetensorError as error:
+            raise RecordError(f"input {name}: {given['path']}: {error}") from error
+        if tuple(tensor.shape) != (shape or ()) or tensor.dtype != dtype:
+            raise RecordError(
+                f"input {name}: {given['path']} has {tensor.dtype} {list(tensor.shape)}, the definition says "
+                f"{dtype} {list(shape or ())}"
+            )
+        return tensor

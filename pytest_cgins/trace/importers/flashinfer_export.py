@@ -1,0 +1,252 @@
+"""A trace pack as a trace set of flashinfer-bench: a definition for each form of a call, a workload for each trace.
+
+Sizes that differ between the traces of a form are variable axes, the others constant ones. Floating-point inputs
+that a pack keeps as recipes become `random`; indices, masks and kept bytes become safetensors files.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from pytest_cgins.errors import RecordError, TraceError
+from pytest_cgins.model import TensorMeta, Trace
+from pytest_cgins.trace.importers.flashinfer import DTYPES
+from pytest_cgins.trace.importers.reference_code import Call, call_of
+from pytest_cgins.trace.importers.references import module_name
+from pytest_cgins.trace.recipe import seed_of
+from pytest_cgins.trace.replay import load_inputs
+from pytest_cgins.trace.store import PackReader, open_pack
+
+_NAMESPACE = uuid.UUID("6d0a1c52-5b9e-5d0f-9c5e-2f3a6c8a7b11")
+
+
+@dataclass(slots=True)
+class Exported:
+    """What an export did."""
+
+    definitions: dict[str, int] = field(default_factory=dict)
+    """Workloads by definition."""
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    """Trace and reason."""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the traces of one definition share."""
+
+    op: str
+    code: str
+    inputs: tuple[tuple[str, str, int | None], ...]
+    """(name, dtype, rank) of each input; rank None for a scalar."""
+    outputs: tuple[tuple[str, int], ...]
+    """(dtype, rank) of each output."""
+
+
+def export(pack: Path, out: Path, *, values: bool) -> Exported:
+    """Write the traces of a pack.
+
+    Args:
+        pack: folder of the pack.
+        out: root of the trace set; it must be new or empty.
+        values: write the values of every tensor.
+
+    Raises:
+        RecordError: if `out` has files.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RecordError(f"{out} is there already", remedy="export into a new folder")
+    reader = open_pack(pack)
+    made = Exported()
+    forms: dict[_Form, list[tuple[Trace, Call]]] = {}
+    for trace in reader.pack.traces:
+        try:
+            form, call = _form(trace)
+        except TraceError as error:
+            made.left_out.append((f"{trace.call.op} {trace.signature}", error.what))
+            continue
+        forms.setdefault(form, []).append((trace, call))
+    for form, traces in forms.items():
+        for group in _groups(traces):
+            _write(form, group, reader, out, made, values=values)
+    return made
+
+
+def _form(trace: Trace) -> tuple[_Form, Call]:
+    gold = trace.gold
+    if gold is None:
+        raise RecordError("tier shapes has no outputs, and a definition says what they are")
+    if gold.mutated:
+        raise RecordError("the op changes its arguments, and a reference there returns its outputs")
+    if trace.context.rng_seed is not None:
+        raise RecordError("the op draws random numbers")
+    if gold.outputs.kind not in ("tensor", "tuple", "list"):
+        raise RecordError(f"the op returns a {gold.outputs.kind}")
+    if any(item.kind != "tensor" for item in gold.outputs.items):
+        raise RecordError("the op returns more than tensors")
+    call = call_of(trace.call)
+    inputs: list[tuple[str, str, int | None]] = []
+    for name, index in call.tensors.items():
+        inputs.append((name, trace.tensors[index].dtype, len(trace.tensors[index].shape)))
+    for name, value in call.scalars.items():
+        kinds = {bool: "bool", int: "int64", float: "float32"}
+        inputs.append((name, kinds[type(value)], None))
+    order = {name: place for place, name in enumerate(call.parameters)}
+    inputs.sort(key=lambda item: order[item[0]])
+    outputs = tuple((tensor.meta.dtype, len(tensor.meta.shape)) for tensor in gold.tensors)
+    for dtype in [*(dtype for _, dtype, _ in inputs), *(dtype for dtype, _ in outputs)]:
+        if dtype not in DTYPES:
+            raise RecordError(f"the format has no {dtype}")
+    return _Form(trace.call.op, call.code, tuple(inputs), outputs), call
+
+
+def _groups(traces: list[tuple[Trace, Call]]) -> Iterator[list[tuple[Trace, Call]]]:
+    """All traces together, if the sizes of the outputs are sizes of inputs, else each alone."""
+    columns = _columns(traces)
+    known = {column for column, is_output in columns if not is_output}
+    if all(column in known or len(set(column)) == 1 for column, _ in columns):
+        yield traces
+    else:
+        yield from ([one] for one in traces)
+
+
+def _shapes(trace: Trace, call: Call) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Shape of every input and output tensor, and whether it is an output."""
+    assert trace.gold is not None
+    yield from ((trace.tensors[index].shape, False) for index in call.tensors.values())
+    yield from ((tensor.meta.shape, True) for tensor in trace.gold.tensors)
+
+
+def _columns(traces: Sequence[tuple[Trace, Call]]) -> list[tuple[tuple[int, ...], bool]]:
+    """For every dimension of every tensor, its sizes in the traces."""
+    rows = [
+        [(size, is_output) for shape, is_output in _shapes(trace, call) for size in shape]
+        for trace, call in traces
+    ]
+    return [(tuple(size for size, _ in column), column[0][1]) for column in zip(*rows, strict=True)]
+
+
+def _write(
+    form: _Form,
+    traces: list[tuple[Trace, Call]],
+    reader: PackReader,
+    out: Path,
+    made: Exported,
+    *,
+    values: bool,
+) -> None:
+    axes: dict[tuple[int, ...], str] = {}
+    variable = 0
+    for column, _ in _columns(traces):
+        if column not in axes:
+            constant = len(set(column)) == 1
+            axes[column] = f"n{column[0]}" if constant else f"axis{variable}"
+            variable += not constant
+    kind = module_name(form.op.split("@")[0].rpartition(".")[2])
+    text = repr((form, sorted(axes.values()), [trace.id for trace, _ in traces] if len(traces) == 1 else ""))
+    name = f"{module_name(*form.op.split('.')[-2:])}_{seed_of(text) % 16**8:08x}"
+    definition = _definition(form, traces, axes, name, kind)
+    _put(out / "definitions" / kind / f"{name}.json", json.dumps(definition, indent=2) + "\n")
+    lines = []
+    for place, (trace, call) in enumerate(traces):
+        identity = str(uuid.uuid5(_NAMESPACE, f"{name}/{trace.id}"))
+        stored = f"blob/workloads/{kind}/{name}/{name}_{identity}.safetensors"
+        inputs = _stored(trace, call, reader, out=out, path=stored, made=made, values=values)
+        inputs |= {key: {"type": "scalar", "value": value} for key, value in call.scalars.items()}
+        ordered = {key: inputs[key] for key in definition["inputs"]}
+        sizes = {axis: column[place] for column, axis in axes.items() if len(set(column)) > 1}
+        workload = {"axes": sizes, "inputs": ordered, "uuid": identity}
+        lines.append({"definition": name, "solution": None, "workload": workload, "evaluation": None})
+    _put(out / "workloads" / kind / f"{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    made.definitions[name] = len(lines)
+
+
+def _definition(
+    form: _Form, traces: list[tuple[Trace, Call]], axes: dict[tuple[int, ...], str], name: str, kind: str
+) -> dict[str, Any]:
+    columns = iter(_columns(traces))
+    call = traces[0][1]
+    # Columns stand in the order of `_shapes`: input tensors as the call names them, then outputs.
+    shapes = {
+        key: [axes[next(columns)[0]] for _ in traces[0][0].tensors[index].shape]
+        for key, index in call.tensors.items()
+    }
+    outputs = {}
+    for number, (dtype, rank) in enumerate(form.outputs):
+        key = "output" if len(form.outputs) == 1 else f"output_{number}"
+        while key in call.parameters:
+            key += "_"
+        outputs[key] = {"shape": [axes[next(columns)[0]] for _ in range(rank)], "dtype": dtype}
+    return {
+        "name": name,
+        "op_type": kind,
+        "description": f"Calls of {form.op}, recorded with pytest-cgins.",
+        "axes": {
+            axis: {"type": "const", "value": column[0]} if len(set(column)) == 1 else {"type": "var"}
+            for column, axis in axes.items()
+        },
+        "inputs": {
+            key: {"shape": None if rank is None else shapes[key], "dtype": dtype}
+            for key, dtype, rank in form.inputs
+        },
+        "outputs": outputs,
+        "reference": form.code,
+    }
+
+
+def _stored(
+    trace: Trace,
+    call: Call,
+    reader: PackReader,
+    *,
+    out: Path,
+    path: str,
+    made: Exported,
+    values: bool,
+) -> dict[str, Any]:
+    """The input specifications of a trace's tensors; values that matter are written to a file."""
+    kept = {
+        name: index for name, index in call.tensors.items() if values or _matters(trace, trace.tensors[index])
+    }
+    specs: dict[str, Any] = {name: {"type": "random"} for name in call.tensors}
+    if kept:
+        tensors = load_inputs(trace, reader, "cpu")
+        file = out / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file({name: tensors[index].contiguous().clone() for name, index in kept.items()}, file)
+        specs |= {name: {"type": "safetensors", "path": path, "tensor_key": name} for name in kept}
+    strided = [meta for meta in trace.tensors if not _is_contiguous(meta)]
+    if strided:
+        made.notes.append(
+            f"{trace.call.op} {trace.signature}: {len(strided)} inputs are not contiguous; the format has no strides"
+        )
+    return specs
+
+
+def _matters(trace: Trace, meta: TensorMeta) -> bool:
+    """Whether a tensor's values are part of the trace, rather than one draw of many."""
+    dtype: torch.dtype = getattr(torch, meta.dtype)
+    recipe = trace.storages[meta.storage].recipe
+    return recipe is None or not dtype.is_floating_point or recipe.masked is not None
+
+
+def _is_contiguous(meta: TensorMeta) -> bool:
+    step = 1
+    for size, stride in zip(reversed(meta.shape), reversed(meta.stride), strict=True):
+        if size > 1 and stride != step:
+            return meta.numel == 0
+        step *= size
+    return True
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,95 @@
+"""Programs of GinS: a JSON list of operations over defined tensors, run in order with a shared context.
+
+[{"name": …, "operations": [{"assignment": "c", "operation": "torch.matmul", "inputs": ["a", "b"]}],
+  "definitions": [{"variable": "a", "value": "torch.randn(64, 64, device='cuda')"}]}]
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import CginsError, RecordError
+from pytest_cgins.trace import ops
+from pytest_cgins.trace.importers.collect import Collector, one_line
+from pytest_cgins.trace.importers.expressions import Evaluator, parse
+from pytest_cgins.trace.importers.files import objects, read_json, text_of
+
+
+def collect(source: Path, collector: Collector, *, max_mib: float) -> None:
+    """Record every operation of every program.
+
+    Raises:
+        RecordError: if the file is not such a list.
+    """
+    programs = objects(read_json(source), source, "a list of programs")
+    for number, program in enumerate(programs):
+        name = str(program.get("name") or f"program{number}")
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            _Program(name, collector, max_mib).run(program, source)
+
+
+class _Program:
+    """One program's names and operations."""
+
+    def __init__(self, name: str, collector: Collector, max_mib: float) -> None:
+        self._name = name
+        self._collector = collector
+        self._evaluator = Evaluator(max_mib, self._device)
+        self._missing: dict[str, str] = {}
+
+    def run(self, program: dict[str, Any], source: Path) -> None:
+        for definition in objects(program.get("definitions", []), source, f"definitions of {self._name}"):
+            variable, value = text_of(definition, "variable"), text_of(definition, "value")
+            try:
+                self._evaluator.names[variable] = self._evaluator.evaluate(value)
+            except Exception as error:  # noqa: BLE001 - torch refuses arguments in many ways
+                self._missing[variable] = one_line(error)
+        for number, operation in enumerate(objects(program.get("operations", []), source, "operations")):
+            assigned = str(operation.get("assignment") or f"op{number}")
+            entry = f"{self._name}/{number}:{assigned}"
+            try:
+                self._operate(entry, assigned, text_of(operation, "operation"), operation.get("inputs", []))
+            except CginsError as error:
+                self._missing[assigned] = f"{entry} was left out"
+                self._evaluator.names.pop(assigned, None)
+                self._collector.leave_out(entry, error)
+
+    def _operate(self, entry: str, assigned: str, op: str, inputs: list[Any]) -> None:
+        args, kwargs = self._arguments(inputs)
+        ops.resolve(op)
+
+        def call() -> Any:
+            return ops.resolve(op)(*args, **kwargs)
+
+        made = self._collector.record(entry, op, call)
+        if not made.ran:
+            # What comes after needs the value, even if this call cannot be recorded.
+            try:
+                self._evaluator.names[assigned] = call()
+            except Exception:  # noqa: BLE001 - whatever torch raises, it is in the report
+                self._missing[assigned] = f"{entry} was left out"
+                self._evaluator.names.pop(assigned, None)
+            return
+        self._evaluator.names[assigned] = made.result
+
+    def _arguments(self, inputs: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Values of the inputs: names, expressions, or `keyword=expression`."""
+        call = parse(f"f({', '.join(map(str, inputs))})")
+        assert isinstance(call, ast.Call)
+        for node in ast.walk(call):
+            if isinstance(node, ast.Name) and node.id in self._missing:
+                raise RecordError(f"its input {node.id} is not there: {self._missing[node.id]}")
+        args = [self._evaluator.evaluate(ast.unparse(arg)) for arg in call.args]
+        kwargs = {str(item.arg): self._evaluator.evaluate(ast.unparse(item.value)) for item in call.keywords}
+        return args, kwargs
+
+    def _device(self, asked: str) -> str:
+        if asked.startswith("cuda") and not torch.cuda.is_available():
+            self._collector.report.note(f"device {asked!r} was mapped to the CPU: there is no GPU here")
+            return "cpu"
+        return asked

@@ -1,0 +1,177 @@
+"""Pairs of `.pt` files that CGinS and GinS keep: inputs, and the gold that their model gave.
+
+`X_inputs.pt` with `X_gold.pt`, `inputN.pt` with `goldN.pt`, and `entry_N.pt` with both and the op's name. Inputs
+are a list of arguments, or `{"args": …, "kwargs": …}`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import RecordError, ReplayError, TraceError
+from pytest_cgins.model import Blob, Trace
+from pytest_cgins.trace import gold, ops, replay
+from pytest_cgins.trace.importers.collect import Collector, on
+from pytest_cgins.trace.record import record
+from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack, seal
+
+_INPUTS = re.compile(r"(?P<head>.*?)inputs?(?P<number>\d*)\.pt")
+_ENTRY = re.compile(r"entry_\d+\.pt")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One recorded call."""
+
+    entry: str
+    """Name under the source folder."""
+    op: str
+    """What the file itself says, or ""."""
+    args: list[Any]
+    kwargs: dict[str, Any]
+    gold: Any
+    """What their run returned."""
+
+
+def collect(source: Path, collector: Collector, *, op: Mapping[str, str], device: str) -> None:
+    """Record every pair under a folder; the gold is theirs.
+
+    A pair whose gold this torch does not reproduce within the derived rule is left out as drift.
+
+    Args:
+        source: folder.
+        collector: where traces go; its tier is `full`.
+        op: qualified names of ops by the beginning of the pair's name; "" stands for all.
+        device: where to record.
+
+    Raises:
+        RecordError: if there is no pair.
+    """
+    files = sorted(source.rglob("*.pt")) if source.is_dir() else []
+    found = False
+    for name, inputs, answers in _files(files, source):
+        found = True
+        try:
+            pair = _load(name, inputs, answers)
+            chosen = _op_of(pair, op)
+        except TraceError as error:
+            collector.leave_out(name, error)
+            continue
+        _take(collector, pair, chosen, device)
+    if not found:
+        raise RecordError(
+            f"{source} has no X_inputs.pt with X_gold.pt, inputN.pt with goldN.pt, or entry_N.pt",
+            remedy="name the folder that CGinS wrote",
+        )
+
+
+def _op_of(pair: Pair, op: Mapping[str, str]) -> str:
+    """The op given for the longest beginning of the pair's name, else what the file says."""
+    starts = [start for start in op if pair.entry.startswith(start)]
+    if not pair.op and not starts:
+        raise RecordError(f"nothing says which op it is of; pass --op {pair.entry}=torch.…")
+    if starts:
+        return op[max(starts, key=len)]
+    # A file must not name any function to be run: this refuses what is no torch op.
+    ops.resolve(pair.op)
+    return pair.op
+
+
+def _files(files: list[Path], source: Path) -> Iterator[tuple[str, Path, Path | None]]:
+    """(name, inputs, gold) of each pair; gold is None if it is in the same file or missing."""
+    for path in files:
+        match = _INPUTS.fullmatch(path.name)
+        relative = path.relative_to(source)
+        if match is not None:
+            name = f"{match['head']}{match['number']}".strip("_") or "pair"
+            yield (
+                str(relative.with_name(name)),
+                path,
+                path.with_name(f"{match['head']}gold{match['number']}.pt"),
+            )
+        elif _ENTRY.fullmatch(path.name):
+            yield str(relative.with_suffix("")), path, None
+
+
+def _load(name: str, inputs: Path, answers: Path | None) -> Pair:
+    if answers is None:
+        entry = _read(inputs)
+        if not isinstance(entry, dict) or not {"args", "output"} <= set(entry):
+            raise RecordError(f"{inputs.name} has no args and output")
+        arguments, answer, op = entry, entry["output"], str(entry.get("function_name") or "")
+    else:
+        if not answers.is_file():
+            raise RecordError(f"its gold, {answers.name}, is not there")
+        arguments, answer, op = _read(inputs), _read(answers), ""
+    args: Any
+    kwargs: Any
+    if isinstance(arguments, dict):
+        args, kwargs = arguments.get("args", []), arguments.get("kwargs", {})
+    else:
+        args, kwargs = [arguments] if isinstance(arguments, torch.Tensor) else arguments, {}
+    if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
+        raise RecordError(f"{inputs.name} holds neither a list of inputs nor args and kwargs")
+    return Pair(name, op, list(args), kwargs, answer)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise RecordError(f"{path.name} cannot be read with weights_only=True: {first}") from error
+
+
+def _take(collector: Collector, pair: Pair, op: str, device: str) -> None:
+    args, kwargs = on(device, pair.args), on(device, pair.kwargs)
+    with collector.staged(pair.entry) as folder:
+        with torch.no_grad(), record(folder, [op], "full", name="staged"):
+            ops.resolve(op)(*args, **kwargs)
+        reader = open_pack(folder)
+        with PackWriter(folder) as writer:
+            for blob in blobs_of(reader.pack):
+                writer.add(reader.read(blob))
+            (trace,) = reader.pack.traces
+            trace = _with_gold(trace, pair, reader, writer)
+            own = replace(reader.pack, traces=(trace,))
+            preview = writer.preview(own)
+            try:
+                outcome = replay.check(trace, preview)
+            except ReplayError as error:
+                raise RecordError(f"drift: {error.what}", remedy=error.remedy) from error
+            adopted = writer.commit(replace(own, traces=(replace(trace, replay=outcome),)))
+        collector.adopt(pair.entry, adopted)
+
+
+def _with_gold(trace: Trace, pair: Pair, reader: PackReader, writer: PackWriter) -> Trace:
+    """The trace with the recorded gold of the pair in place of this run's."""
+    if trace.gold is None or trace.gold.mutated:
+        raise RecordError("the op changes its arguments, and a pair has no gold for these")
+
+    def add(data: memoryview) -> Blob:
+        return writer.add(data)
+
+    inputs = replay.load_inputs(trace, reader, "cpu")
+    answer = (
+        tuple(pair.gold) if isinstance(pair.gold, list) and trace.gold.outputs.kind == "tuple" else pair.gold
+    )
+    described = gold.describe(answer, inputs, (), "full", add)
+    theirs, ours = described.tensors, trace.gold.tensors
+    if len(theirs) != len(ours):
+        raise RecordError(f"their gold has {len(theirs)} tensors, the op gives {len(ours)}")
+    for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+        if (one.meta.dtype, one.meta.shape) != (other.meta.dtype, other.meta.shape):
+            raise RecordError(
+                f"drift: output {number} of their gold is {one.meta.dtype} {list(one.meta.shape)}, "
+                f"the op gives {other.meta.dtype} {list(other.meta.shape)}"
+            )
+    # How outputs lie and alias is the op's; a file keeps their values alone.
+    tensors = tuple(replace(one, meta=other.meta) for one, other in zip(theirs, ours, strict=True))
+    return seal(replace(trace, gold=replace(trace.gold, tensors=tensors)))

@@ -1,0 +1,189 @@
+"""Tasks of robust-kbench: `func_forward.py`, `func_backward.py` and a `config_*.json` for each.
+
+The op is `forward_fn` with the parameters of `Model`; the backward is that of `forward_fn` with respect to every
+argument that requires a gradient. A configuration is one of each of the settings for inputs, initialisation, and
+both.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import RecordError
+from pytest_cgins.trace import backward, ops
+from pytest_cgins.trace.importers.collect import Collector, check_size, on, tensors_in
+from pytest_cgins.trace.importers.files import objects, read_json, read_text
+from pytest_cgins.trace.importers.references import References, module_name
+from pytest_cgins.trace.signature import bind
+
+DIRECTIONS = ("forward", "backward")
+
+
+def collect(
+    source: Path,
+    collector: Collector,
+    references: References,
+    *,
+    seeds: int,
+    configs: str,
+    max_mib: float,
+    device: str,
+) -> None:
+    """Record a call for every configuration, seed and direction of every task.
+
+    Args:
+        source: a task's folder, or a folder of them.
+        collector: where traces go. In tier `recipe` traces of one form are told apart by statistics only.
+        references: where the code is copied to.
+        seeds: initialisations a configuration.
+        configs: `single` or `multi`: which settings to take.
+        max_mib: most MiB that a call's arguments may have.
+        device: where to record.
+
+    Raises:
+        RecordError: if there is no task.
+    """
+    tasks = sorted({path.parent for path in source.rglob("func_*.py")}) if source.is_dir() else []
+    if not tasks:
+        raise RecordError(f"{source} has no func_forward.py", remedy="name a task folder of robust-kbench")
+    for task in tasks:
+        for direction in DIRECTIONS:
+            code, config = task / f"func_{direction}.py", task / f"config_{direction}.json"
+            if not code.is_file():
+                continue
+            entry = f"{task.name}/{direction}"
+            try:
+                name = module_name("rkb", task.name, direction)
+                module = references.write(name, read_text(code), f"{task.name}/{code.name}")
+                settings = list(_settings(config, configs))
+            except Exception as error:  # noqa: BLE001 - the task's code raises anything
+                collector.leave_out(entry, error)
+                continue
+            run = _Task(
+                entry, module, references.op(name, "forward_fn"), collector, device=device, max_mib=max_mib
+            )
+            for (number, (init, inputs)), seed in itertools.product(enumerate(settings), range(seeds)):
+                run.take(f"{entry} config {number} seed {seed}", init, inputs, seed, direction)
+
+
+def _settings(path: Path, configs: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Arguments of `Model` and of `get_inputs`, one pair a configuration; shared settings win."""
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise RecordError(f"{path} is no JSON object", remedy="name a task folder of robust-kbench")
+
+    def listed(kind: str) -> list[dict[str, Any]]:
+        found = config.get(f"{configs}_{kind}_configs", config.get(f"single_{kind}_configs"))
+        return objects(found or [{}], path, f"{configs}_{kind}_configs")
+
+    for init, inputs, shared in itertools.product(listed("init"), listed("input"), listed("shared")):
+        yield {**init, **shared}, {**inputs, **shared}
+
+
+class _Task:
+    """One direction of one task."""
+
+    def __init__(
+        self,
+        entry: str,
+        module: ModuleType,
+        op: str,
+        collector: Collector,
+        *,
+        device: str,
+        max_mib: float,
+    ) -> None:
+        self._entry = entry
+        self._module = module
+        self._op = op
+        self._collector = collector
+        self._device = device
+        self._max_mib = max_mib
+
+    def take(
+        self, entry: str, init: dict[str, Any], inputs: dict[str, Any], seed: int, direction: str
+    ) -> None:
+        """Record one configuration."""
+        try:
+            args, kwargs = self._arguments(init, inputs, seed)
+            check_size([args, kwargs], self._max_mib)
+            if direction == "backward":
+                op, call = self._backward(args, kwargs, seed)
+            else:
+                op, call = self._op, lambda: ops.locate(self._op)(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the task's code raises anything
+            self._collector.leave_out(entry, error)
+            return
+        self._collector.record(entry, op, call)
+
+    def _arguments(
+        self, init: dict[str, Any], inputs: dict[str, Any], seed: int
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What `Model` passes to its `fn`."""
+        seen: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+        def spy(*args: Any, **kwargs: Any) -> Any:
+            seen.append((args, kwargs))
+            return self._module.forward_fn(*args, **kwargs)
+
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(seed)
+            drawn = self._module.get_inputs(**self._known(self._module.get_inputs, inputs))
+            model = self._module.Model(**self._known(self._module.Model, init))
+            model(*drawn, fn=spy)
+        if len(seen) != 1:
+            raise RecordError(
+                f"Model called its fn {len(seen)} times",
+                remedy="a task's Model calls fn once, with tensors and plain values",
+            )
+        return on(self._device, seen[0])  # type: ignore[no-any-return]
+
+    def _known(self, function: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings that the function has parameters for: shared ones are meant for either."""
+        parameters = inspect.signature(function).parameters
+        if unknown := sorted(set(settings) - set(parameters)):
+            self._collector.report.note(
+                f"{self._entry}: {function.__name__} takes no {', '.join(unknown)}; left out of its settings"
+            )
+        return {name: value for name, value in settings.items() if name in parameters}
+
+    def _backward(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int
+    ) -> tuple[str, Callable[[], Any]]:
+        """The op of the backward, and a call of it with a random gradient."""
+        named = [
+            argument.name
+            for argument in bind(self._module.forward_fn, args, kwargs)
+            if any(tensor.requires_grad for tensor in tensors_in(argument.value))
+        ]
+        if not named:
+            raise RecordError("no argument of forward_fn requires a gradient")
+        op = backward.name_of(self._op, named)
+        with torch.random.fork_rng(), torch.no_grad():
+            result = self._module.forward_fn(*args, **kwargs)
+            torch.manual_seed(seed)
+            gradients = [torch.randn(out.shape).to(out) for out in tensors_in(result)]
+        if len(gradients) == 1:
+            first, named_gradients = gradients, {}
+        else:
+            first = []
+            named_gradients = {f"{backward.SEVERAL}.{i}": made for i, made in enumerate(gradients)}
+        plain_args, plain_kwargs = _detached(args), _detached(kwargs)
+        return op, lambda: ops.resolve(op)(*first, *plain_args, **plain_kwargs, **named_gradients)
+
+
+def _detached(values: Any) -> Any:
+    if isinstance(values, torch.Tensor):
+        return values.detach()
+    if isinstance(values, dict):
+        return {name: _detached(item) for name, item in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_detached(item) for item in values)
+    return values

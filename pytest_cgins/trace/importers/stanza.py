@@ -1,0 +1,94 @@
+"""A `cgins.yaml` for imported ops, with torch or the reference itself as the kernel to begin with."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_cgins.model import TracePack
+from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.trace.importers.collect import Report
+
+_TORCH = re.compile(r"torch\.(?P<module>(nn\.functional|special|linalg|fft)\.)?(?P<name>\w+)")
+
+
+def write(config: Path, report: Report, pack_folder: Path) -> str:
+    """Write a `cgins.yaml`, or say what to add to the one that is there.
+
+    Returns:
+        What to print.
+    """
+    assert report.pack is not None
+    kernels = "\n".join(_kernels(report.pack, report))
+    traces = Path(os.path.relpath(pack_folder.absolute(), config.absolute().parent)).as_posix()
+    if config.exists():
+        return f"{config} is there already; add to its traces: {traces}\nand to its kernels:\n{kernels}"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"version: 1\ntraces:\n  - {traces}\nkernels:\n{kernels}\n", encoding="utf-8")
+    return (
+        f"{config} written: `pytest --cgins` gates the reference as its own kernel until you put yours there"
+    )
+
+
+def _kernels(pack: TracePack, report: Report) -> Iterator[str]:
+    devices: dict[str, set[str]] = {}
+    for trace in pack.traces:
+        devices.setdefault(trace.call.op, set()).add(trace.origin.device)
+    names: set[str] = set()
+    for op, found in devices.items():
+        name = _name(op, names)
+        names.add(name)
+        target = _target(op)
+        # An entry needs an implementation; a callable that has no name cannot be one.
+        comment = "  " if target else "  # "
+        yield f"{comment}{name}:"
+        yield f"{comment}  op: {op}"
+        if op in report.tolerances:
+            rtol, atol = report.tolerances[op]
+            yield f"{comment}  tolerance: {{rtol: {rtol!r}, atol: {atol!r}}}"
+        yield f"{comment}  implementations:"
+        for device in sorted(found):
+            shown = (
+                f"target: {target}" if target else f"source: kernels/{name}.{_SUFFIXES.get(device, 'cpp')}"
+            )
+            label = "reference" if target else "kernel"
+            yield f"{comment}    - {{name: {label}, device: {device}, {shown}}}"
+
+
+_SUFFIXES = {"cuda": "cu"}
+
+
+def _name(op: str, taken: set[str]) -> str:
+    """A kernel's name: that of the op, or of the module which an imported reference has to itself."""
+    forward, _, rest = op.partition("@")
+    parts = forward.split(".")
+    own = parts[-1] if parts[0] == "torch" and parts[1:2] != ["ops"] else "_".join(parts[-2:])
+    name = own + ("_backward" if rest else "")
+    if parts[0] != "torch" and parts[-1] in ("Model", "run", "reference", "forward_fn"):
+        name = parts[-2] + ("_backward" if rest else "")
+    if parts[:2] == ["torch", "ops"]:
+        name = parts[-2] if parts[-1] in ("default", "Tensor") else own
+    number = 2
+    found = name
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def _target(op: str) -> str:
+    """`module:function` that calls the op itself; "" where a backward or an overload has none."""
+    if is_derived(op):
+        return ""
+    if op.startswith("torch."):
+        if op.startswith("torch.Tensor."):
+            return f"torch:{op.removeprefix('torch.')}"
+        match = _TORCH.fullmatch(op)
+        return (
+            f"torch{'.' + match['module'].rstrip('.') if match['module'] else ''}:{match['name']}"
+            if match
+            else ""
+        )
+    module, _, function = op.rpartition(".")
+    return f"{module}:{function}.forward" if function == "Model" else f"{module}:{function}"
