@@ -13,6 +13,8 @@ from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.report import commands as report
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
+from pytest_cgins.trace.importers import commands as importers
+from pytest_cgins.verify import commands as verify
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -32,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     traces = trace.add_parsers(subparsers)
     maintenance_commands.add_parsers(traces)
+    verify.add_parsers(traces)
     profile_commands.add_parsers(subparsers)
+    importers.add_parsers(subparsers)
     kernels.add_parsers(subparsers)
     doctor.add_parsers(subparsers)
     report.add_parsers(subparsers)
