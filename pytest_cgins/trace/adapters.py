@@ -91,7 +91,8 @@ def to_plain(obj: object) -> tuple[str, object] | None:
     Raises:
         RecordError: if the adapter raises.
     """
-    made = adapter_of(type(obj))
+    kind: Any = type(obj)
+    made = adapter_of(kind)
     if made is None:
         return None
     try:

@@ -68,6 +68,12 @@ def _add_record(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         help="qualified names; default: ops that compute",
     )
     parser.add_argument("--tier", choices=("shapes", "recipe", "full"), default="recipe")
+    parser.add_argument(
+        "--level",
+        choices=("function", "dispatch"),
+        default="function",
+        help="see what the model calls, or the ATen ops that this comes down to",
+    )
     parser.add_argument("--name", help="name of the pack; default: that of its folder")
     parser.add_argument("--max-per-op", type=int, metavar="N", help="keep at most N signatures of an op")
     parser.add_argument(
@@ -131,6 +137,7 @@ def record(args: argparse.Namespace) -> int:
                 args.max_per_op,
                 backward=args.backward,
                 lengths=args.lengths,
+                level=args.level,
                 top_time=args.top_time,
                 progress=sys.stderr.isatty(),
             )

@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from pytest_cgins.trace import ops
+from pytest_cgins.trace.selection import refuse_uninitialised
 
 Handler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -126,6 +127,7 @@ def marked(names: Collection[str]) -> Iterator[list[Callable[..., Any]]]:
             if ops.is_module_class(func):
                 chosen.append(_intercepted(name, func, classes))
                 continue
+            refuse_uninitialised(name, func)
             if not name.startswith("torch.") and not ops.is_marked(func):
                 ops.trust(name)
                 original, func = func, ops.mark_as(name, func)

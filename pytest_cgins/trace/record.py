@@ -19,6 +19,7 @@ from pytest_cgins.model import Argument, Context, OpCall, TracePack
 from pytest_cgins.trace import gold, inputs, mutation, recipe
 from pytest_cgins.trace.backward import is_derived, name_of, parse
 from pytest_cgins.trace.context import capture, neutral
+from pytest_cgins.trace.dispatch import DispatchInterceptor, below_autograd, overloads
 from pytest_cgins.trace.fingerprint import canonical, fingerprint
 from pytest_cgins.trace.finish import Finisher
 from pytest_cgins.trace.gradients import GradientRecorder, Watched, nodes_of
@@ -36,6 +37,7 @@ from pytest_cgins.trace.validate import is_plain_name
 from pytest_cgins.trace.values import encode, has_generator
 
 Lengths = Literal["few", "all"]
+Level = Literal["function", "dispatch"]
 
 
 def record(
@@ -48,6 +50,7 @@ def record(
     backward: bool = False,
     lengths: Lengths = "few",
     top_time: float | None = None,
+    level: Level = "function",
     progress: bool = False,
 ) -> Recording:
     """Record the calls of ops while the body runs, and write them as a trace pack.
@@ -75,6 +78,9 @@ def record(
             steps of a generation do; `all` keeps all.
         top_time: keep only the signatures that take longest and together this share of the recorded ops'
             time, within (0, 1].
+        level: where calls are seen. `function` has what the model's code calls, and marked functions and
+            modules; `dispatch` the ATen ops that this comes down to below autograd and autocast, such as
+            `torch.ops.aten.addmm.default`, those of a backward included.
         progress: show progress on a terminal while traces are written and checked.
 
     Raises:
@@ -99,6 +105,13 @@ def record(
             f"top_time is {top_time}, which is no share of the time",
             remedy="use a number above 0 and up to 1, e.g. top_time=0.8 / --top-time 80%",
         )
+    if level not in get_args(Level):
+        raise RecordError(f"level {level!r} does not exist", remedy="use function or dispatch")
+    if level == "dispatch" and backward:
+        raise RecordError(
+            "at level dispatch a backward is seen as the ATen ops that it runs, and has no name of its own",
+            remedy="leave backward=True / --backward out, or record at level function",
+        )
     name = name or Path(path).absolute().name
     if not is_plain_name(name):
         raise RecordError(
@@ -106,7 +119,13 @@ def record(
             remedy="begin with a letter or digit, and use letters, digits, _ . -; pass name= / --name",
         )
     options = Options(
-        tier=tier, name=name, max_per_op=max_per_op, backward=backward, lengths=lengths, top_time=top_time
+        tier=tier,
+        name=name,
+        max_per_op=max_per_op,
+        backward=backward,
+        lengths=lengths,
+        top_time=top_time,
+        level=level,
     )
     return Recording(Path(path), ops, options, progress=progress)
 
@@ -127,6 +146,8 @@ class Options:
     """Whether sizes that change are thinned."""
     top_time: float | None
     """Share of the time that is enough."""
+    level: Level
+    """Where calls are seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +209,8 @@ class Recording:
                 self._ledger, self._writer, options.tier, wanted=self._wants, refuse=self._refuse
             )
             self._interception = stack.enter_context(ExitStack())
-            names = dict.fromkeys(parse(name)[0] if is_derived(name) else name for name in self._ops or ())
-            chosen = self._interception.enter_context(marked(names))
-            self._wanted = frozenset(map(_canonical_name, self._ops or ()))
-            everything = self._ops is None
-            self._mode = Interceptor(default_ops() if everything else chosen, self._run, marked=everything)
+            self._mode = self._intercept()
+            self._wanted = frozenset[str]().union(*self._names.values())
             self._interception.enter_context(torch.compiler.set_stance("force_eager"))
             self._interception.enter_context(self._training.watched())
             self._interception.enter_context(self._mode)
@@ -230,11 +248,26 @@ class Recording:
             said.append(f"{self.dropped} calls had signatures beyond --max-per-op and were left out")
         return said
 
+    def _intercept(self) -> Interceptor | DispatchInterceptor:
+        """The mode that sees the chosen ops, and what their traces will be called."""
+        names = self._ops or ()
+        if self.options.level == "dispatch":
+            found = {name: overloads(name) for name in names}
+            self._names = {name: frozenset(one) for name, one in found.items()}
+            chosen = [overload for one in found.values() for overload in one.values()]
+            return DispatchInterceptor(None if self._ops is None else chosen, self._run)
+        forwards = dict.fromkeys(parse(name)[0] if is_derived(name) else name for name in names)
+        named = self._interception.enter_context(marked(forwards))
+        self._names = {name: frozenset({_canonical_name(name)}) for name in names}
+        return Interceptor(default_ops() if self._ops is None else named, self._run, marked=self._ops is None)
+
     # ---- while the model runs -------------------------------------------------------------------
 
     def _run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a chosen op, and take it down if its signature is new."""
         context = capture(self._training.current)
+        if self.options.level == "dispatch":
+            context = below_autograd(context)
         try:
             key = (func, context, fingerprint((args, kwargs)))
             found = self._seen.get(key) or self._meet(func, args, kwargs, context)
@@ -401,7 +434,7 @@ class Recording:
         met = {made.call.op for made in self._ledger}
         if not met and self._skipped:
             raise self._skipped.error()
-        missing = [name for name in self._ops or () if _canonical_name(name) not in met]
+        missing = [name for name, forms in self._names.items() if not met & forms]
         if met and not missing:
             return
         called = sorted({*(qualified_name(func) for func in self._mode.passed_by), *filter(is_derived, met)})

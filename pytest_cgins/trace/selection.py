@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.errors import RecordError
+
 _FUNCTIONAL = """
 linear bilinear embedding embedding_bag conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
 layer_norm group_norm batch_norm instance_norm rms_norm local_response_norm normalize
@@ -30,6 +32,36 @@ sum mean var std prod amax amin argmax argmin logsumexp cumsum cumprod norm soft
 topk sort layer_norm group_norm batch_norm instance_norm rms_norm prelu celu selu
 conv1d conv2d conv3d max_pool1d max_pool2d max_pool3d
 """
+
+
+_UNINITIALISED = frozenset(
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "resize",
+        "resize_as",
+    ]
+)
+
+
+def refuse_uninitialised(name: str, func: object) -> None:
+    """Raise RecordError for an op whose result is memory that nothing has been written to."""
+    schema = getattr(func, "_schema", None)
+    word = schema.name.rpartition("::")[2] if schema is not None else getattr(func, "__name__", "")
+    if word.strip("_") in _UNINITIALISED:
+        raise RecordError(
+            f"{name} cannot be recorded: what it returns is not initialised, so that there is no gold",
+            remedy="take it out of ops=[…], and record the ops that fill its result",
+        )
+
+
+def computing_words() -> frozenset[str]:
+    """Names of the ops that compute, without their namespaces."""
+    return frozenset(_FUNCTIONAL.split()) | frozenset(_ARITHMETIC.split())
 
 
 @cache

@@ -1,0 +1,117 @@
+"""Seeing the ATen ops that run below autograd and autocast: the dispatch level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_cgins.errors import RecordError
+from pytest_cgins.model import Context
+from pytest_cgins.trace import ops
+from pytest_cgins.trace.intercept import Handler
+from pytest_cgins.trace.selection import computing_words, refuse_uninitialised
+
+# What ATen calls the ops of selection.py below autograd; `X_backward` goes with every X.
+_INTERNAL = """
+native_layer_norm native_group_norm native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training
+cudnn_batch_norm fused_rms_norm convolution cudnn_convolution mkldnn_convolution safe_softmax
+scaled_dot_product_flash_attention scaled_dot_product_flash_attention_for_cpu scaled_dot_product_attention_math
+scaled_dot_product_efficient_attention scaled_dot_product_cudnn_attention native_multi_head_attention
+max_pool2d_with_indices max_pool3d_with_indices upsample_nearest1d upsample_nearest2d upsample_bilinear2d
+upsample_bicubic2d nll_loss_forward nll_loss2d_forward addmm_activation int_mm scaled_mm
+lstm gru thnn_fused_lstm_cell thnn_fused_gru_cell embedding_dense threshold softmax_data log_softmax_data
+softmax_backward_data log_softmax_backward_data
+"""
+_FOREIGN = frozenset({"prim", "prims", "profiler", "debugprims", "c10d", "_c10d_functional", "higher_order"})
+
+
+class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Hands each call of a chosen ATen op to `handler`, which runs it with the mode off.
+
+    Args:
+        chosen: overloads; None for those that compute.
+        handler: runs the op.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, chosen: Collection[OpOverload] | None, handler: Handler) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._chosen = None if chosen is None else frozenset(chosen)
+        self._handler = handler
+        self._passed: dict[Callable[..., Any], None] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Torch calls this for every op that reaches a backend while the mode is active."""
+        kwargs = kwargs or {}
+        if computes(func) if self._chosen is None else func in self._chosen:
+            return self._handler(func, args, kwargs)
+        self._passed[func] = None
+        return func(*args, **kwargs)
+
+    @property
+    def passed_by(self) -> list[Callable[..., Any]]:
+        """The ops that were seen and not chosen."""
+        return [func for func in self._passed if isinstance(func, OpOverload)]
+
+
+@cache
+def computes(func: object) -> bool:
+    """Whether an overload is one that someone may write a kernel for: no view, factory, copy or query.
+
+    Ops of other libraries are, unless they return views; ops with `out=` are not, since what they are
+    given to write to is not initialised.
+    """
+    if not isinstance(func, OpOverload):
+        return False
+    schema = func._schema
+    if any(argument.is_out for argument in schema.arguments) or func.namespace in _FOREIGN:
+        return False
+    marks = [returned.alias_info for returned in schema.returns]
+    if not marks or any(mark is not None and not mark.is_write for mark in marks):
+        return False
+    return func.namespace != "aten" or _word(func).removesuffix("_backward") in _computing()
+
+
+@cache
+def _computing() -> frozenset[str]:
+    return computing_words() | frozenset(_INTERNAL.split())
+
+
+def _word(func: OpOverload) -> str:
+    return func._schema.name.rpartition("::")[2].strip("_")
+
+
+def overloads(name: str) -> dict[str, OpOverload]:
+    """The overloads that a name stands for, by their own names: one, or all of an ATen op.
+
+    Raises:
+        RecordError: if it is the name of something else, or of an op without gold.
+        TraceError: if nothing has that name.
+    """
+    found = ops.locate(name)
+    if isinstance(found, OpOverloadPacket):
+        names: list[str] = found.overloads()  # type: ignore[no-untyped-call]
+        found_overloads = [getattr(found, overload) for overload in names]
+    elif isinstance(found, OpOverload):
+        found_overloads = [found]
+    else:
+        raise RecordError(
+            f"{name} is not seen at level dispatch, which has ATen ops such as torch.ops.aten.gelu.default",
+            remedy="record at level function, or leave ops= out to see what the model calls at level dispatch",
+        )
+    for overload in found_overloads:
+        refuse_uninitialised(name, overload)
+    return {ops.qualified_name(overload): overload for overload in found_overloads}
+
+
+def below_autograd(context: Context) -> Context:
+    """The context as an op at the dispatch level has it: autograd and autocast have done their part."""
+    return replace(context, grad_enabled=False, inference_mode=False, autocast=())
