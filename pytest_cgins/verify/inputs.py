@@ -73,7 +73,9 @@ def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, flo
         # The mean is as large as leaves the deviations two bits or more, at most 1024.
         mean = min(1024.0, 0.25 / info.eps)
         large = min(1e4, info.max**0.5)
-        return [(0, root), (mean, 1), (1, 0), (0, root / 8), (0, 0), (0, large), (-mean, 1)]
+        # A mean that is off by one rounding must stay small beside √eps: all that a constant row leaves.
+        constant = min(1.0, root * 2.0**12)
+        return [(0, root), (mean, 1), (constant, 0), (0, root / 8), (0, 0), (0, large), (-mean, 1)]
     if semantics.kind == "softmax":
         return [(0, 100), (1000, 1), (-1000, 1), (0, 0), (1, 0), (0, 1e-3), (0, 10)]
     if semantics.kind == "activation":

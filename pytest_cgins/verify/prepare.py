@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,7 +13,7 @@ from pytest_cgins.errors import RandomOp, ReplayError
 from pytest_cgins.model import Context, OpCall, Power, TensorMeta, Trace
 from pytest_cgins.trace.call import relocate
 from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
-from pytest_cgins.trace.replay import load_inputs
+from pytest_cgins.trace.replay import load_inputs, recording_device
 from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.verify import gold, inputs, power
 from pytest_cgins.verify import tolerance as rules
@@ -54,6 +54,8 @@ class Preparation:
     """`recorded` first, then `fresh` and `edge`."""
     notes: tuple[str, ...]
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
+    at_origin: Callable[[], tuple[ExpectedOutput, ...]]
+    """What is expected of the recorded inputs on the type of device that recorded them."""
     powers: dict[Tolerance, tuple[Power, ...]] = field(default_factory=dict)
     """The power check by tolerance; no kernel takes part in it, so it is made once."""
 
@@ -65,7 +67,8 @@ class Preparation:
 
     def drift(self, tolerance: Tolerance, device: str) -> str:
         """How torch fails to reproduce the gold; "" if it does, or if there is none."""
-        return gold.drift(self.sets[0].expected.outputs, tolerance, self.trace.origin, device)
+        outputs = self.sets[0].expected.outputs
+        return gold.drift(outputs, tolerance, self.trace.origin, device, self.at_origin)
 
     def power(self, tolerance: Tolerance) -> tuple[Power, ...]:
         """What the case can tell from the right answer."""
@@ -124,8 +127,20 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
             notes.append(f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})")
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
     return Preparation(
-        trace=trace, call=maker.call, context=trace.context, sets=tuple(sets), notes=tuple(notes)
+        trace=trace,
+        call=maker.call,
+        context=trace.context,
+        sets=tuple(sets),
+        notes=tuple(notes),
+        at_origin=lambda: _at_origin(trace, source),
     )
+
+
+def _at_origin(trace: Trace, source: BlobSource) -> tuple[ExpectedOutput, ...]:
+    device = recording_device(trace)
+    maker = _Maker(trace, relocate(trace.call, device), device)
+    recorded = load_inputs(trace, source, "cpu")
+    return maker.make("recorded", recorded, gold.load(trace, source, device)).expected.outputs
 
 
 def _equal(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
