@@ -176,7 +176,9 @@ def test_norm_edge_rows() -> None:
 def test_constant_row_is_small_where_eps_is() -> None:
     """A mean that is off by one rounding shows as less than a thousandth in the normalized row."""
     x = normal(28, 12)
-    call, tensors = call_of("torch.nn.functional.layer_norm", x, (12,), None, None, 1e-12)
+    call, tensors = call_of(
+        "torch.nn.functional.layer_norm", functional.layer_norm, x, (12,), None, None, 1e-12
+    )
     constant = inputs.edge(call, tensors, "1")[0][2]
     assert bool((constant == constant[0]).all())
     assert 0 < float(constant[0]) * 2**-24 / 1e-6 < 1e-3
