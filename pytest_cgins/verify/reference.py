@@ -69,10 +69,13 @@ def answers(
     )
 
 
-def answer(call: OpCall, inputs: Layout, context: Context, device: str) -> list[Tensor]:
-    """What the op returns in the recorded context: t without the mutated inputs."""
+def answer(
+    call: OpCall, inputs: Layout, context: Context, device: str, *, mutated: Sequence[int] = ()
+) -> list[Tensor]:
+    """What the op returns in the recorded context, then the inputs `mutated` as they are after it: t."""
     with _tf32_off_in_cudnn():
-        return _run(call, inputs, context, device)[1]
+        tensors, returned = _run(call, inputs, context, device)
+    return [*returned, *(tensors[index] for index in mutated)]
 
 
 def _run(call: OpCall, inputs: Layout, context: Context, device: str) -> tuple[list[Tensor], list[Tensor]]:

@@ -1,0 +1,313 @@
+"""Traces that cannot tell a wrong kernel: robust-kbench's task filters, and what they mean to the gate.
+
+The five filters look at torch's answers to five draws of fresh inputs, with the threshold 0.01 of their
+source (Lange et al., 2025, "Towards Robust Agentic CUDA Kernel Benchmarking", filters of tasks):
+
+1. range: all elements of all answers within ±0.01;
+2. seeds: the standard deviation over the draws below 0.01 for every element;
+3. axis: an axis along which the standard deviation is below 0.01 everywhere;
+4. initialisation: parameters drawn anew, data kept: no element moves by 0.01;
+5. inputs: data drawn anew, parameters kept: no element moves by 0.01.
+
+The threshold has a scale, and answers have theirs: probabilities of a softmax over a thousand classes are
+all within ±0.01, and a gate that is exact to 1e-7 tells them apart nevertheless; a bias that moves answers of
+size 1e4 by 1 passes filter 4 and is lost in fp16. So the figures are reported as they are, and the verdict
+rests on a relative form, whose scale is the gate's own tolerance: each filter has a forged answer that
+exploits what it looks for, and a trace is weak if the gate would accept one on all its inputs, recorded,
+fresh and edge:
+
+- range: the power check's zeros and ones (and its copies of inputs and moved rows);
+- seeds: the answer to another draw;
+- axis: one slice repeated along the axis;
+- initialisation and inputs: for each argument that can be drawn anew, the answer to another one.
+
+A filter that trips where no forgery is accepted is a matter of scale. Where torch takes no fresh inputs, or
+there is nothing to draw (integers, masks), filters 2, 4 and 5 do not apply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.config import Tolerance
+from pytest_cgins.model import Document, Trace
+from pytest_cgins.trace.layout import Layout, lay_out, rebuild
+from pytest_cgins.trace.source import BlobSource
+from pytest_cgins.verify import inputs, semantics
+from pytest_cgins.verify.compare import accepts
+from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.prepare import InputSet, Preparation, prepare
+from pytest_cgins.verify.reference import answer
+
+SEEDS = 5
+THRESHOLD = 0.01
+
+FilterName = Literal["range", "seeds", "axis", "initialisation", "inputs"]
+Forgery = Literal[
+    "zeros",
+    "ones",
+    "input-copy",
+    "permuted-gold",
+    "other-draw",
+    "by-heart",
+    "repeated-slice",
+    "other-argument",
+]
+
+_WHY: dict[str, str] = {
+    "zeros": "zeros pass",
+    "ones": "ones pass",
+    "input-copy": "a copy of an input passes",
+    "permuted-gold": "its rows in another order pass",
+    "other-draw": "the answer to other inputs passes",
+    "by-heart": "no argument can be drawn anew: a kernel that knows this answer by heart passes",
+}
+_REMEDY: dict[str, str] = {
+    "input-copy": "record it on inputs that the op changes",
+    "by-heart": "record more calls of it, with other integers",
+    "repeated-slice": "record it on inputs whose answers differ along that axis",
+    "other-argument": "record a call in which that argument counts",
+}
+_OTHERWISE = "record it on inputs to which its answers differ, or leave it out through ops=[…]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(Document):
+    """One of robust-kbench's filters on one trace."""
+
+    name: FilterName
+    """Which."""
+    value: float | None
+    """What is compared with 0.01: greatest magnitude, greatest standard deviation, least over the axes of
+    the greatest standard deviation along one, greatest movement. None if it does not apply."""
+    tripped: bool
+    """Whether `value` is below the threshold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted(Document):
+    """A forged answer that the gate would take for the right one, on all sets of inputs."""
+
+    forgery: Forgery
+    """How it was forged."""
+    where: str = ""
+    """The axis or the argument that it is about; "" for the others."""
+
+    @property
+    def why(self) -> str:
+        """What passes, in words."""
+        if self.forgery == "repeated-slice":
+            return f"one slice repeated along {self.where} passes"
+        if self.forgery == "other-argument":
+            return f"the answer to another {self.where} passes"
+        return _WHY[self.forgery]
+
+    @property
+    def remedy(self) -> str:
+        """What can be done."""
+        return _REMEDY.get(self.forgery, _OTHERWISE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceAudit(Document):
+    """What one trace can tell."""
+
+    trace: str
+    """Its id."""
+    op: str
+    """Qualified name of its op."""
+    signature: str
+    """Its signature."""
+    filters: tuple[Filter, ...]
+    """All five, at their own threshold."""
+    accepted: tuple[Accepted, ...]
+    """Forged answers that the gate would take."""
+    notes: tuple[str, ...]
+    """What a reader must know: no fresh inputs, a reference that is not fp64."""
+
+    @property
+    def weak(self) -> bool:
+        """Whether some wrong kernel would pass."""
+        return bool(self.accepted)
+
+    @property
+    def tripped(self) -> tuple[FilterName, ...]:
+        """Filters below their threshold."""
+        return tuple(found.name for found in self.filters if found.tripped)
+
+
+def audit(trace: Trace, source: BlobSource, device: str, *, seed: int, tolerance: Tolerance) -> TraceAudit:
+    """Apply the filters and the power check to one trace.
+
+    Args:
+        trace: the trace.
+        source: of its blobs.
+        device: `cpu` or `cuda:0`.
+        seed: the first of five consecutive ones.
+        tolerance: at which forged answers are judged.
+
+    Raises:
+        PackError: if the pack's inputs cannot be read.
+        RandomOp: if the op draws random numbers: no kernel is gated on it.
+        ReplayError: if torch does not run the recorded call on this device.
+    """
+    prepared = prepare(trace, source, device, seed)
+    auditor = _Auditor(prepared, device, seed, tolerance)
+    return TraceAudit(
+        trace=trace.id,
+        op=trace.call.op,
+        signature=trace.signature,
+        filters=tuple(auditor.filters()),
+        accepted=tuple(auditor.accepted()),
+        notes=prepared.notes,
+    )
+
+
+class _Auditor:
+    """The draws of one trace, and torch's answers to mixtures of them."""
+
+    def __init__(self, prepared: Preparation, device: str, seed: int, tolerance: Tolerance) -> None:
+        self._prepared = prepared
+        self._device = device
+        self._tolerance = tolerance
+        trace, first = prepared.trace, prepared.sets[0]
+        self._semantics = semantics.of(trace.call)
+        self._has_fresh = any(made.expected.name == "fresh" for made in prepared.sets)
+        recorded = rebuild(first.layout.metas, first.layout.spans, "cpu")
+        self._draws = [
+            lay_out(inputs.fresh(trace.call, recorded, f"{seed + number}/{trace.id}"))
+            for number in range(SEEDS if self._has_fresh else 0)
+        ]
+        self._drawn = [index for index in range(len(recorded)) if self._has_fresh and self._is_drawn(index)]
+
+    def _is_drawn(self, index: int) -> bool:
+        """Whether the content of an argument differs from draw to draw."""
+        one, other = (rebuild(draw.metas, draw.spans, "cpu")[index] for draw in self._draws[:2])
+        return not torch.equal(one, other)
+
+    # ---- the filters ----------------------------------------------------------------------------
+
+    def filters(self) -> Iterator[Filter]:
+        """All five in their order."""
+        first = self._prepared.sets[0]
+        draws = [self._answers(draw) for draw in self._draws] or [
+            [_finite(output.answer) for output in first.expected.outputs]
+        ]
+        stacks = [torch.stack(each) for each in zip(*draws, strict=True) if each[0].numel()]
+        yield _filter("range", max((float(stack.abs().max()) for stack in stacks), default=None))
+        yield _filter("seeds", self._over_seeds(stacks))
+        yield _filter(
+            "axis", min((_spread(stack, d) for stack in stacks for d in _axes(stack)), default=None)
+        )
+        parameters = [index for index in self._drawn if self._role(index) != "data"]
+        data = [index for index in self._drawn if self._role(index) == "data"]
+        yield _filter("initialisation", self._movement(parameters))
+        yield _filter("inputs", self._movement(data))
+
+    def _over_seeds(self, stacks: Sequence[Tensor]) -> float | None:
+        if not self._has_fresh:
+            return None
+        return max((float(stack.std(0).max()) for stack in stacks), default=None)
+
+    def _movement(self, chosen: Sequence[int]) -> float | None:
+        """How far an element moves at most when these arguments are drawn anew and all else is kept."""
+        if not chosen:
+            return None
+        first, *others = self._draws
+        base = self._answers(first)
+        moved = [self._answers(_mixed(first, other, chosen)) for other in others]
+        distances = [
+            float((one - was).abs().max())
+            for now in moved
+            for one, was in zip(now, base, strict=True)
+            if was.numel()
+        ]
+        return max(distances, default=None)
+
+    def _answers(self, layout: Layout) -> list[Tensor]:
+        return [_finite(output) for output in self._run(layout)]
+
+    def _run(self, layout: Layout) -> list[Tensor]:
+        """Torch's answer to a draw, in the form in which answers are compared."""
+        prepared = self._prepared
+        mutated = prepared.sets[0].mutated
+        made = answer(prepared.call, layout, prepared.context, self._device, mutated=mutated)
+        return [as_real(tensor).contiguous() for tensor in made]
+
+    def _role(self, index: int) -> semantics.Role:
+        return self._semantics.role(index, self._draws[0].metas[index])
+
+    # ---- forged answers -------------------------------------------------------------------------
+
+    def accepted(self) -> Iterator[Accepted]:
+        """Forged answers that every rule accepts on every set of inputs."""
+        for power in self._prepared.power(self._tolerance):
+            if not power.caught:
+                yield Accepted(forgery=power.forgery)
+        if not self._has_fresh:
+            if not any("torch refuses" in note for note in self._prepared.notes):
+                yield Accepted(forgery="by-heart")
+        elif self._passes(lambda _: self._run(self._draws[1])):
+            yield Accepted(forgery="other-draw")
+        yield from self._repeated_slices()
+        yield from self._other_arguments()
+
+    def _repeated_slices(self) -> Iterator[Accepted]:
+        outputs = self._prepared.sets[0].expected.outputs
+        for number, output in enumerate(outputs):
+            for axis in _axes(output.answer[None]):
+                if self._passes(lambda made, n=number, d=axis: _repeated(made, n, d)):  # type: ignore[misc]
+                    of = f" of output {number}" if len(outputs) > 1 else ""
+                    yield Accepted(forgery="repeated-slice", where=f"axis {axis}{of}")
+
+    def _other_arguments(self) -> Iterator[Accepted]:
+        # With one argument that can be drawn anew, another one is another draw.
+        for index in self._drawn if len(self._drawn) > 1 else ():
+            if self._passes(lambda made, i=index: self._run(_mixed(made.layout, self._draws[1], [i]))):  # type: ignore[misc]
+                yield Accepted(forgery="other-argument", where=self._semantics.names[index])
+
+    def _passes(self, forge: Callable[[InputSet], list[Tensor]]) -> bool:
+        """Whether all sets accept what is forged for them; fresh ones, which tell most, are asked first."""
+        sets = sorted(self._prepared.sets, key=lambda made: made.expected.name != "fresh")
+        return all(accepts(made.expected, forge(made), self._tolerance) for made in sets)
+
+
+def _filter(name: FilterName, value: float | None) -> Filter:
+    return Filter(name=name, value=value, tripped=value is not None and value < THRESHOLD)
+
+
+def _finite(answer: Tensor) -> Tensor:
+    """In fp64, with zeros where it is not finite: a mask's infinities are the same in all draws."""
+    wide = as_real(answer).to(torch.float64)
+    return wide.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _axes(stack: Tensor) -> list[int]:
+    """Axes of the answers in a stack of them (draws, …) that have more than one element."""
+    return [axis for axis in range(stack.ndim - 1) if stack.shape[axis + 1] > 1]
+
+
+def _spread(stack: Tensor, axis: int) -> float:
+    """Greatest standard deviation along an axis, over all draws and all other axes."""
+    return float(stack.std(axis + 1).max()) if stack.numel() else math.inf
+
+
+def _mixed(layout: Layout, other: Layout, chosen: Sequence[int]) -> Layout:
+    """A draw with the storages of some arguments from another."""
+    taken = {layout.metas[index].storage for index in chosen}
+    spans = [other.spans[n] if n in taken else span for n, span in enumerate(layout.spans)]
+    return Layout(layout.metas, spans)
+
+
+def _repeated(made: InputSet, number: int, axis: int) -> list[Tensor]:
+    """The right answers, but one of them its first slice along an axis, over and over."""
+    answers = [output.answer for output in made.expected.outputs]
+    right = answers[number]
+    answers[number] = right.narrow(axis, 0, 1).expand_as(right).contiguous()
+    return answers
