@@ -4,13 +4,16 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo test test-gpu check format schemas picture clean
+WORKFLOWS := .github/workflows/ci.yml .github/workflows/gpu-gate.yml
+
+.PHONY: help demo test test-fast test-gpu check format schemas picture clean
 
 help:
 	@echo "make demo      gate example_project's kernels on this machine"
 	@echo "make test      the whole test suite (CPU)"
+	@echo "make test-fast what needs no compiler: parsers, numbers, reports"
 	@echo "make test-gpu  the tests that need an NVIDIA GPU, with the python that has torch"
-	@echo "make check     ruff, mypy, import-linter, vulture"
+	@echo "make check     ruff, mypy, import-linter, vulture; workflows, action and their scripts"
 	@echo "make format    let ruff rewrite the sources"
 
 $(BIN)/python:
@@ -30,6 +33,10 @@ demo: $(VENV)/.demo
 test: $(STAMP)
 	$(BIN)/python -m pytest
 
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/trace tests/verify \
+	  tests/test_cli.py tests/test_gate.py tests/test_model.py tests/test_text.py
+
 # The machine with the GPU often brings its own torch: nothing is installed here.
 test-gpu:
 	$(PYTHON) -m pytest -p no:cgins -p pytest_cgins.plugin -m gpu tests/gpu tests/kernels/test_cuda.py
@@ -38,8 +45,13 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy action/*.py
 	$(BIN)/lint-imports
 	$(BIN)/vulture
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action/action.yml
+	$(BIN)/zizmor --offline --quiet --pedantic --strict-collection action $(WORKFLOWS)
+	$(BIN)/shellcheck action/*.sh
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -1,0 +1,114 @@
+"""Check the action's inputs and settle paths, before anything is installed. Standard library only.
+
+Outputs: `python`, `folder`, `report` and `cache-dir`, all absolute.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from workflow import InputError, error, set_output
+
+LEAST_PYTHON = (3, 10)
+CHOICES = {
+    "INSTALL": ("pip", "none"),
+    "DEVICE": ("auto", "cpu", "cuda"),
+    "STRICT": ("true", "false"),
+    "TIMING": ("true", "false"),
+    "ALLOW_EMPTY": ("true", "false"),
+    "CACHE": ("true", "false"),
+    "SUMMARY": ("true", "false"),
+}
+PATTERNS = {
+    "SEED": (r"[0-9]{0,19}", "a whole number"),
+    "RETENTION_DAYS": (r"[0-9]{1,3}", "a number of days"),
+    "CACHE_KEY_SUFFIX": (r"[A-Za-z0-9._-]{0,100}", "up to 100 letters, digits, dots, dashes and underscores"),
+}
+
+
+def prepare(environment: Mapping[str, str]) -> dict[str, str]:
+    """The step's outputs.
+
+    Raises:
+        InputError: an input is wrong.
+    """
+    if sys.version_info < LEAST_PYTHON:
+        raise InputError(f"input python: {sys.executable} is Python {sys.version.split()[0]}; it takes 3.10")
+    for name, choices in CHOICES.items():
+        if (value := environment[f"INPUT_{name}"]) not in choices:
+            raise InputError(f"input {_spelled(name)}: {value!r} is not one of {', '.join(choices)}")
+    for name, (pattern, meaning) in PATTERNS.items():
+        if not re.fullmatch(pattern, value := environment[f"INPUT_{name}"]):
+            raise InputError(f"input {_spelled(name)}: {value!r} is not {meaning}")
+    try:
+        shlex.split(environment["INPUT_PYTEST_ARGS"])
+    except ValueError as wrong:
+        raise InputError(f"input pytest-args: {wrong}; quote it as in a shell") from None
+    temporary = Path(environment["RUNNER_TEMP"])
+    folder = _folder(environment["INPUT_WORKING_DIRECTORY"])
+    _check_installation(environment, folder)
+    return {
+        "python": _interpreter(environment["INPUT_PYTHON"]),
+        "folder": str(folder),
+        "report": str(_report(environment["INPUT_JSON"], folder, temporary)),
+        "cache-dir": str(temporary / "cgins-cache"),
+    }
+
+
+def _interpreter(text: str) -> str:
+    # As it was given, not `sys.executable`: a wrapper may set what the interpreter needs.
+    found = shutil.which(text)
+    if found is None:
+        raise InputError(f"input python: {text!r} is not on PATH; give a path")
+    return str(Path(found).absolute())
+
+
+def _folder(text: str) -> Path:
+    folder = Path(text or ".").absolute()
+    if not folder.is_dir():
+        raise InputError(f"input working-directory: there is no folder {folder}; is the checkout missing?")
+    return folder
+
+
+def _report(text: str, folder: Path, temporary: Path) -> Path:
+    report = folder / text if text else temporary / "cgins" / "report.json"
+    if report.is_dir():
+        raise InputError(f"input json: {report} is a folder; name a file")
+    return report
+
+
+def _check_installation(environment: Mapping[str, str], folder: Path) -> None:
+    for name in ("REQUIREMENTS", "CONSTRAINTS"):
+        if (value := environment[f"INPUT_{name}"]) and not (folder / value).is_file():
+            raise InputError(f"input {_spelled(name)}: there is no file {folder / value}")
+    given = [name for name in ("PACKAGE", "REQUIREMENTS", "CONSTRAINTS") if environment[f"INPUT_{name}"]]
+    if environment["INPUT_INSTALL"] == "none" and given:
+        raise InputError(f"input {_spelled(given[0])}: goes with install pip, not with install none")
+    if environment["INPUT_PACKAGE"].startswith("-"):
+        raise InputError("input package: starts with a dash; pip's options belong into requirements")
+
+
+def _spelled(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def main() -> int:
+    """Write the outputs; 2 if an input is wrong."""
+    try:
+        outputs = prepare(os.environ)
+    except InputError as wrong:
+        error(str(wrong))
+        return 2
+    for name, value in outputs.items():
+        set_output(name, value)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Counts as outputs, the job summary, and the exit code that the action will end with.
+set -euo pipefail
+
+random() { head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
+
+# What is wrong with a report is told in its own words, which are no commands.
+token=$(random)
+echo "::stop-commands::$token"
+trap 'printf "\n::%s::\n" "$token"' EXIT
+
+summary() {
+  local options=(--strict)
+  [[ $INPUT_STRICT == true ]] || options=()
+  # Not in the repository under test: a `pytest_cgins` of its own would be imported instead.
+  (cd "$GITHUB_ACTION_PATH" && "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
+    summary "${options[@]}" "$@" "$CGINS_REPORT")
+}
+
+case $CGINS_EXIT_CODE in
+  0) status=passed ;;
+  1) status=failed ;;
+  6) status=infrastructure ;;
+  *) status=error ;;
+esac
+
+report_path=
+names=(total passed failed errors skipped weak)
+declare -A counts=()
+if [[ -f $CGINS_REPORT ]] && lines=$(summary --format=counts); then
+  report_path=$CGINS_REPORT
+  while IFS='=' read -r name number; do
+    counts[$name]=$number
+  done <<<"$lines"
+  if [[ $CGINS_EXIT_CODE == 0 && $INPUT_ALLOW_EMPTY != true ]] && ((counts[total] == counts[skipped])); then
+    status=empty CGINS_EXIT_CODE=5
+  fi
+elif [[ $CGINS_EXIT_CODE == 0 ]]; then
+  status=error CGINS_EXIT_CODE=4
+fi
+
+{
+  printf '%s=%s\n' status "$status" exit-code "$CGINS_EXIT_CODE"
+  for name in "${names[@]}"; do
+    printf '%s=%d\n' "$name" "${counts[$name]:-0}"
+  done
+  delimiter=$(random)
+  printf 'report-path<<%s\n%s\n%s\n' "$delimiter" "$report_path" "$delimiter"
+} >>"$GITHUB_OUTPUT"
+
+if [[ $INPUT_SUMMARY == true && -z $report_path ]]; then
+  printf '## cgins: no report\n\nThe gate ended with exit code %d and left no readable report: its log says why.\n' \
+    "$CGINS_EXIT_CODE" >>"$GITHUB_STEP_SUMMARY"
+elif [[ $INPUT_SUMMARY == true ]]; then
+  if [[ $status == empty ]]; then
+    printf '**Nothing was gated**: every case was skipped. The input allow-empty lets such a run pass.\n\n' \
+      >>"$GITHUB_STEP_SUMMARY"
+  fi
+  summary --max-bytes=1000000 >>"$GITHUB_STEP_SUMMARY"
+fi

@@ -1,0 +1,137 @@
+"""What the action's documents say, held against action.yml and the workflows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.action.local_runner import ACTION, ROOT, document
+from tests.action.test_audit import WORKFLOW_SCHEMA, WORKFLOWS, assert_clean, run
+
+README = (ACTION / "README.md").read_text(encoding="utf-8")
+FILES = [*WORKFLOWS, ACTION / "action.yml"]
+USES = re.compile(r"uses: +([^@\s]+)(?:@(\S+))?(?: # (\S+))?")
+
+
+def section(title: str) -> str:
+    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of the markdown tables in a text, without head and rule."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_inputs_are_documented_as_they_are() -> None:
+    """The table has each input with its default and description, in order, and no other."""
+    described = [
+        [f"`{name}`", f"`{entry['default']}`" if entry["default"] else "", entry["description"]]
+        for name, entry in document()["inputs"].items()
+    ]
+    assert rows(section("Inputs")) == described
+
+
+def test_outputs_are_documented_as_they_are() -> None:
+    """The table has each output with its description, in order, and no other."""
+    described = [[f"`{name}`", entry["description"]] for name, entry in document()["outputs"].items()]
+    assert rows(section("Outputs")) == described
+
+
+def test_every_input_has_a_default_of_type_string_and_is_used() -> None:
+    """No input is required, none would be read as another type, and none is without effect."""
+    text = (ACTION / "action.yml").read_text(encoding="utf-8")
+    for name, entry in document()["inputs"].items():
+        assert isinstance(entry["default"], str)
+        assert entry["description"]
+        assert re.search(rf"inputs\.{name}\b(?!-)", text), name
+
+
+def test_no_expression_in_any_script() -> None:
+    """No `run:` text has `${{` in it, in the action and in the workflows."""
+    steps: list[dict[str, Any]] = list(document()["runs"]["steps"])
+    for file in WORKFLOWS:
+        for job in yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"].values():
+            steps += job["steps"]
+    scripts = [step["run"] for step in steps if "run" in step]
+    assert len(scripts) > 8
+    assert [script for script in scripts if "${{" in script] == []
+
+
+def examples() -> list[dict[str, Any]]:
+    return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)]
+
+
+def test_examples_fit_the_schema_and_name_real_inputs(tmp_path: Path) -> None:
+    """The workflows in the README are valid, ask for no more than reading, and use inputs and outputs that exist."""
+    assert len(examples()) == 2
+    for number, example in enumerate(examples()):
+        file = tmp_path / f"{number}.yml"
+        # YAML 1.1 reads the key `on` as true.
+        file.write_text(
+            yaml.safe_dump({"on" if key is True else key: value for key, value in example.items()})
+        )
+        assert_clean(run(WORKFLOW_SCHEMA, file))
+        assert example["permissions"] == {"contents": "read"}
+        (job,) = example["jobs"].values()
+        (gate,) = (step for step in job["steps"] if "pytest-cgins" in step.get("uses", ""))
+        assert gate["with"].keys() <= document()["inputs"].keys()
+        for output in re.findall(r"steps\.gate\.outputs\.([\w-]+)", str(job)):
+            assert output in document()["outputs"]
+
+
+def pins() -> dict[str, tuple[str, str]]:
+    """Action → (version, commit) in PINS.md."""
+    table = rows((ACTION / "PINS.md").read_text(encoding="utf-8"))
+    return {cells[0]: (cells[1], cells[2]) for cells in table}
+
+
+@pytest.mark.parametrize("file", [*FILES, ACTION / "README.md"], ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_use_is_a_pin_of_the_table(file: Path) -> None:
+    """Each `uses:` is ours, or names the 40 digits and the version that PINS.md has for it."""
+    found = USES.findall(file.read_text(encoding="utf-8"))
+    assert found
+    for name, commit, version in found:
+        if name == "./action" or (name, commit) == ("OWNER/pytest-cgins/action", "COMMIT"):
+            continue
+        assert re.fullmatch("[0-9a-f]{40}", commit)
+        assert pins()["/".join(name.split("/")[:2])] == (version, commit)
+
+
+def test_every_pin_is_used() -> None:
+    """PINS.md has no line that no `uses:` has."""
+    text = "".join(file.read_text(encoding="utf-8") for file in FILES)
+    used = {"/".join(name.split("/")[:2]) for name, _, _ in USES.findall(text)}
+    assert used - {"./action"} == pins().keys()
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_workflows_ask_for_little_and_end(file: Path) -> None:
+    """No permission but reading the sources, no kept credentials, a limit of time, one run a branch at a time."""
+    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {}
+    assert workflow["concurrency"]["group"]
+    assert not {"pull_request_target", "workflow_run"} & workflow[True].keys()
+    for job in workflow["jobs"].values():
+        assert job["permissions"] == {"contents": "read"}
+        assert job["timeout-minutes"] <= 60
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_machines_of_our_own_never_meet_a_fork() -> None:
+    """Every self-hosted job refuses pull requests of other repositories, and a dispatched one names a commit."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/gpu-gate.yml").read_text(encoding="utf-8"))
+    for job in workflow["jobs"].values():
+        assert job["runs-on"] == ["self-hosted", "gpu"]
+        assert "github.event.pull_request.head.repo.full_name == github.repository" in job["if"]
+        (gate,) = (step for step in job["steps"] if step.get("uses") == "./action")
+        assert gate["with"]["cache"] == "${{ github.event_name != 'workflow_dispatch' }}"
+    assert workflow[True]["push"] == {"branches": ["main"]}
+    others = [file for file in WORKFLOWS if file.name != "gpu-gate.yml"]
+    assert all("self-hosted" not in file.read_text(encoding="utf-8") for file in others)

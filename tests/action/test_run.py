@@ -1,0 +1,163 @@
+"""The action's steps, really run with bash in a small project. `uses:` steps are not run, see local_runner."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.action.local_runner import Job, document, run_action
+
+SKIPPED_STEPS = {"Restore built kernels", "Upload the report", "Keep built kernels"}
+SECRETS = {"GITHUB_TOKEN": "s3cret", "GH_TOKEN": "s3cret", "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "s3cret"}
+
+
+def test_only_steps_of_other_actions_are_not_run_here() -> None:
+    """All `run:` steps are exercised by this file; those of other actions are the three that are named."""
+    steps = document()["runs"]["steps"]
+    assert {step["name"] for step in steps if "uses" in step} == SKIPPED_STEPS
+
+
+@pytest.fixture(scope="module")
+def failed(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """The action on all kernels of the project, in folders with blanks, from a job that has secrets."""
+    folder = tmp_path_factory.mktemp("failed")
+    shutil.copytree(recorded, folder / "check out" / "my project")
+    return run_action(
+        folder / "check out",
+        folder / "runner temp",
+        env=SECRETS,
+        working_directory="my project",
+        seed="7",
+        timing="false",
+        pytest_args="-p no:cacheprovider --durations=0 -o 'console_output_style=classic'",
+        json="out put/report.json",
+    )
+
+
+def test_failing_gate_ends_in_its_exit_code_after_summary_and_upload(failed: Job) -> None:
+    """With a wrong kernel the action ends in 1, last of all; outputs, summary, upload and cache are as ever."""
+    assert failed.code == 1, failed.log
+    report = Path(failed.outputs.pop("report-path"))
+    assert report.parts[-3:] == ("my project", "out put", "report.json")
+    assert failed.outputs == {
+        "status": "failed",
+        "exit-code": "1",
+        "total": "4",
+        "passed": "1",
+        "failed": "2",
+        "errors": "0",
+        "skipped": "1",
+        "weak": "0",
+    }
+    assert json.loads(report.read_text())["seed"] == 7
+    assert failed.summary.startswith("## cgins: 2 failed, 1 skipped, 1 passed\n")
+    assert "pytest --cgins --cgins-seed=7 -k relu/cpu-wrong/tiny/" in failed.summary
+    assert failed.used["Upload the report"]["path"] == str(report)
+    assert failed.used["Keep built kernels"]["key"] == failed.used["Restore built kernels"]["key"]
+    assert failed.ran[-1] == "Verdict"
+
+
+def test_repository_under_test_forges_nothing(failed: Job) -> None:
+    """Its output gives no commands, its tests see no tokens and no files of the runner, its texts stay texts."""
+    assert "::error::forged by conftest" in failed.log
+    assert failed.commands == [
+        "::error title=pytest-cgins::status failed, exit code 1: 2 failed and 0 errors in 4 cases"
+    ]
+    assert failed.environment == ""
+    (variables,) = (line for line in failed.log.splitlines() if line.startswith("variables:"))
+    assert variables.split()[1:] == ["GITHUB_ACTIONS", "GITHUB_ACTION_PATH", "GITHUB_WORKSPACE"]
+    lines = [line for line in failed.summary.splitlines() if "forged" in line]
+    assert lines
+    assert all(line.startswith(("<tr><td><code>", "<details><summary><code>")) for line in lines)
+
+
+def test_restored_kernels_are_used_and_not_saved_again(failed: Job, workspace: Path, tmp_path: Path) -> None:
+    """One right kernel, timed, is a pass; with a cache from an earlier run nothing is built and nothing is kept."""
+    kept = Path(failed.used["Keep built kernels"]["path"])
+    shutil.copytree(kept, tmp_path / "temp" / kept.name)
+    job = run_action(
+        workspace,
+        tmp_path / "temp",
+        uses_outputs={"cache": {"cache-hit": "true"}},
+        working_directory="my project",
+        pytest_args="-k right",
+    )
+    assert (job.code, job.outputs["status"], job.outputs["passed"]) == (0, "passed", "1"), job.log
+    assert job.commands == []
+    assert "### Times against torch" in job.summary
+    assert "nothing had to be built" in job.log
+    assert "Keep built kernels" not in job.used
+    assert job.outputs["report-path"] == str(tmp_path / "temp" / "cgins" / "report.json")
+
+
+def test_lost_gpu_is_not_a_pass(workspace: Path, tmp_path: Path) -> None:
+    """A run in which every case was skipped ends in 5."""
+    options = {
+        "working_directory": "my project",
+        "pytest_args": "-k cuda",
+        "cache": "false",
+        "artifact_name": "",
+    }
+    job = run_action(workspace, tmp_path / "temp", **options)
+    assert (job.code, job.outputs["status"], job.outputs["exit-code"]) == (5, "empty", "5"), job.log
+    assert job.summary.startswith("**Nothing was gated**")
+    assert job.used == {}
+
+
+def test_report_of_the_checkout_is_no_report_of_the_run(workspace: Path, tmp_path: Path) -> None:
+    """A broken cgins.yaml gives pytest's own exit code, and a report that was there before is gone."""
+    project = workspace / "my project"
+    (project / "report.json").write_text('{"forged": true}')
+    (project / "cgins.yaml").write_text("version: 99\n")
+    job = run_action(workspace, tmp_path / "temp", working_directory="my project", json="report.json")
+    assert job.code == 2, job.log
+    assert job.outputs["status"] == "error"
+    assert "forged" not in job.summary
+
+
+def test_clean_run_without_readable_report_fails(workspace: Path, tmp_path: Path) -> None:
+    """If the arguments send the report elsewhere, exit 0 of pytest becomes 4: nothing is known."""
+    arguments = f"-k 'nothing or right' --collect-only --cgins-json='{tmp_path}/elsewhere.json'"
+    job = run_action(workspace, tmp_path / "temp", working_directory="my project", pytest_args=arguments)
+    assert job.code == 4, job.log
+    assert job.summary.startswith("## cgins: no report\n")
+    assert job.outputs["report-path"] == ""
+    assert "Upload the report" not in job.used
+
+
+def test_wrong_inputs_end_before_anything_is_installed(workspace: Path, tmp_path: Path) -> None:
+    """An input that is wrong is named in an annotation, and no other step runs."""
+    wrong = {
+        "working_directory": "nowhere",
+        "device": "gpu",
+        "strict": "yes",
+        "seed": "-1",
+        "pytest_args": "'",
+        "retention_days": "a week",
+        "cache_key_suffix": "a,b",
+        "requirements": "nowhere.txt",
+        "package": "pytest-cgins",
+        "json": "my project",
+        "python": "no such python",
+    }
+    for number, (name, value) in enumerate(wrong.items()):
+        job = run_action(workspace, tmp_path / str(number), **{name: value})
+        assert (job.code, job.ran) == (2, ["Check the inputs"]), job.log
+        (command,) = job.commands
+        assert command.startswith(f"::error title=pytest-cgins::input {name.replace('_', '-')}: ")
+        assert job.outputs["exit-code"] == ""
+
+
+def test_interpreter_without_the_package_is_told(workspace: Path, tmp_path: Path) -> None:
+    """With install none and nothing installed, the remedy is named and the gate does not run."""
+    bare = tmp_path / "bare python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -E -S "$@"\n')
+    bare.chmod(0o755)
+    job = run_action(workspace, tmp_path / "temp", python=str(bare))
+    assert job.code == 2
+    assert "set the input install to pip" in job.commands[0]
+    assert "Gate" not in job.ran
