@@ -38,19 +38,19 @@ class Driver:
 def ask_driver(*, proc: Path = Path("/proc"), library: str = LIBRARY) -> Driver:
     """Ask the driver's library, its file in /proc and nvidia-smi."""
     loaded = parse.parameters(tools.text_of(proc / "driver/nvidia/version") or "")
-    release = parse.version(loaded.get("NVRM version", ""))
+    release = parse.dotted(loaded.get("NVRM version", ""))
     answer, _ = tools.probe("cuda_driver", library, limit_s=tools.LIMIT_S)
     number = answer.get("version") if isinstance(answer, dict) and answer.get("status") == 0 else 0
     cuda = parse.cuda_version(number) if isinstance(number, int) else ()
     smi = tools.find("nvidia-smi")
     if not smi:
-        return Driver(release=parse.written(release), cuda=cuda, gpus=(), trouble="")
+        return Driver(release=release, cuda=cuda, gpus=(), trouble="")
     head = tools.run([smi])
     named, supported = parse.driver(head.output)
     query = tools.run([smi, "--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader,nounits"])
     gpus = parse.gpus(query.output) if query.status == 0 else []
     return Driver(
-        release=parse.written(release) or named,
+        release=release or named,
         cuda=cuda or supported,
         gpus=tuple(gpus),
         trouble="" if head.status == 0 else head.last_line,

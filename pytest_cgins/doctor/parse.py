@@ -12,8 +12,14 @@ CAP_PERFMON = 38
 
 def version(text: str) -> Version:
     """The first dotted number, `(12, 6, 77)` of "release 12.6, V12.6.77" being (12, 6); () if there is none."""
+    found = dotted(text)
+    return tuple(int(part) for part in found.split(".")) if found else ()
+
+
+def dotted(text: str) -> str:
+    """The first dotted number as it is written, with the zeros of `570.99.01`; "" if there is none."""
     found = re.search(r"(?<![\w.])[Vv]?(\d{1,9}(?:\.\d{1,9})+)", text)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
+    return found[1] if found else ""
 
 
 def written(value: Version) -> str:

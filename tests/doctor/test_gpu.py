@@ -1,0 +1,106 @@
+"""Driver and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cgins.doctor import gpu
+
+if TYPE_CHECKING:
+    from conftest import FakeTool
+
+SMI = """
+head = '| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |'
+print('NVIDIA H200, 9.0, 143771' if any('query' in word for word in sys.argv) else head)
+"""
+ABSENT = "libcuda-that-is-not-there.so.1"
+
+
+def known(**changes: Any) -> gpu.Driver:
+    values: dict[str, Any] = {
+        "release": "570.86.15", "cuda": (12, 8), "gpus": (("NVIDIA H200", "9.0", 143771 << 20),), "trouble": ""
+    }  # fmt: skip
+    return gpu.Driver(**(values | changes))
+
+
+def test_driver_is_asked(tool: FakeTool, proc: Callable[..., Path]) -> None:
+    """/proc gives the release, nvidia-smi the CUDA version and the GPUs where the library cannot be loaded."""
+    tool("nvidia-smi", script=SMI)
+    folder = proc(
+        driver__nvidia__version="NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.99.01  Tue Mar 4\nGCC version: 12\n"
+    )
+    found = gpu.ask_driver(proc=folder, library=ABSENT)
+    assert found == known(release="570.99.01")
+    assert gpu.driver(found).state == "ok"
+    assert gpu.driver(found).detail == "supports CUDA 12.8"
+
+
+def test_no_driver(tool: FakeTool, proc: Callable[..., Path]) -> None:
+    """Nothing of it is there: missing, with the remedy for containers."""
+    found = gpu.ask_driver(proc=proc(), library=ABSENT)
+    assert not found.there
+    assert gpu.driver(found).state == "missing"
+    assert "--gpus all" in gpu.driver(found).remedy
+
+
+def test_smi_without_a_driver(tool: FakeTool, proc: Callable[..., Path]) -> None:
+    """nvidia-smi that fails is quoted."""
+    tool("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the driver.\n", status=9)
+    found = gpu.driver(gpu.ask_driver(proc=proc(), library=ABSENT))
+    assert found.state == "unusable"
+    assert found.detail.startswith("NVIDIA-SMI has failed")
+
+
+@pytest.mark.parametrize(("cuda", "state"), [((12, 0), "ok"), ((11, 8), "too-old"), ((), "unknown")])
+def test_driver_versions(cuda: tuple[int, ...], state: str) -> None:
+    """CUDA 12.0 or later; what nobody tells is unknown."""
+    assert gpu.driver(known(cuda=cuda)).state == state
+
+
+def test_usable_gpus() -> None:
+    """Each that torch can use has a line with capability and memory."""
+    torch = {"cuda": "12.8", "devices": [["NVIDIA H200", 9, 0, 150_000_000_000], ["Other", 8, 6, 1 << 30]]}
+    first, second = gpu.gpus(known(), torch)
+    assert (first.name, first.state, first.version) == ("GPU 0", "ok", "sm_90")
+    assert first.detail == "NVIDIA H200, 139.7 GiB"
+    assert (second.name, second.version) == ("GPU 1", "sm_86")
+
+
+@pytest.mark.parametrize(
+    ("torch", "environment", "detail"),
+    [
+        ({"cuda": None, "devices": []}, {}, "torch is built without CUDA"),
+        (
+            {"cuda": "13.0", "devices": []},
+            {},
+            "torch is built for CUDA 13.0 and the driver supports CUDA 12.8",
+        ),
+        ({"cuda": "12.6", "devices": []}, {"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES hides it"),
+        (
+            {"cuda": "12.6", "devices": [], "trouble": "out of memory"},
+            {},
+            "torch cannot use it: out of memory",
+        ),
+    ],
+)
+def test_gpu_that_torch_cannot_use(
+    monkeypatch: pytest.MonkeyPatch, torch: dict[str, Any], environment: dict[str, str], detail: str
+) -> None:
+    """The driver lists a GPU and torch has none: the reason, and a remedy for it."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    (found,) = gpu.gpus(known(), torch)
+    assert (found.state, found.version) == ("unusable", "sm_90")
+    assert found.detail == f"NVIDIA H200 is there, but {detail}"
+    assert found.remedy
+
+
+def test_gpu_without_torch() -> None:
+    """If torch cannot be asked, whether it can use the GPU is unknown; without any GPU it is missing."""
+    assert gpu.gpus(known(), None)[0].state == "unknown"
+    assert gpu.gpus(known(gpus=()), None)[0].state == "missing"

@@ -1,0 +1,96 @@
+"""Python, torch, Triton and pytest's plugins."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cgins.doctor import python, tools
+
+CPU = {"version": "2.13.0+cpu", "path": "/torch/__init__.py", "cuda": None, "hip": None, "devices": []}
+DONE = tools.Ran(status=0, output="")
+
+
+def test_interpreter() -> None:
+    """3.10 or later."""
+    assert python.interpreter((3, 10, 0)).state == "ok"
+    assert python.interpreter((3, 9, 21)).state == "too-old"
+    assert python.interpreter().state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "state", "detail"),
+    [
+        ("2.13.0+cpu", None, "ok", "built without CUDA"),
+        ("2.6.0", "12.4", "ok", "built for CUDA 12.4"),
+        ("2.5.1+cu121", "12.1", "too-old", "built for CUDA 12.1"),
+    ],
+)
+def test_torch(version: str, cuda: str | None, state: str, detail: str) -> None:
+    """2.6 or later, whatever its build."""
+    found = python.torch({**CPU, "version": version, "cuda": cuda}, DONE)
+    assert (found.state, found.version, found.detail) == (state, version, detail)
+    assert found.required
+
+
+def test_torch_that_does_not_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed one that fails is unusable with its error, an absent one missing, one that hangs unknown."""
+    failed = tools.Ran(status=1, output="Traceback …\nImportError: libcudart.so.12: cannot open\n")
+    found = python.torch(None, failed)
+    assert (found.state, found.detail) == (
+        "unusable",
+        "import torch: ImportError: libcudart.so.12: cannot open",
+    )
+    hung = tools.Ran(status=None, output="", trouble="python did not end in time and was killed")
+    assert python.torch(None, hung).state == "unknown"
+    monkeypatch.setattr(python, "installed_version", lambda _: "")
+    assert python.torch(None, failed).state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [("", "missing"), ("3.2", "ok"), ("3.1.9", "too-old"), ("unreadable", "unknown")]
+)
+def test_package_state(version: str, state: str) -> None:
+    """By its version; one that cannot be read is unknown."""
+    assert python.package_state(version, (3, 2)) == state
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "state"),
+    [
+        ({"right": True}, 0, "ok"),
+        ({"right": False}, 0, "unusable"),
+        (None, 1, "unusable"),
+        (None, None, "unknown"),
+    ],
+)
+def test_triton_interpreter(
+    monkeypatch: pytest.MonkeyPatch, answer: object, status: int | None, state: str
+) -> None:
+    """It has to give the right answer."""
+    ran = tools.Ran(status=status, output="RuntimeError: no", trouble="" if status is not None else "late")
+    monkeypatch.setattr(tools, "probe", lambda *_args, **_options: (answer, ran))
+    monkeypatch.setattr(python, "installed_version", lambda _: "3.6.0")
+    triton, interpreter = python.triton()
+    assert (triton.state, interpreter.state) == ("ok", state)
+
+
+def test_without_triton_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are missing."""
+    monkeypatch.setattr(python, "installed_version", lambda _: "")
+    monkeypatch.setattr(tools, "probe", None)
+    assert [one.state for one in python.triton()] == ["missing", "missing"]
+
+
+def test_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours is known to pytest here; unless loading by itself is off, or its entry point is not there."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
+    plugins = {one.name: one for one in python.pytest_plugins()}
+    assert plugins["pytest-cgins"].state == "ok"
+    assert {"pytest", "pytest-benchmark", "pytest-xdist"} < set(plugins)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    off = {one.name: one for one in python.pytest_plugins()}["pytest-cgins"]
+    assert (off.state, "-p pytest_cgins.plugin" in off.remedy) == ("unusable", True)
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    monkeypatch.setattr(python.importlib.metadata, "entry_points", lambda **_: [])
+    absent = {one.name: one for one in python.pytest_plugins()}["pytest-cgins"]
+    assert (absent.state, absent.detail) == ("unusable", "pytest does not know it as a plugin")
