@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins import documents
-from pytest_cgins.errors import PackError, RandomOp, ReplayError, TraceError
+from pytest_cgins.errors import RandomOp, TraceError
 from pytest_cgins.trace.console import import_path, new_table, print_failures, print_table, project_of
 from pytest_cgins.trace.store import PackReader, open_pack
 
@@ -79,7 +79,7 @@ def _audit(
             audits.append(audit_trace(trace, reader, device, seed=args.seed, tolerance=Tolerance()))
         except RandomOp:
             random.append(f"{trace.call.op} {trace.signature}")
-        except (PackError, ReplayError) as error:
+        except TraceError as error:
             failures.append(error)
     return audits, random, failures
 

@@ -1,0 +1,211 @@
+"""`cgins traces audit`: traces that cannot tell a wrong kernel are found, and scale alone does not make one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from pytest_cgins import cli
+from pytest_cgins.config import Tolerance
+from pytest_cgins.trace.record import record
+from pytest_cgins.trace.store import open_pack
+from pytest_cgins.verify.audit import THRESHOLD, TraceAudit, audit
+
+functional = torch.nn.functional
+Audited = Callable[..., TraceAudit]
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Audited:
+    """Record one call under tmp_path/"pack", and audit it."""
+
+    def run(op: str, body: Callable[[], object], tier: str = "full") -> TraceAudit:
+        torch.manual_seed(0)
+        with record(tmp_path / "pack", ops=[op], tier=tier):
+            body()
+        reader = open_pack(tmp_path / "pack")
+        (trace,) = reader.pack.traces
+        return audit(trace, reader, "cpu", seed=0, tolerance=Tolerance())
+
+    return run
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Make an importable module of the given source."""
+    name = f"audited_{tmp_path.name}"
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def module(source: str) -> ModuleType:
+        (tmp_path / f"{name}.py").write_text(source)
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+    yield module
+    sys.modules.pop(name, None)
+
+
+def forgeries(found: TraceAudit) -> list[str]:
+    return [f"{one.forgery} {one.where}".strip() for one in found.accepted]
+
+
+@pytest.mark.parametrize("tier", ["shapes", "recipe", "full"])
+def test_an_ordinary_trace_trips_nothing(audited: Audited, tier: str) -> None:
+    """All five filters apply to a linear layer, and none is below its threshold."""
+    found = audited(
+        "torch.nn.functional.linear",
+        lambda: functional.linear(torch.randn(6, 8), torch.randn(5, 8), torch.randn(5)),
+        tier,
+    )
+    assert [one.name for one in found.filters] == ["range", "seeds", "axis", "initialisation", "inputs"]
+    assert all(one.value is not None and one.value > THRESHOLD for one in found.filters)
+    assert (found.tripped, found.weak) == ((), False)
+
+
+def test_small_answers_are_a_matter_of_scale(audited: Audited) -> None:
+    """Probabilities of a thousand classes lie within ±0.01, and no forgery passes."""
+    found = audited("torch.nn.functional.softmax", lambda: functional.softmax(torch.randn(1, 1000), -1))
+    assert {"range", "seeds", "axis"} <= set(found.tripped)
+    assert not found.weak
+
+
+def test_a_softmax_over_one_class_is_weak(audited: Audited) -> None:
+    """It is 1 whatever goes in: ones pass, and so does everything that exploits a constant."""
+    found = audited("torch.nn.functional.softmax", lambda: functional.softmax(torch.randn(4, 1), -1))
+    assert forgeries(found) == ["ones", "permuted-gold", "other-draw", "repeated-slice axis 0"]
+    assert {"seeds", "axis", "inputs"} <= set(found.tripped)
+    assert "range" not in found.tripped
+
+
+def test_an_output_of_zeros_is_weak(audited: Audited) -> None:
+    """All filters on outputs and inputs trip."""
+    found = audited("torch.Tensor.mul", lambda: torch.randn(4, 5).mul(0))
+    assert "zeros" in forgeries(found)
+    assert {"range", "seeds", "axis", "inputs"} <= set(found.tripped)
+
+
+def test_an_axis_of_equal_slices_is_named(project, audited: Audited) -> None:
+    """A mean that is broadcast again is the same along its axis, and only there."""
+    module = project(
+        "import pytest_cgins\n@pytest_cgins.mark\ndef spread(x):\n"
+        "    return x.mean(1, keepdim=True).expand_as(x).contiguous()\n"
+    )
+    found = audited(f"{module.__name__}.spread", lambda: module.spread(torch.randn(4, 6)))
+    assert forgeries(found) == ["repeated-slice axis 1"]
+    assert found.tripped == ("axis",)
+    assert found.accepted[0].why == "one slice repeated along axis 1 passes"
+
+
+def test_an_argument_that_does_not_count_is_named(project, audited: Audited) -> None:
+    """A bias that is not used: the threshold sees it, and so does the gate."""
+    module = project("import pytest_cgins\n@pytest_cgins.mark\ndef scale(x, bias):\n    return x * 2\n")
+    found = audited(f"{module.__name__}.scale", lambda: module.scale(torch.randn(4, 6), torch.randn(6)))
+    assert forgeries(found) == ["other-argument bias"]
+    assert found.tripped == ("initialisation",)
+    assert found.accepted[0].remedy == "record a call in which that argument counts"
+
+
+def test_a_weight_that_counts_little_is_not_weak(project, audited: Audited) -> None:
+    """It moves answers by less than 0.01, and the derived tolerance tells it."""
+    module = project(
+        "import pytest_cgins\n@pytest_cgins.mark\ndef shift(x, bias):\n    return x + bias * 1e-4\n"
+    )
+    found = audited(f"{module.__name__}.shift", lambda: module.shift(torch.randn(4, 6), torch.randn(6)))
+    assert found.tripped == ("initialisation",)
+    assert not found.weak
+
+
+def test_an_answer_that_swamps_an_argument_is_weak_above_the_threshold(project, audited: Audited) -> None:
+    """In bf16 a bias of size 1 is lost in answers of size 1e5, though they may move by more than 0.01."""
+    module = project(
+        "import pytest_cgins\n@pytest_cgins.mark\ndef far(x, bias):\n    return x + bias + 1e5\n"
+    )
+    x, bias = torch.randn(4, 6).bfloat16(), torch.randn(6).bfloat16()
+    found = audited(f"{module.__name__}.far", lambda: module.far(x, bias))
+    assert "other-argument bias" in forgeries(found)
+
+
+def test_integers_can_be_learnt_by_heart(audited: Audited) -> None:
+    """Nothing can be drawn anew: the filters over draws do not apply."""
+    found = audited("torch.Tensor.add", lambda: torch.arange(5).add(torch.tensor([3, 1, 4, 1, 5])))
+    assert forgeries(found) == ["by-heart"]
+    values = {one.name: one.value for one in found.filters}
+    assert [values[name] for name in ("seeds", "initialisation", "inputs")] == [None, None, None]
+    assert values["range"] == 9.0
+
+
+def test_an_op_in_place_is_audited_by_what_it_changed(audited: Audited) -> None:
+    """relu_ of fresh inputs."""
+    found = audited("torch.Tensor.relu_", lambda: torch.randn(4, 6).relu_())
+    assert (found.tripped, found.weak) == ((), False)
+
+
+def test_masked_scores_have_a_movement(audited: Audited) -> None:
+    """Infinities of a mask are the same in all draws and hide nothing."""
+    mask = torch.full((4, 4), -torch.inf).triu(1)
+    found = audited("torch.Tensor.add", lambda: torch.randn(4, 4).add(mask))
+    assert (found.tripped, found.weak) == ((), False)
+    assert all(one.value is None or one.value < 1e6 for one in found.filters)
+
+
+def test_an_empty_output_is_weak(audited: Audited) -> None:
+    """There is nothing to compare, and no filter has a value."""
+    found = audited("torch.nn.functional.relu", lambda: functional.relu(torch.randn(0, 3)))
+    assert found.weak
+    assert all(one.value is None for one in found.filters)
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    with record(tmp_path / "pack", tier="full"):
+        functional.gelu(torch.randn(3, 4))
+        functional.softmax(torch.randn(4, 1), -1)
+    return tmp_path / "pack"
+
+
+def test_the_command_names_weak_traces_and_remedies(pack: Path, capsys) -> None:
+    """Status 0, and 1 with --strict."""
+    assert cli.main(["traces", "audit", str(pack)]) == 0
+    out = capsys.readouterr().out
+    assert "WEAK" in out
+    assert "torch.nn.functional.softmax" in out
+    assert "gelu" not in out
+    assert "ones pass" in out
+    assert f"{pack}: 2 traces, 1 weak, 0 below a threshold only" in out
+    assert cli.main(["traces", "audit", "--strict", str(pack)]) == 1
+
+
+def test_the_command_prints_json(pack: Path, capsys) -> None:
+    """By pack, one document a trace."""
+    assert cli.main(["traces", "audit", "--json", "--seed", "3", str(pack)]) == 0
+    (audits,) = json.loads(capsys.readouterr().out).values()
+    assert {one["op"].rpartition(".")[2]: one["weak"] for one in audits} == {"gelu": False, "softmax": True}
+    assert all(len(one["filters"]) == 5 for one in audits)
+
+
+def test_random_ops_are_told_apart_from_failures(tmp_path: Path, capsys) -> None:
+    """No kernel is gated on them: that is no fault of the pack."""
+    with record(tmp_path / "pack", ops=["torch.nn.functional.dropout"]):
+        functional.dropout(torch.ones(4, 4))
+    assert cli.main(["traces", "audit", "--strict", str(tmp_path / "pack")]) == 0
+    assert "1 draw random numbers and are not gated" in capsys.readouterr().out
+
+
+def test_a_trace_that_cannot_be_run_is_a_failure(project, tmp_path: Path, capsys, monkeypatch) -> None:
+    """Status 1 without --strict too."""
+    from pytest_cgins.trace import ops
+
+    module = project("def scale(x):\n    return x * 2\n")
+    with record(tmp_path / "pack", ops=[f"{module.__name__}.scale"]):
+        module.scale(torch.randn(4))
+    monkeypatch.setattr(ops, "_trusted", set())
+    assert cli.main(["traces", "audit", str(tmp_path / "pack")]) == 1
+    assert "neither a torch op nor a marked function" in capsys.readouterr().err
+    assert cli.main(["traces", "audit", "--trust", f"{module.__name__}.scale", str(tmp_path / "pack")]) == 0
