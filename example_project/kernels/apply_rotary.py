@@ -13,7 +13,9 @@ def _rotate_rows(
 ):  # fmt: skip
     row = tl.program_id(0)
     position = row % length
-    start = row // (heads * length) * batch_stride + row // length % heads * head_stride + position * row_stride
+    start = (
+        row // (heads * length) * batch_stride + row // length % heads * head_stride + position * row_stride
+    )
     pair = tl.arange(0, BLOCK)
     inside = pair < half
     left = tl.load(x + start + pair, mask=inside).to(tl.float32)

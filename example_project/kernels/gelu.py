@@ -22,7 +22,7 @@ def _gelu_elements(x, out, count, TANH: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def gelu(input: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """x · Φ(x), or its tanh form, in fp32."""
+    """The exact form x · Φ(x), or its tanh form, in fp32."""
     dense = input.contiguous()
     out = torch.empty_like(dense)
     count = dense.numel()

@@ -5,7 +5,7 @@
 
 #include "attention.h"
 
-constexpr int64_t kRows = 16, kKeys = 64;  // query rows and keys of a tile
+constexpr int64_t kRows = 32, kKeys = 64;  // query rows and keys of a tile
 
 // y += factor · x
 template <typename Wide>

@@ -74,9 +74,9 @@ def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 class Cache:
     """Keys and values of one layer for up to `capacity` tokens: (batch, kv_heads, capacity, width) each."""
 
-    def __init__(self, config: DecoderConfig, batch: int, capacity: int, dtype: torch.dtype) -> None:
+    def __init__(self, config: DecoderConfig, batch: int, capacity: int, like: torch.Tensor) -> None:
         shape = (batch, config.kv_heads, capacity, config.hidden // config.heads)
-        self.keys, self.values = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
+        self.keys, self.values = like.new_zeros(shape), like.new_zeros(shape)
         self.length = 0
 
     def extend(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -156,8 +156,7 @@ class Decoder(nn.Module):
 
     def caches(self, batch: int, capacity: int) -> list[Cache]:
         """Empty caches for generation, one a layer."""
-        dtype = self.embedding.weight.dtype
-        return [Cache(self.config, batch, capacity, dtype) for _ in self.blocks]
+        return [Cache(self.config, batch, capacity, self.embedding.weight) for _ in self.blocks]
 
     def forward(
         self,

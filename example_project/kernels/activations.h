@@ -1,0 +1,30 @@
+// Gated activations and derivatives of one element, in the accumulator's type: shared by the C++ and the CUDA
+// kernels.
+#pragma once
+#include <cmath>
+
+#include <cgins.h>
+
+struct SiluMul {
+  template <typename Wide>
+  CGINS_HOST_DEVICE Wide operator()(Wide gate, Wide up) const {
+    return gate / (1 + std::exp(-gate)) * up;
+  }
+};
+
+// The derivative of x · Φ(x) is Φ(x) + x · φ(x); that of the tanh form follows from the product rule.
+struct GeluBackward {
+  bool tanh_form;
+
+  template <typename Wide>
+  CGINS_HOST_DEVICE Wide operator()(Wide grad, Wide x) const {
+    if (!tanh_form) {
+      const Wide cdf = Wide(0.5) * (1 + std::erf(x * Wide(0.7071067811865476)));      // √½
+      const Wide density = Wide(0.3989422804014327) * std::exp(Wide(-0.5) * x * x);  // 1/√(2π)
+      return grad * (cdf + x * density);
+    }
+    const Wide slope = Wide(0.7978845608028654), cubic = Wide(0.044715) * x * x;  // √(2/π)
+    const Wide inner = std::tanh(slope * (x + x * cubic));
+    return grad * Wide(0.5) * (1 + inner + x * (1 - inner * inner) * slope * (1 + 3 * cubic));
+  }
+};
