@@ -4,16 +4,11 @@
 
 extern "C" int conv2d(const DLTensor* input, const DLTensor* weight, const DLTensor* bias, const int64_t* stride,
                       int64_t stride_len, const int64_t* padding, int64_t padding_len, const int64_t* dilation,
-                      int64_t dilation_len, int64_t groups, DLTensor* out, cgins_stream) {
+                      int64_t dilation_len, int64_t groups, DLTensor* out, cgins_stream stream) {
   Convolution conv = {};
   spread(stride, stride_len, conv.stride);
   spread(padding, padding_len, conv.padding);
   spread(dilation, dilation_len, conv.dilation);
   if (describe(input, weight, bias, out, groups, &conv)) return 1;
-  return cgins::dispatch_floating(input, [&](auto zero) {
-    using T = decltype(zero);
-    convolve<1>(cgins::data<T>(input), cgins::data<T>(weight), bias ? cgins::data<T>(bias) : nullptr,
-                cgins::data<T>(out), conv, Copy{});
-    return 0;
-  });
+  return convolve<1>(input, weight, bias, out, conv, Copy{}, stream);
 }

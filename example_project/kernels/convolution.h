@@ -42,11 +42,10 @@ struct Convolution {
             column * stride[1] - padding[1]};
   }
 
-  // Where a window's result goes, for the first filter of a group.
-  CGINS_HOST_DEVICE int64_t out_offset(int64_t window, int pool, int64_t group) const {
+  // Where a window's result goes, for the first filter.
+  CGINS_HOST_DEVICE int64_t out_offset(int64_t window, int pool) const {
     const int64_t columns = out_width / pool, rows = out_height / pool;
-    return window / columns / rows * y[0] + group * filters * y[1] + window / columns % rows * y[2] +
-           window % columns * y[3];
+    return window / columns / rows * y[0] + window / columns % rows * y[2] + window % columns * y[3];
   }
 
   // 0 in the padding.

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kTileThreads)
   for (int c = 0; c < kEach; c += kWindow) {
     const int64_t number = first_pixel + own_column() + c;
     if (number >= pixels) return;
-    T* y = out + conv.out_offset(number / kWindow, kPool, group);
+    T* y = out + conv.out_offset(number / kWindow, kPool) + group * conv.filters * conv.y[1];
     for (int r = 0; r < kEach; ++r) {
       const int64_t filter = first_filter + own_row() + r;
       if (filter >= conv.filters) break;

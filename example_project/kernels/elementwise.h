@@ -1,5 +1,7 @@
 // y = f(x) and y = f(a, b) for every element, on the CPU; tensors of any strides, broadcast to y.
 #pragma once
+#include <vector>
+
 #include "elements.h"
 
 // Calls function(offsets) for every element. Rows run along the innermost dimension; long ones are cut for the threads.
@@ -20,7 +22,7 @@ void for_each(const Elements<N>& elements, Function function) {
     const int64_t begin = part % parts * kPart, length = width - begin < kPart ? width - begin : kPart;
     const Offsets<N> start = elements.offsets(part / parts * width + begin);
     const auto sweep = [&](auto step_of) {
-#pragma omp simd
+#pragma GCC ivdep  // not omp simd, which keeps GCC from vectorizing the 16-bit types
       for (int64_t i = 0; i < length; ++i) {
         Offsets<N> offsets;
         for (int n = 0; n < N; ++n) offsets.at[n] = start[n] + i * step_of(n);
@@ -32,6 +34,17 @@ void for_each(const Elements<N>& elements, Function function) {
     else if (unit && step[N - 1] == 0) sweep([](int n) { return n < N - 1; });
     else sweep([&](int n) { return step[n]; });
   }
+}
+
+// A copy in row-major order, in the accumulator's type: read often, it is converted once.
+template <typename T>
+std::vector<cgins::accumulator<T>> widened(const DLTensor* tensor) {
+  std::vector<cgins::accumulator<T>> copy(cgins::numel(tensor));
+  const T* from = cgins::data<T>(tensor);
+  auto* to = copy.data();
+  for_each(elements<2>(tensor, {row_major(tensor), broadcast(tensor, tensor)}),
+           [=](const Offsets<2>& at) { to[at[0]] = from[at[1]]; });
+  return copy;
 }
 
 template <typename Function>

@@ -18,14 +18,15 @@ static void matmul_panels(const T* input, const T* other, T* out, const Product&
     for (int64_t task = 0; task < p.batch.count * panels; ++task) {
       const Offsets<3> matrix = p.batch.offsets(task / panels);
       const int64_t first = task % panels * kColumns, width = std::min<int64_t>(kColumns, p.columns - first);
+      const T* y = other + matrix[2] + first * p.other_column;
       for (int64_t k = 0; k < p.depth; ++k)
-        for (int64_t c = 0; c < kColumns; ++c)
-          b[k * kColumns + c] = c < width ? Wide(other[matrix[2] + k * p.other_row + (first + c) * p.other_column]) : 0;
+        for (int64_t c = 0; c < width; ++c) b[k * kColumns + c] = Wide(y[k * p.other_row + c * p.other_column]);
       for (int64_t row = 0; row < p.rows; row += kRows) {
         const int64_t height = std::min<int64_t>(kRows, p.rows - row);
-        for (int64_t r = 0; r < kRows; ++r)
-          for (int64_t k = 0; k < p.depth; ++k)
-            a[r * p.depth + k] = r < height ? Wide(input[matrix[1] + (row + r) * p.input_row + k * p.input_column]) : 0;
+        for (int64_t r = 0; r < height; ++r) {
+          const T* x = input + matrix[1] + (row + r) * p.input_row;
+          for (int64_t k = 0; k < p.depth; ++k) a[r * p.depth + k] = Wide(x[k * p.input_column]);
+        }
         multiply_panel(a, b, p.depth, sum);
         for (int64_t r = 0; r < height; ++r)
           for (int64_t c = 0; c < width; ++c)

@@ -15,17 +15,23 @@ struct Pool {
     const int64_t column = number % out_width, row = number / out_width % out_height;
     const int64_t plane = number / out_width / out_height;
     input += plane / channels * x[0] + plane % channels * x[1];
-    using Wide = cgins::accumulator<T>;
-    Wide best = -INFINITY;
-    for (int64_t i = 0; i < kernel[0]; ++i) {
-      const int64_t r = row * stride[0] - padding[0] + i * dilation[0];
-      if (r < 0 || r >= height) continue;
-      for (int64_t j = 0; j < kernel[1]; ++j) {
-        const int64_t c = column * stride[1] - padding[1] + j * dilation[1];
-        if (c >= 0 && c < width) best = larger(best, Wide(input[r * x[2] + c * x[3]]));
-      }
-    }
+    const Span rows = inside(0, row, height), columns = inside(1, column, width);
+    cgins::accumulator<T> best = -INFINITY;
+    for (int64_t r = rows.begin; r < rows.end; r += dilation[0])
+      for (int64_t c = columns.begin; c < columns.end; c += dilation[1])
+        best = larger(best, cgins::accumulator<T>(input[r * x[2] + c * x[3]]));
     return T(best);
+  }
+
+  struct Span {
+    int64_t begin, end;
+  };
+
+  // The part of a window that is not padding.
+  CGINS_HOST_DEVICE Span inside(int axis, int64_t place, int64_t size) const {
+    int64_t begin = place * stride[axis] - padding[axis], end = begin + (kernel[axis] - 1) * dilation[axis] + 1;
+    if (begin < 0) begin += (-begin + dilation[axis] - 1) / dilation[axis] * dilation[axis];
+    return {begin, end < size ? end : size};
   }
 };
 

@@ -41,5 +41,5 @@ struct Add {
 // The larger number, or NaN if there is one.
 template <typename Wide>
 CGINS_HOST_DEVICE Wide larger(Wide a, Wide b) {
-  return b > a || b != b ? b : a;
+  return (b > a) | (b != b) ? b : a;
 }

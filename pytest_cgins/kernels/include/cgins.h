@@ -257,6 +257,11 @@ CGINS_HOST_DEVICE inline float float_of(uint32_t bits) {
 #endif
 }
 
+/* condition ? yes : no, without the branch that would keep compilers from vectorizing loops over 16-bit types. */
+CGINS_HOST_DEVICE inline uint32_t select(bool condition, uint32_t yes, uint32_t no) {
+  return no ^ ((yes ^ no) & (0u - uint32_t{condition}));
+}
+
 CGINS_HOST_DEVICE inline float float16_to_float(uint16_t half) {
 #ifdef __CUDA_ARCH__
   float value;
@@ -265,10 +270,10 @@ CGINS_HOST_DEVICE inline float float16_to_float(uint16_t half) {
 #else
   const uint32_t sign = uint32_t{half & 0x8000u} << 16;
   const uint32_t magnitude = half & 0x7fffu;
-  if (magnitude >= 0x7c00u) return float_of(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13); /* inf, NaN */
-  if (magnitude >= 0x0400u) return float_of(sign | ((magnitude << 13) + (uint32_t{127 - 15} << 23)));
-  const float subnormal = static_cast<float>(magnitude) * 0x1p-24f; /* exact: 10 bits */
-  return float_of(sign | bits_of(subnormal));
+  const uint32_t subnormal = bits_of(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f); /* exact */
+  const uint32_t normal = (magnitude << 13) + (uint32_t{127 - 15} << 23);
+  const uint32_t special = 0x7f800000u | magnitude << 13; /* inf, NaN */
+  return float_of(sign | select(magnitude >= 0x7c00u, special, select(magnitude >= 0x0400u, normal, subnormal)));
 #endif
 }
 
@@ -281,13 +286,13 @@ CGINS_HOST_DEVICE inline uint16_t float_to_float16(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u); /* quiet NaN */
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u); /* rounds to infinity */
-  if (magnitude < 0x38800000u) { /* below 2^-14: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits */
-    return static_cast<uint16_t>(sign | (bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u));
-  }
+  /* Below 2^-14, adding 0.5 leaves the rounded multiple of 2^-24 in the low bits. */
+  const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
   const uint32_t tie_to_even = magnitude >> 13 & 1u;
-  return static_cast<uint16_t>(sign | (magnitude - (uint32_t{127 - 15} << 23) + 0xfffu + tie_to_even) >> 13);
+  const uint32_t normal = (magnitude - (uint32_t{127 - 15} << 23) + 0xfffu + tie_to_even) >> 13;
+  const uint32_t special = select(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u); /* quiet NaN; rounds to infinity */
+  return static_cast<uint16_t>(
+      sign | select(magnitude >= 0x477ff000u, special, select(magnitude < 0x38800000u, subnormal, normal)));
 #endif
 }
 
@@ -295,8 +300,9 @@ CGINS_HOST_DEVICE inline float bfloat16_to_float(uint16_t bfloat) { return float
 
 CGINS_HOST_DEVICE inline uint16_t float_to_bfloat16(float value) {
   const uint32_t bits = bits_of(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u); /* quiet NaN */
-  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  const uint32_t quiet_nan = bits >> 16 | 0x40u;
+  return static_cast<uint16_t>(select((bits & 0x7fffffffu) > 0x7f800000u, quiet_nan, rounded));
 }
 }  // namespace detail
 
