@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -35,6 +36,8 @@ from pytest_cgins.trace.skipped import Skipped
 from pytest_cgins.trace.store import PackWriter
 from pytest_cgins.trace.validate import is_plain_name
 from pytest_cgins.trace.values import encode, has_generator
+
+logger = logging.getLogger(__name__)
 
 Lengths = Literal["few", "all"]
 Level = Literal["function", "dispatch"]
@@ -304,6 +307,7 @@ class Recording:
             raise reason
         if self._ops is not None:
             raise RecordError(f"{op} cannot be recorded: {reason.what}", remedy=reason.remedy) from reason
+        logger.debug("%s: left out: %s", op, reason.what)
         self._skipped.add(op, reason, calls)
 
     def _wants(self, op: str) -> bool:
@@ -400,6 +404,7 @@ class Recording:
                 mutated = mutation.changed(tensors, before)
                 made.gold = gold.describe(result, tensors, mutated, "full", self._writer.add)
             self._ledger.add(made)
+            logger.debug("%s: a new signature, on %d input tensors", made.call.op, len(tensors))
         made.count += 1
 
     # ---- afterwards -----------------------------------------------------------------------------
