@@ -48,9 +48,10 @@ def import_target(source: KernelSource) -> Callable[..., object]:
     for name in source.entry.split("."):
         parent, function = function, getattr(function, name, None)
         if not callable(function):
+            functions = [key for key, value in vars(parent).items() if callable(value)]
             raise SourceError(
                 f'{module.__file__}: module "{source.module}" has no function "{source.entry}"',
-                remedy=nearest(name, vars(parent)) or "target is MODULE:FUNCTION",
+                remedy=nearest(name, functions) or "target is MODULE:FUNCTION",
             )
     return function  # type: ignore[no-any-return]
 

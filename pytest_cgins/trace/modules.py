@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
+from weakref import ref
 
 import torch
 from torch import nn
@@ -44,9 +45,10 @@ def state(module: nn.Module) -> Iterator[tuple[str, object]]:
 
 def fingerprint(module: nn.Module) -> Iterator[tuple[str, object]]:
     """`state` for the hot path: cheaper, and with the opaque attributes themselves."""
-    for path, one in _eager(module).named_modules(remove_duplicate=False):
+    for path, one in _eager(module).named_modules():
         plain = {name: value for name, value in vars(one).items() if name not in _INTERNAL}
-        yield path, (type(one), one._parameters, one._buffers, plain)
+        children = tuple((name, child is None) for name, child in one._modules.items())
+        yield path, (type(one), children, one._parameters, one._buffers, plain)
 
 
 def _state(module: nn.Module, path: str, above: tuple[nn.Module, ...]) -> Iterator[tuple[str, object]]:
@@ -59,7 +61,7 @@ def _state(module: nn.Module, path: str, above: tuple[nn.Module, ...]) -> Iterat
     parameters, buffers = module._parameters, module._buffers
     attributes = {name: value for name, value in vars(module).items() if name not in _INTERNAL}
     held = {**parameters, **buffers, **attributes}
-    left_out = {name: _type_name(value) for name, value in held.items() if not _is_held(name, value)}
+    left_out = {name: _kind(value) for name, value in held.items() if not _is_held(name, value)}
     yield from ((f"{path}.{name}", value) for name, value in held.items() if name not in left_out)
     kept = {name: value for name, value in parameters.items() if name not in left_out}
     if kept:
@@ -98,6 +100,16 @@ def _is_held(name: str, value: object) -> bool:
 
 def _type_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _kind(value: object) -> str:
+    """Type of an attribute that is left out; of a container, with the type of an item that is the reason."""
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        items = value.values() if isinstance(value, dict) else value
+        culprit = next((item for item in items if not _is_held("", item)), None)
+        if culprit is not None:
+            return f"{type(value).__qualname__} of {_type_name(culprit)}"
+    return _type_name(value)
 
 
 def _child_class(child: nn.Module, path: str, root: nn.Module) -> str:
@@ -217,6 +229,12 @@ class _Builder:
                     self._refuse(f"{path}.{name}")
                 registry: dict[str, Any] = module._parameters if kind == PARAMETERS else module._buffers
                 registry[name] = vars(module).pop(name)
+        for module in self._modules.values():
+            if isinstance(module, nn.RNNBase):
+                weights = vars(module).get("_flat_weights")
+                tensors = weights if isinstance(weights, list) else []
+                references = [ref(w) if isinstance(w, torch.Tensor) else None for w in tensors]
+                vars(module)["_flat_weight_refs"] = references
         return self._modules["self"]
 
     def _refuse(self, name: str) -> NoReturn:
@@ -244,8 +262,8 @@ class LeftOut:
     def __init__(self, op: str, name: str, kind: str) -> None:
         error = RecordError(
             f"{op} reads {name}, a {kind}, which a trace cannot hold",
-            remedy=f"register an adapter for {kind} with @pytest_cgins.adapter, or keep what forward needs of it in "
-            "plain attributes",
+            remedy="register an adapter for its class with @pytest_cgins.adapter, or keep what forward needs of it in "
+            "plain attributes; modules in lists belong in nn.ModuleList",
         )
         object.__setattr__(self, "_error", error)
 

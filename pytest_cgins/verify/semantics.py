@@ -65,7 +65,7 @@ class Semantics:
         if len(meta.shape) == 1:
             # The only tensor of a call is its data, whatever its rank.
             return "data" if len(self.names) == 1 else "parameter"
-        return "weight" if "weight" in name else "data"
+        return "weight" if "weight" in name or name.startswith("self.") else "data"
 
 
 def of(call: OpCall) -> Semantics:

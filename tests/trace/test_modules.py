@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from pytest_cgins.errors import RecordError, ReplayError, TraceError
-from pytest_cgins.model import Argument, Trace, Value
-from pytest_cgins.trace import modules
+from pytest_cgins.model import Argument, OpCall, Trace, Value
+from pytest_cgins.trace import modules, ops
 from pytest_cgins.trace.call import invoke
+from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_gold, load_inputs
 from pytest_cgins.trace.store import open_pack
+from pytest_cgins.trace.values import encode
+from pytest_cgins.verify.reference import answers
+from pytest_cgins.verify.semantics import of
 
 TIERS = ["recipe", "full"]
 HEAD = "import torch, pytest_cgins\nfrom torch import nn\nimport torch.nn.functional as F\n"
@@ -121,3 +124,360 @@ def test_a_mode_that_changes_between_calls_of_one_module_is_seen(project, record
         model.double()(x.double())
 
     assert len(recorded(body, ops=[f"{source.__name__}.Gated"]).traces) == 3
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_tied_and_aliased_parameters_stay_so(project, recorded, tmp_path, tier) -> None:
+    """One tensor under two names is one tensor again, and a view lies on what it views."""
+    source = project(
+        HEAD
+        + """
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.into, self.out_of = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.out_of.weight = self.into.weight
+        self.register_buffer("table", torch.randn(3, 4))
+        self.register_buffer("row", self.table[1])
+    def forward(self, x):
+        self.row.add_(1)
+        return self.out_of(self.into(x)) + self.table.sum(0)
+"""
+    )
+    model = source.Tied()
+    pack = recorded(lambda: model(torch.randn(2, 4)), ops=[f"{source.__name__}.Tied"], tier=tier)
+    (trace,) = pack.traces
+    state = state_of(trace)
+    assert state["self.into.weight"] == state["self.out_of.weight"]
+    tables = [trace.tensors[int(state[f"self.{name}"].value)] for name in ("table", "row")]
+    assert tables[0].storage == tables[1].storage
+    assert trace.replay == "bitwise"
+    _, tensors, _ = loaded(tmp_path / "pack")
+    built = modules.rebuild(trace.call, tensors)
+    assert built.into.weight is built.out_of.weight
+    built.row.fill_(7)
+    assert (built.table[1] == 7).all()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_buffers_that_the_call_changes_are_mutated_inputs(recorded, tier) -> None:
+    """Batch norm in training changes its running statistics and its count."""
+    model = nn.BatchNorm1d(4).train()
+    pack = recorded(lambda: model(torch.randn(5, 4)), ops=["torch.nn.BatchNorm1d"], tier=tier)
+    (trace,) = pack.traces
+    names = {v.value: name for name, v in state_of(trace).items() if v.kind == "tensor"}
+    assert sorted(names[index] for index, _ in trace.gold.mutated) == [
+        "self.num_batches_tracked",
+        "self.running_mean",
+        "self.running_var",
+    ]
+    assert trace.replay == "bitwise"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_dropout_inside_a_module_replays_from_its_seed(recorded, tier) -> None:
+    """An op that draws random numbers anywhere inside has a seed."""
+    model = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True).train()
+    pack = recorded(lambda: model(torch.randn(2, 3, 8)), ops=["torch.nn.TransformerEncoderLayer"], tier=tier)
+    (trace,) = pack.traces
+    assert trace.context.rng_seed is not None
+    assert trace.replay == "bitwise"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_attention_takes_the_path_that_it_took(recorded, tier, grad, frozen) -> None:
+    """MultiheadAttention chooses by requires_grad of its parameters: a replay has it again."""
+    model = nn.MultiheadAttention(8, 2, batch_first=True).eval().requires_grad_(not frozen)
+    x = torch.randn(2, 3, 8)
+    with torch.set_grad_enabled(grad):
+        pack = recorded(
+            lambda: model(x, x, x, need_weights=False), ops=["torch.nn.MultiheadAttention"], tier=tier
+        )
+    assert [trace.replay for trace in pack.traces] == ["bitwise"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_recurrent_modules_replay(recorded, tier) -> None:
+    """An LSTM keeps its weights in a list as well, and weak references that no trace needs."""
+    model = nn.LSTM(4, 5, num_layers=2, batch_first=True).eval()
+    with torch.no_grad():
+        pack = recorded(lambda: model(torch.randn(2, 3, 4)), ops=["torch.nn.LSTM"], tier=tier)
+    (trace,) = pack.traces
+    assert trace.replay == "bitwise"
+    assert len(trace.gold.tensors) == 3
+
+
+CONTEXTS = {
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "inference": torch.inference_mode,
+    "no_grad": torch.no_grad,
+}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_context_and_strides_of_a_module_are_replayed(recorded, context, tier) -> None:
+    """Autocast, inference mode and channels_last hold for a module as for a function."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8)).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 9, 9).to(memory_format=torch.channels_last)
+    with CONTEXTS[context]():
+        pack = recorded(lambda: model(x), ops=["torch.nn.Sequential"], tier=tier)
+    (trace,) = pack.traces
+    weight = trace.tensors[int(state_of(trace)["self.0.weight"].value)]
+    assert weight.stride == model[0].weight.stride()
+    assert bool(trace.context.autocast) == (context == "autocast")
+    assert trace.replay == "bitwise"
+
+
+# ---- how calls are seen -------------------------------------------------------------------------
+
+
+def test_hooks_run_around_the_op(project, recorded, tmp_path) -> None:
+    """A pre-hook with kwargs changes what the op gets, a hook what its caller gets."""
+    source = project(GATED)
+    model, x = source.Gated().eval(), torch.randn(3, 8)
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: ((args[0] + 1,), kwargs | {"by": 5.0}), with_kwargs=True
+    )
+    model.register_forward_hook(lambda _, args, result: result * 0)
+    seen = []
+    with torch.no_grad():
+        recorded(lambda: seen.append(model(x)), ops=[f"{source.__name__}.Gated"], tier="full")
+        expected = model.forward(x + 1, by=5.0)
+    trace, inputs, (gold,) = loaded(tmp_path / "pack")
+    assert not seen[0].any()
+    assert torch.equal(inputs[0], x + 1)
+    assert trace.call.arguments[1].value.value == (5.0).hex()
+    assert torch.equal(gold.view(3, 8), expected)
+
+
+@pytest.mark.parametrize("how", ["around", "in place", "inside"])
+def test_compiled_modules_are_recorded(project, recorded, how) -> None:
+    """`torch.compile(module)`, `module.compile()`, and a module with a compiled child."""
+    source = project(GATED)
+    model = source.Gated().eval()
+    if how == "inside":
+        model.gate = torch.compile(model.gate, backend="eager")
+    elif how == "in place":
+        model.compile(backend="eager")
+    called = torch.compile(model, backend="eager") if how == "around" else model
+    called(torch.randn(3, 8))
+    pack = recorded(lambda: called(torch.randn(3, 8)), ops=[f"{source.__name__}.Gated"])
+    assert [(trace.count, trace.replay) for trace in pack.traces] == [(1, "bitwise")]
+    assert state_of(pack.traces[0])["self.gate.__class__"].value == "torch.nn.modules.linear.Linear"
+
+
+def test_a_marked_class_compiles_without_graph_break(project) -> None:
+    """Outside of a recording the mark costs a compiled model nothing."""
+    source = project(GATED.replace("class Gated", "@pytest_cgins.mark\nclass Gated"))
+    model, x = source.Gated().eval(), torch.randn(3, 8)
+    assert torch.equal(torch.compile(model, backend="eager", fullgraph=True)(x), model(x))
+
+
+def test_a_child_class_is_another_op(project, recorded) -> None:
+    """A call of super().forward() from a class with other state is part of that class."""
+    source = project(
+        GATED
+        + "class Child(Gated):\n    def forward(self, x):\n        return super().forward(x) * 2\n"
+        + "class Heir(Gated):\n    pass\n"
+    )
+    base = f"{source.__name__}.Gated"
+    x = torch.randn(3, 8)
+    pack = recorded(lambda: (source.Child()(x), source.Gated()(x)), ops=[base])
+    assert [trace.count for trace in pack.traces] == [1]
+    pack = recorded(lambda: (source.Heir()(x), source.Gated()(x)), ops=[f"{source.__name__}.Heir", base])
+    assert sorted(trace.call.op for trace in pack.traces) == [base, f"{source.__name__}.Heir"]
+    assert "forward" not in vars(source.Heir)
+
+
+def test_a_decorated_forward_keeps_its_parameters(project, recorded) -> None:
+    """What functools.wraps hides is looked through."""
+    source = project(
+        "import functools\n"
+        + GATED.replace(
+            "    def forward(self, x, *, by=2.0):", "    @logged\n    def forward(self, x, *, by=2.0):"
+        ).replace(
+            "class Gated",
+            "def logged(forward):\n    @functools.wraps(forward)\n    def wrapper(*args, **kwargs):\n"
+            "        return forward(*args, **kwargs)\n    return wrapper\nclass Gated",
+        )
+    )
+    pack = recorded(lambda: source.Gated()(x=torch.randn(3, 8)), ops=[f"{source.__name__}.Gated"])
+    assert [(a.name, a.passed) for a in pack.traces[0].call.arguments[:2]] == [
+        ("x", "keyword"),
+        ("by", "default"),
+    ]
+
+
+def test_an_error_in_forward_leaves_the_class_as_it_was(project, tmp_path) -> None:
+    """Whatever ends the recording, forward is the user's own again."""
+    source = project(GATED)
+    forward = source.Gated.forward
+    with pytest.raises(RuntimeError), record(tmp_path / "pack", ops=[f"{source.__name__}.Gated"]):
+        source.Gated()(torch.randn(3, 5))
+    assert source.Gated.forward is forward
+
+
+# ---- what a trace cannot hold -------------------------------------------------------------------
+
+NEEDS = (
+    HEAD
+    + """
+class Config:
+    width = 2.0
+class Needs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.config = Config()
+        self.linear = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.linear(x) * USE
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "use", ["self.config.width", "bool(self.config)", "isinstance(self.config, list)", "self.config"]
+)
+@pytest.mark.parametrize("tier", TIERS)
+def test_an_opaque_attribute_that_forward_uses_is_named(project, recorded, use, tier) -> None:
+    """The error says which attribute of what type, and what to do."""
+    source = project(
+        NEEDS.replace("USE", use).replace("width = 2.0", "width = 2.0\n    __rmul__ = lambda s, x: x")
+    )
+    error = RecordError if tier == "recipe" else ReplayError
+    name = source.__name__
+    with pytest.raises(
+        error, match=rf"{name}\.Needs reads self\.config, a {name}\.Config, which a trace cannot"
+    ):
+        recorded(lambda: source.Needs()(torch.randn(2, 4)), ops=[f"{name}.Needs"], tier=tier)
+
+
+def test_an_opaque_attribute_may_be_compared_with_none(project, recorded) -> None:
+    """What was there is not None in a replay either."""
+    source = project(NEEDS.replace("USE", "(1.0 if self.config is None else 3.0)"))
+    pack = recorded(lambda: source.Needs()(torch.randn(2, 4)), ops=[f"{source.__name__}.Needs"], tier="full")
+    assert pack.traces[0].replay == "bitwise"
+
+
+def test_an_attribute_with_an_adapter_is_recorded(project, recorded) -> None:
+    """The remedy of the error works."""
+    source = project(
+        NEEDS.replace("USE", "self.config.width") + "@pytest_cgins.adapter(Config)\nclass ConfigAdapter:\n"
+        "    to_plain, from_plain = staticmethod(vars), staticmethod(lambda plain: Config(**plain))\n"
+    )
+    pack = recorded(lambda: source.Needs()(torch.randn(2, 4)), ops=[f"{source.__name__}.Needs"], tier="full")
+    assert state_of(pack.traces[0])["self.config"].kind == "adapted"
+    assert pack.traces[0].replay == "bitwise"
+
+
+def test_children_that_a_replay_could_not_make_are_refused(project, recorded) -> None:
+    """A class made at run time, a class of another package, and a module that contains itself."""
+    holder = project(
+        HEAD + "class Holder(nn.Module):\n    def forward(self, x):\n        return self.inner(x)\n"
+    )
+    other = project(GATED)
+
+    class Local(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    def call(inner: nn.Module) -> None:
+        model = holder.Holder()
+        model.inner = inner
+        recorded(lambda: model(torch.randn(2, 8)), ops=[f"{holder.__name__}.Holder"])
+
+    with pytest.raises(
+        RecordError, match=r"the class of self\.inner, .*Local, cannot be imported by this name"
+    ):
+        call(Local())
+    with pytest.raises(
+        RecordError, match=rf"neither torch\.nn's nor of the package {holder.__name__} nor marked"
+    ):
+        call(other.Gated())
+    looped = holder.Holder()
+    looped.inner = nn.Linear(8, 8)
+    looped.inner.parent = looped
+    with pytest.raises(RecordError, match=r"self\.inner\.parent is a module that contains itself"):
+        recorded(lambda: looped(torch.randn(2, 8)), ops=[f"{holder.__name__}.Holder"])
+
+
+# ---- hostile packs ------------------------------------------------------------------------------
+
+
+def test_a_class_that_nobody_has_marked_or_named_is_not_made(project) -> None:
+    """A pack alone cannot have a module's code run."""
+    source = project(GATED)
+    with pytest.raises(TraceError, match="neither a torch op nor a marked function"):
+        ops.resolve(f"{source.__name__}.Gated")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("self._forward_hooks", {}, "has the state 'self._forward_hooks', which no module has"),
+        ("self.nowhere.weight", 1, "has the state 'self.nowhere.weight'"),
+        ("self.", 1, "has the state 'self.'"),
+        ("self.__parameters__", {"absent": True}, "has the state 'self.absent'"),
+        ("self.__parameters__", ["weight"], "has the state 'self.__parameters__'"),
+        ("self.__buffers__", {"weight": True}, "has the state 'self.__buffers__'"),
+        ("self.inner.__class__", "subprocess.Popen", "is not an nn.Module"),
+        ("self.inner.__class__", 3, "has the state 'self.inner'"),
+        ("self.inner.__class__", f"{__name__}.Foreign", "is neither torch.nn's nor of the package torch"),
+        ("self.a.b.__class__", "torch.nn.Linear", "has the state 'self.a.b'"),
+    ],
+)
+def test_hostile_state_is_refused(name: str, value: object, says: str) -> None:
+    """Nothing but plain attributes of modules of known classes is made."""
+    call = OpCall(
+        op="torch.nn.Linear",
+        arguments=(
+            Argument(name="self.weight", value=Value(kind="none"), passed="state"),
+            Argument(name=name, value=encode(value, []), passed="state"),
+        ),
+    )
+    with pytest.raises(TraceError, match=re.escape(says)):
+        modules.rebuild(call, [])
+
+
+class Foreign(nn.Module):
+    """Of another package than torch."""
+
+
+def test_state_of_an_op_that_is_no_module_is_refused() -> None:
+    """A function has no state."""
+    argument = Argument(name="self.weight", value=Value(kind="none"), passed="state")
+    with pytest.raises(TraceError, match="is not a module class"):
+        invoke(OpCall(op="torch.nn.functional.gelu", arguments=(argument,)), [])
+
+
+# ---- as any other op ----------------------------------------------------------------------------
+
+
+def test_the_reference_of_a_module_is_computed_in_fp64(project, recorded, tmp_path) -> None:
+    """State tensors are widened as arguments are, and the class's own code computes on them."""
+    source = project(GATED)
+    recorded(lambda: source.Gated().eval()(torch.randn(3, 8)), ops=[f"{source.__name__}.Gated"])
+    trace, tensors, _ = loaded(tmp_path / "pack")
+    made = answers(trace.call, lay_out(tensors), trace.context, "cpu")
+    assert made.reference[0].dtype == torch.float64
+    assert not made.note
+    torch.testing.assert_close(made.reference[0].float(), made.answer[0].detach())
+    assert not torch.equal(made.reference[0].float().double(), made.reference[0])
+
+
+def test_weights_of_modules_are_drawn_as_weights(project, recorded) -> None:
+    """Fresh inputs scale the rows of what forward takes; a matrix of the module is a weight, a variance positive."""
+    source = project(
+        HEAD + "class Odd(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.table = nn.Parameter(torch.randn(4, 4))\n        self.norm = nn.BatchNorm1d(4)\n"
+        "    def forward(self, x):\n        return self.norm(x @ self.table)\n"
+    )
+    (trace,) = recorded(lambda: source.Odd()(torch.randn(3, 4)), ops=[f"{source.__name__}.Odd"]).traces
+    semantics = of(trace.call)
+    roles = {name: semantics.role(index, trace.tensors[index]) for index, name in semantics.names.items()}
+    assert roles["x"] == "data"
+    assert roles["self.table"] == "weight"
+    assert roles["self.norm.running_var"] == "positive"
