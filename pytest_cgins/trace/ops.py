@@ -19,6 +19,10 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _MARK = "__cgins_op__"
 _WRAPS = "__cgins_forward_of__"
+# Factories that torch shows to function modes and does not list as overridable.
+_UNLISTED = {
+    getattr(torch, name): f"torch.{name}" for name in ("rand_like", "randn_like", "randint_like", "normal")
+}
 _trusted: set[str] = set()
 
 
@@ -159,7 +163,7 @@ def qualified_name(func: Any) -> str:
         return str(getattr(func, _MARK))
     if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return f"torch.ops.{func}"
-    return resolve_name(func) or f"{func.__module__}.{func.__qualname__}"
+    return _UNLISTED.get(func) or resolve_name(func) or f"{func.__module__}.{func.__qualname__}"
 
 
 def resolve(op: str) -> Callable[..., Any]:
@@ -227,7 +231,11 @@ def is_torch_op(op: str, func: object) -> bool:
     if not op.startswith("torch."):
         return False
     # torch lists torch.relu as an op, and leaves its in-place form out.
-    return func in _overridable() or (op.endswith("_") and locate(op[:-1]) in _overridable())
+    return (
+        func in _overridable()
+        or func in _UNLISTED
+        or (op.endswith("_") and locate(op[:-1]) in _overridable())
+    )
 
 
 def _is_module(name: str) -> bool:

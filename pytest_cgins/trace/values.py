@@ -137,8 +137,8 @@ def _function(obj: object) -> Value | None:
         return None
     try:
         name = ops.qualified_name(obj)
-        found = ops.locate(name)
-    except (AttributeError, TraceError):
+        found = ops.locate(name) if name.startswith("torch.") else None
+    except (AttributeError, TypeError, TraceError):  # without a name, or without a hash
         return None
     return Value(kind="op", value=name) if found is obj and ops.is_torch_op(name, obj) else None
 
