@@ -357,6 +357,18 @@ def test_the_recipe_tier_keeps_masks_and_indices(recorded, tmp_path) -> None:
     assert torch.equal(by_op["softmax"][0], mask)
 
 
+def test_the_recipe_tier_keeps_the_angles_of_rotary_positions(recorded, project, tmp_path) -> None:
+    """Halves of cos and sin that repeat each other still do, for kernels that read one of them."""
+    module = project(
+        "import pytest_cgins\n@pytest_cgins.mark\ndef turn(x, cos, sin):\n    return x * cos + sin\n"
+    )
+    angle = torch.randn(5, 8).repeat(1, 2)
+    recorded(lambda: module.turn(torch.randn(2, 5, 16), angle.cos(), angle.sin()))
+    _, (_, cos, sin), _ = gold_of(tmp_path / "pack")
+    assert torch.equal(cos, angle.cos())
+    assert torch.equal(sin, angle.sin())
+
+
 @pytest.mark.parametrize("fill", ["-inf", "lowest"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_recipe_tier_keeps_the_mask_of_large_scores(recorded, tmp_path, dtype, fill) -> None:

@@ -1,0 +1,52 @@
+"""The example project is whole: packs, scripts, kernels and its tour belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins import config
+from pytest_cgins.trace.store import open_pack
+
+PROJECT = Path(__file__).parents[1] / "example_project"
+PACKS = sorted(folder.name for folder in (PROJECT / "traces").iterdir())
+MOST_BYTES = 3 * 2**20
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_every_pack_is_gated_has_its_script_and_is_in_the_tour(pack: str) -> None:
+    """A pack that nobody can record again, or that no run reads, is dead weight."""
+    loaded = config.load(PROJECT / "cgins.yaml")
+    assert PROJECT / "traces" / pack in [Path(traces) for traces in loaded.traces]
+    assert (PROJECT / "record" / f"{pack}.py").exists()
+    assert f"`{pack}`" in (PROJECT / "README.md").read_text()
+
+
+def test_every_recorded_op_has_a_kernel_and_every_kernel_a_case() -> None:
+    """Neither is a trace without a kernel, nor a kernel that nothing gates."""
+    loaded = config.load(PROJECT / "cgins.yaml")
+    recorded = {trace.call.op for pack in PACKS for trace in open_pack(PROJECT / "traces" / pack).pack.traces}
+    assert recorded == {kernel.op for kernel in loaded.kernels}
+
+
+def test_packs_stay_small_enough_to_commit() -> None:
+    """All together take less than 3 MiB."""
+    files = [file for file in (PROJECT / "traces").rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < MOST_BYTES
+
+
+def test_names_in_the_tour_exist() -> None:
+    """Files and kernels that the README points to are there."""
+    text = (PROJECT / "README.md").read_text()
+    words = {word.strip("`(),.;:") for word in text.split() if word.startswith("`")}
+    files = {
+        word for word in words if word.endswith((".cu", ".cpp", ".py", ".h", ".cuh")) and "<" not in word
+    }
+    missing = {
+        name
+        for name in files
+        if not any((folder / name).exists() for folder in (PROJECT, PROJECT / "kernels"))
+        and not name.startswith(".")
+    }
+    assert missing == set()
