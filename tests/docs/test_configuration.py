@@ -1,0 +1,83 @@
+"""configuration.md against what the loader knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tables import document, rows
+
+from pytest_cgins.config import document as documents
+from pytest_cgins.config import load
+
+TEXT = document("configuration.md")
+# What the loader calls a part of the file → how the document writes its keys.
+PLACES = {
+    r"the file": "",
+    r'kernel "[^"]*"': "kernels.NAME.",
+    r'implementation .* of kernel "[^"]*"': "kernels.NAME.implementations[].",
+    r'tolerance of kernel "[^"]*"': "kernels.NAME.tolerance.",
+}
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Every key that the loader accepts, met by loading the document's own example."""
+    found: dict[str, set[str]] = {}
+    real = documents.Section.refuse_unknown
+
+    def refuse_unknown(self: documents.Section, keys: Iterable[str]) -> None:
+        keys = tuple(keys)
+        (place,) = [place for pattern, place in PLACES.items() if re.fullmatch(pattern, self.title)] or [
+            f"({self.title})."
+        ]
+        found.setdefault(place, set()).update(keys)
+        real(self, keys)
+
+    monkeypatch.setattr(documents.Section, "refuse_unknown", refuse_unknown)
+    example = re.search(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    assert example is not None
+    for name in re.findall(r"(?:source: |sources: \[)([\w./]+)", example[1]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    for name in re.findall(r"traces/\w+", example[1]):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "cgins.yaml").write_text(example[1])
+    load(tmp_path / "cgins.yaml")
+    # In the short form an implementation's keys stand under the kernel; the document lists them once.
+    found["kernels.NAME."] -= found["kernels.NAME.implementations[]."]
+    return {place + key for place, keys in found.items() for key in keys}
+
+
+def documented() -> dict[str, list[str]]:
+    keys = {}
+    for row in rows(TEXT.partition("## Environment")[0]):
+        key, *rest = row
+        keys[key.strip("`")] = rest
+    return keys
+
+
+def test_keys_are_those_of_the_loader(known: set[str]) -> None:
+    """Each key that the loader knows has a row, and each row is a key that it knows."""
+    assert set(documented()) == known
+
+
+def test_rows_are_complete() -> None:
+    """Type, default and meaning of each key are filled in."""
+    for key, cells in documented().items():
+        assert len(cells) == 3, key
+        assert all(cells), key
+
+
+def test_environment_variables_are_read() -> None:
+    """Each variable that the document names is read somewhere in the package."""
+    package = Path(documents.__file__).parents[1]
+    sources = "".join(path.read_text() for path in package.rglob("*.py"))
+    names = [row[0].strip("`") for row in rows(TEXT.partition("## Environment")[2])]
+    assert names
+    for name in names:
+        assert f'"{name}"' in sources, name
+    ours = set(re.findall(r'"(CGINS_[A-Z_]+)"', sources))
+    assert ours <= set(names)
