@@ -14,6 +14,7 @@ _.pytest_runtest_logreport
 _.pytest_runtest_makereport
 _.pytest_sessionfinish
 _.pytest_terminal_summary
+_.pytest_unconfigure
 _.pytest_testnodedown
 _.reportinfo
 _.runtest
