@@ -11,7 +11,7 @@ WORKFLOWS := .github/workflows/ci.yml .github/workflows/gpu-gate.yml
 help:
 	@echo "make demo      gate example_project's kernels on this machine"
 	@echo "make test      the whole test suite (CPU)"
-	@echo "make test-fast what needs no compiler: parsers, numbers, reports"
+	@echo "make test-fast parsers, numbers, reports, traces"
 	@echo "make test-gpu  the tests that need an NVIDIA GPU, with the python that has torch"
 	@echo "make check     ruff, mypy, import-linter, vulture; workflows, action and their scripts"
 	@echo "make format    let ruff rewrite the sources"

@@ -56,6 +56,7 @@ def run_action(
     workspace: Path,
     temporary: Path,
     *,
+    action: Path = ACTION,
     uses_outputs: Mapping[str, dict[str, str]] | None = None,
     env: Mapping[str, str] | None = None,
     **inputs: str,
@@ -65,6 +66,7 @@ def run_action(
     Args:
         workspace: the checkout.
         temporary: where RUNNER_TEMP and the runner's files are; made here.
+        action: the folder that the action was fetched to.
         uses_outputs: what `uses:` steps would have given, by step id.
         env: added to the job's environment.
         inputs: the action's inputs, with underscores for dashes; `python` is this interpreter, and nothing is
@@ -80,7 +82,7 @@ def run_action(
     defaults = {name: entry["default"] for name, entry in described["inputs"].items()}
     context = Context(inputs=defaults | given)
     job = Job()
-    environment = _environment(workspace, temporary) | dict(env or {})
+    environment = _environment(workspace, temporary, action) | dict(env or {})
     for number, step in enumerate(described["runs"]["steps"]):
         if not condition(step.get("if", "success()"), context):
             continue
@@ -100,12 +102,12 @@ def run_action(
     return job
 
 
-def _environment(workspace: Path, temporary: Path) -> dict[str, str]:
+def _environment(workspace: Path, temporary: Path, action: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
     return kept | {
         "CI": "true",
         "GITHUB_ACTIONS": "true",
-        "GITHUB_ACTION_PATH": str(ACTION),
+        "GITHUB_ACTION_PATH": str(action),
         "GITHUB_WORKSPACE": str(workspace),
         "RUNNER_ARCH": "X64",
         "RUNNER_OS": "Linux",

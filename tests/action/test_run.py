@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests.action.local_runner import Job, document, run_action
+from tests.action.local_runner import ACTION, Job, document, run_action
 
 SKIPPED_STEPS = {"Restore built kernels", "Upload the report", "Keep built kernels"}
 SECRETS = {"GITHUB_TOKEN": "s3cret", "GH_TOKEN": "s3cret", "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "s3cret"}
@@ -29,6 +31,7 @@ def failed(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
     return run_action(
         folder / "check out",
         folder / "runner temp",
+        action=Path(shutil.copytree(ACTION, folder / "my actions" / "action")),
         env=SECRETS,
         working_directory="my project",
         seed="7",
@@ -161,3 +164,44 @@ def test_interpreter_without_the_package_is_told(workspace: Path, tmp_path: Path
     assert job.code == 2
     assert "set the input install to pip" in job.commands[0]
     assert "Gate" not in job.ran
+
+
+@pytest.mark.slow
+def test_pip_installs_the_revision_of_the_action(workspace: Path, tmp_path: Path) -> None:
+    """By default pip gets this very tree; requirements and constraints are read below the working directory."""
+    environment = tmp_path / "new env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (site,) = environment.glob("lib/python3*/site-packages")
+    # pip and all that is to be installed besides are there already: no index is needed.
+    (site / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    project = workspace / "my project"
+    (project / "my requirements.txt").write_text("pyyaml\n")
+    (project / "constraints.txt").write_text("pyyaml<1000\n")
+    job = run_action(
+        workspace,
+        tmp_path / "temp",
+        # "false" turns pip's isolation off, not on.
+        env={"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false"},
+        python=str(environment / "bin" / "python"),
+        install="pip",
+        requirements="my requirements.txt",
+        constraints="constraints.txt",
+        working_directory="my project",
+        pytest_args="-k no-such-kernel",
+    )
+    assert "Successfully installed pytest-cgins" in job.log, job.log
+    assert "-r 'my requirements.txt' -c constraints.txt\n" in job.log
+    assert (site / "pytest_cgins" / "plugin.py").is_file()
+    assert (job.code, job.outputs["status"]) == (5, "error")
+
+
+@pytest.mark.slow
+def test_failed_installation_is_no_verdict(workspace: Path, tmp_path: Path) -> None:
+    """If pip fails, its exit code is the action's, the gate does not run, and no output claims anything."""
+    job = run_action(
+        workspace, tmp_path / "temp", install="pip", package="./nowhere", env={"PIP_NO_INDEX": "1"}
+    )
+    assert job.code == 1
+    assert job.ran == ["Check the inputs", "Install pytest-cgins"]
+    assert set(job.outputs.values()) == {""}
+    assert job.commands == []
