@@ -44,6 +44,8 @@ class LeftOut:
     """Its name in the source."""
     reason: str
     """Why, in one line."""
+    remedy: str = ""
+    """What to do about it, where something can be done."""
 
 
 @dataclass(slots=True)
@@ -109,7 +111,8 @@ class Collector:
     def leave_out(self, entry: str, reason: str | BaseException) -> None:
         """Note that an entry does not become a trace."""
         text = reason if isinstance(reason, str) else one_line(reason)
-        self.report.left_out.append(LeftOut(entry, text))
+        remedy = reason.remedy if isinstance(reason, CginsError) else ""
+        self.report.left_out.append(LeftOut(entry, text, remedy))
 
     def record(self, entry: str, op: str, call: Callable[[], Any], count: int = 1) -> Call:
         """Run a call of an op, and keep its trace; if that fails, the entry is left out with the reason.
@@ -221,9 +224,11 @@ def tensors_in(values: object) -> Iterator[torch.Tensor]:
 
 
 def on(device: str, values: Any) -> Any:
-    """A tree of lists, tuples and dicts with its tensors on a device; they stay what autograd knows them as."""
+    """A tree of lists, tuples and dicts with its tensors, and the devices that it names, on a device."""
     if isinstance(values, torch.Tensor):
         return values.to(device)
+    if isinstance(values, torch.device):
+        return torch.device(device)
     if isinstance(values, dict):
         return {name: on(device, item) for name, item in values.items()}
     if isinstance(values, list | tuple):

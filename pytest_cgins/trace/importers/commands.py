@@ -295,6 +295,8 @@ def _print(report: Report, out: Path) -> None:
         print(f"note      {note}")
     for other in report.left_out:
         print(f"left out  {_short(other.entry)}: {other.reason}")
+    for remedy in dict.fromkeys(other.remedy for other in report.left_out if other.remedy):
+        print(f"→ {remedy}")
     if report.pack is None:
         print(f"nothing was imported, {len(report.left_out)} left out", file=sys.stderr)
         return

@@ -144,10 +144,10 @@ def shrunk(code: str, max_mib: float) -> dict[str, object]:
     if size is None:
         return {}
     while size > max_mib * _MIB:
-        for name, value in _candidates(code, values):
-            smaller = _bytes_with(code, {**values, name: value})
+        for changed in _candidates(code, values):
+            smaller = _bytes_with(code, {**values, **changed})
             if smaller is not None and smaller < size:
-                values, size = {**values, name: value}, smaller
+                values, size = {**values, **changed}, smaller
                 break
         else:
             raise RecordError(
@@ -170,9 +170,9 @@ def _bytes_with(code: str, values: Mapping[str, object]) -> int | None:
         return None
 
 
-def _candidates(code: str, values: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Names of sizes, and what they would be next, in the order in which to try them."""
-    found: list[tuple[int, int, str, object]] = []
+def _candidates(code: str, values: Mapping[str, object]) -> list[dict[str, object]]:
+    """What could be made smaller next, in the order in which to try it: one size, else all of one size."""
+    ranked: list[tuple[int, int, str, object]] = []
     for name, node in constants(code).items():
         if any(isinstance(part, ast.Name) for part in ast.walk(node.value)):
             continue
@@ -180,11 +180,16 @@ def _candidates(code: str, values: Mapping[str, object]) -> list[tuple[str, obje
         batch = "batch" in name
         if type(value) is int and value >= (2 if batch else 2 * _LEAST):
             rank = 0 if batch and value > 4 else 2 if batch else 1
-            found.append((rank, -value, name, value // 2))
+            ranked.append((rank, -value, name, value // 2))
         elif _is_sizes(value) and max(value) >= 2 * _LEAST:
             smaller = tuple(size // 2 if size == max(value) else size for size in value)
-            found.append((1, -max(value), name, smaller))
-    return [(name, value) for _, _, name, value in sorted(found, key=lambda item: item[:3])]
+            ranked.append((1, -max(value), name, smaller))
+    ranked.sort(key=lambda item: item[:3])
+    together: dict[int, dict[str, object]] = {}
+    for _, size, name, smaller in ranked:
+        together.setdefault(size, {})[name] = smaller
+    single: list[dict[str, object]] = [{name: smaller} for _, _, name, smaller in ranked]
+    return single + [changed for changed in together.values() if len(changed) > 1]
 
 
 def _is_sizes(value: Any) -> bool:

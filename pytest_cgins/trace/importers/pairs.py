@@ -101,6 +101,7 @@ def _files(files: list[Path], source: Path) -> Iterator[tuple[str, Path, Path | 
 
 
 def _load(name: str, inputs: Path, answers: Path | None) -> Pair:
+    arguments: Any
     if answers is None:
         entry = _read(inputs)
         if not isinstance(entry, dict) or not {"args", "output"} <= set(entry):
@@ -110,8 +111,6 @@ def _load(name: str, inputs: Path, answers: Path | None) -> Pair:
         if not answers.is_file():
             raise RecordError(f"its gold, {answers.name}, is not there")
         arguments, answer, op = _read(inputs), _read(answers), ""
-    args: Any
-    kwargs: Any
     if isinstance(arguments, dict):
         args, kwargs = arguments.get("args", []), arguments.get("kwargs", {})
     else:

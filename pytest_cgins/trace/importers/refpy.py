@@ -83,7 +83,7 @@ def collect(
         device: where to record.
     """
     entry = f"{source.stem} {json.dumps(dict(dims))}"
-    name = module_name("ref", source.parent.name if source.stem == "ref" else "", source.stem)
+    name = module_name("ref", source.absolute().parent.name if source.stem == "ref" else source.stem)
     try:
         module = references.write(name, read_text(source), source.name)
         require(module, "reference")
