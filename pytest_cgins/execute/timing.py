@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -114,7 +114,7 @@ class _Rotating:
     instead of the allocator giving every call the block that the last one has just freed.
     """
 
-    def __init__(self, calls: list[Callable[[], object]]) -> None:
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
         self._calls = calls
         self._results: list[object] = [None] * len(calls)
 

@@ -97,7 +97,8 @@ def _families_of(forms: Sequence[Form], bucket: Sequence[int], forced: Sequence[
             break
         if not any(forms[bucket[0]].places[place] for place in key[0]):
             continue
-        sizes = {index: size for index in free if (size := _size_in(forms[index].sizes, key)) is not None}
+        found_in = {index: _size_in(forms[index].sizes, key) for index in free}
+        sizes = {index: size for index, size in found_in.items() if size is not None}
         if key in forced or len(set(sizes.values())) >= LEAST_SIZES:
             members = tuple(sorted(sizes, key=lambda index: sizes[index]))
             found.append(Family(*key, members, tuple(sizes[index] for index in members)))
@@ -180,6 +181,13 @@ def _erased(value: Value, sizes: list[int]) -> Hashable:
 
 def _pattern(meta: TensorMeta) -> Hashable:
     """How strides follow from sizes: in the order of memory, each is dense on the one before, or a number."""
+    # In a row-major tensor a dimension of size 1 has its place although its stride says nothing.
+    dense, row_major = 1, True
+    for size, step in zip(reversed(meta.shape), reversed(meta.stride), strict=True):
+        row_major &= size == 1 or step == dense
+        dense *= size
+    if row_major:
+        return "row-major"
     order = sorted(
         (step, dim) for dim, (size, step) in enumerate(zip(meta.shape, meta.stride, strict=True)) if size != 1
     )

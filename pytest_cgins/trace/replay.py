@@ -58,19 +58,26 @@ def run(trace: Trace, tensors: Sequence[torch.Tensor]) -> object:
     """
     device = tensors[0].device.type if tensors else trace.origin.device
     with restore(trace.context, device):
-        followed = trace.context.grad_enabled and not is_derived(trace.call.op)
-        return invoke(trace.call, _followed(trace.tensors, tensors) if followed else tensors)
+        own = tensors if is_derived(trace.call.op) else _followed(trace.tensors, tensors)
+        return invoke(trace.call, own)
 
 
 def _followed(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors on the same memory, those with `requires_grad` as results of an op: leaves are not changed in place."""
+    """The tensors on the same memory, those with `requires_grad` as results of an op: leaves are not changed in place.
+
+    Without gradients leaves may be: matmul looks at `requires_grad` even then.
+    """
     if not any(meta.requires_grad for meta in metas):
         return list(tensors)
     source = torch.zeros((), requires_grad=True)
-    return [
-        _Result.apply(source, tensor.new_empty(0).set_(tensor)) if meta.requires_grad else tensor  # type: ignore[no-untyped-call]
-        for meta, tensor in zip(metas, tensors, strict=True)
-    ]
+    followed = list(tensors)
+    for index, (meta, tensor) in enumerate(zip(metas, tensors, strict=True)):
+        if meta.requires_grad and not torch.is_grad_enabled():
+            followed[index] = tensor.detach().requires_grad_()
+        elif meta.requires_grad:
+            place = (tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+            followed[index] = _Result.apply(source, tensor.new_empty(0).set_(*place))  # type: ignore[no-untyped-call]
+    return followed
 
 
 class _Result(torch.autograd.Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -9,30 +10,28 @@ from typing import Any, NamedTuple
 
 import torch
 
-MOST_EVENTS = 64
-"""Calls of one signature that are timed on a GPU: events of all would fill the driver's pool."""
+MOST_SAMPLES = 64
+"""Calls of one signature that are timed: a GPU's events for all of them would fill the driver's pool."""
 
 
 class OpTime:
     """Time of the calls of one signature: on the host clock, or between events on the GPU's stream."""
 
-    __slots__ = ("_events", "_first_s", "_later", "_later_s")
+    __slots__ = ("_events", "_samples_s")
 
     def __init__(self) -> None:
-        self._first_s: float | None = None
-        self._later = 0
-        self._later_s = 0.0
+        self._samples_s: list[float] = []
         self._events: list[tuple[Any, Any]] = []
 
     def run(self, call: Callable[[], Any], device: torch.device) -> Any:
         """Run a call, and take its time."""
+        if len(self._samples_s) + len(self._events) >= MOST_SAMPLES:
+            return call()
         if device.type != "cuda":
             start = time.perf_counter()
             result = call()
             self.add(time.perf_counter() - start)
             return result
-        if len(self._events) == MOST_EVENTS:
-            return call()
         with torch.cuda.device(device):
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             before.record()
@@ -42,20 +41,17 @@ class OpTime:
         return result
 
     def add(self, seconds: float) -> None:
-        """Count one call of so many seconds."""
-        if self._first_s is None:
-            self._first_s = seconds
-        else:
-            self._later += 1
-            self._later_s += seconds
+        """Note one call of so many seconds."""
+        self._samples_s.append(seconds)
 
     def seconds(self, calls: int) -> float:
-        """Estimate for so many calls: the first, which pays for what is made once, counts as the others do."""
+        """Estimate for so many calls, by their median; the first pays for what is made once, and is left out."""
         events, self._events = self._events, []
         for before, after in events:
             after.synchronize()
             self.add(before.elapsed_time(after) / 1e3)
-        return calls * (self._later_s / self._later if self._later else self._first_s or 0.0)
+        samples = self._samples_s[1:] or self._samples_s
+        return calls * statistics.median(samples) if samples else 0.0
 
 
 class Candidate(NamedTuple):

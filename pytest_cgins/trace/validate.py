@@ -88,6 +88,7 @@ def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
         if reach != storage.nbytes:
             what = f"{storage.nbytes}, but its tensors reach byte {max(0, reach)}"
             yield Problem(f"{field}.storages[{number}].nbytes", what)
+    yield from _lengths(f"{field}.lengths", trace)
     yield from _context(f"{field}.context", trace.context)
     if (trace.gold is None) != (tier == "shapes"):
         yield Problem(f"{field}.gold", f"a pack of tier {tier} must {'not ' * (tier == 'shapes')}have gold")
@@ -213,6 +214,17 @@ def _input(field: str, meta: TensorMeta, storages: tuple[Storage, ...]) -> Itera
                 f"shape {meta.shape}, stride {meta.stride}, offset {meta.offset} reach byte {reach} "
                 f"of a storage of {nbytes} bytes",
             )
+
+
+def _lengths(field: str, trace: Trace) -> Iterator[Problem]:
+    for index, length in enumerate(trace.lengths):
+        if length.calls < 1:
+            yield Problem(f"{field}[{index}].calls", f"{length.calls} is not positive")
+        for number, (tensor, dim) in enumerate(length.axes):
+            shape = trace.tensors[tensor].shape if 0 <= tensor < len(trace.tensors) else ()
+            if not 0 <= dim < len(shape) or shape[dim] != length.size:
+                what = f"tensor {tensor} has no size {length.size} at {dim}"
+                yield Problem(f"{field}[{index}].axes[{number}]", what)
 
 
 def _context(field: str, context: Context) -> Iterator[Problem]:

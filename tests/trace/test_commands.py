@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.errors import PackError, RecordError
-from pytest_cgins.trace.commands import add_parsers
+from pytest_cgins.trace.commands import _share, add_parsers
 from pytest_cgins.trace.store import open_pack
 
 SCRIPT = """
@@ -49,6 +49,52 @@ def test_ops_tier_and_name_are_passed_on(script: Path, tmp_path: Path) -> None:
     cgins("record", script, "--out", tmp_path / "pack", *ops, "--tier", "shapes", "--name", "toy")
     pack = open_pack(tmp_path / "pack").pack
     assert (pack.name, pack.tier, len(pack.traces)) == ("toy", "shapes", 2)
+
+
+@pytest.mark.parametrize("spelling", [("--ops", "{0},{1}"), ("--ops", "{0}", "--ops", "{1}")])
+def test_backwards_are_asked_for_by_name(script: Path, tmp_path: Path, spelling: tuple[str, ...]) -> None:
+    """Commas between parentheses do not part ops."""
+    script.write_text(
+        "import torch\nlayer = torch.nn.Linear(3, 2)\n"
+        "torch.nn.functional.gelu(layer(torch.randn(4, 3, requires_grad=True))).sum().backward()\n"
+    )
+    names = ("torch.nn.functional.linear@backward(input,weight,bias)", "torch.nn.functional.gelu")
+    assert (
+        cgins("record", script, "--out", tmp_path / "pack", *(part.format(*names) for part in spelling)) == 0
+    )
+    assert {trace.call.op for trace in open_pack(tmp_path / "pack").pack.traces} == set(names)
+
+
+def test_backward_lengths_and_top_time_are_passed_on(script: Path, tmp_path: Path, capsys) -> None:
+    """And what was left out is printed."""
+    script.write_text(
+        "import torch\nfor n in range(3, 11):\n"
+        "    torch.nn.functional.gelu(torch.randn(2, n, requires_grad=True)).sum().backward()\n"
+    )
+    for options, count in [(("--lengths", "all"), 8), ((), 4), (("--top-time", "100%"), 4)]:
+        gelu = ("--ops", "torch.nn.functional.gelu", "--backward")
+        assert cgins("record", script, "--out", tmp_path / "pack", *gelu, *options) == 0
+        pack = open_pack(tmp_path / "pack").pack
+        assert sum("gelu@backward(input)" in trace.call.op for trace in pack.traces) == count
+    out = capsys.readouterr().out
+    assert "up to 8 of them (3 … 10), are kept at four at most; --lengths all keeps all" in out
+    assert "the traces cover 100.0% of the recorded ops' time; 0 signatures (0 calls) were left out" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("80%", 0.8), ("0.8", 0.8), (" 5 %", 0.05), ("1", 1.0), ("100%", 1.0)]
+)
+def test_a_share_is_written_either_way(text: str, share: float) -> None:
+    """In per cent or as a number."""
+    assert _share(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["80", "0", "101%", "-1%", "half", "", "nan", "%"])
+def test_what_is_no_share_is_refused(script: Path, tmp_path: Path, capsys, text: str) -> None:
+    """With a way to write it."""
+    with pytest.raises(SystemExit):
+        cgins("record", script, "--out", tmp_path / "pack", f"--top-time={text}")
+    assert f"{text!r} is no share: write 80% or 0.8" in capsys.readouterr().err
 
 
 def test_a_script_may_exit_and_a_failing_one_leaves_no_pack(script: Path, tmp_path: Path, capsys) -> None:

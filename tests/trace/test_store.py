@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import PackError
+from pytest_cgins.errors import DiskError, PackError
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import MAX_JSON_DEPTH, PackWriter, blobs_of, digest_of, open_pack, seal
 
@@ -366,3 +367,38 @@ def test_any_json_in_place_of_a_field_is_refused_or_harmless(pack: Path, origina
     (pack / "manifest.json").write_text(json.dumps(document))
     with contextlib.suppress(PackError):
         open_pack(pack).verify()
+
+
+# ---- while recording ----------------------------------------------------------------------------
+
+
+def test_a_discarded_blob_is_gone_and_can_be_added_again(tmp_path: Path) -> None:
+    """Its bytes are written anew when they come once more."""
+    with PackWriter(tmp_path / "pack") as writer:
+        blob = writer.add(b"abc")
+        writer.discard(blob)
+        with pytest.raises(PackError, match="is not there"):
+            writer.read(blob)
+        assert writer.add(b"abc") == blob
+        assert writer.read(blob) == b"abc"
+
+
+@pytest.mark.parametrize("ops", [None, ["torch.nn.functional.gelu"]])
+def test_a_full_disk_ends_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ops: list[str] | None
+) -> None:
+    """No call is at fault and none is left out in silence: an error with folder, size and remedy, and no pack."""
+
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    def body() -> None:
+        with record(tmp_path / "pack", ops, tier="full"):
+            monkeypatch.setattr(Path, "write_bytes", full)
+            F.gelu(torch.ones(3))
+
+    says = r"pack cannot be written: No space left on device, with 0\.0 MiB to go into"
+    with pytest.raises(DiskError, match=says) as caught:
+        body()
+    assert "free space, record to another disk (--out), or keep less: --tier recipe" in caught.value.remedy
+    assert list(tmp_path.iterdir()) == []
