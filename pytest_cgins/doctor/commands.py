@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,13 +30,13 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run_doctor(arguments: argparse.Namespace) -> int:
     """Examine and print."""
-    from pytest_cgins import documents
     from pytest_cgins.doctor.examine import examine
     from pytest_cgins.doctor.render import render
 
     report = examine(probe=arguments.probe)
     if arguments.json:
-        print(documents.dump(report, indent=1))
+        # Not by `documents`: the doctor must work where a package that we need is missing.
+        print(json.dumps(asdict(report), indent=1, ensure_ascii=False))
     else:
         width = shutil.get_terminal_size((80, 24)).columns
         print(render(report, width=width, colour=sys.stdout.isatty()), end="")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from pytest_cgins import __version__
 from pytest_cgins.doctor import compilers, gpu, profiling, python, sandbox, services, storage
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport, Finding
+
+Check = Callable[[], "Finding | Iterable[Finding | None] | None"]
 
 
 def examine(*, probe: bool = False, proc: Path = Path("/proc")) -> DoctorReport:
@@ -20,43 +23,54 @@ def examine(*, probe: bool = False, proc: Path = Path("/proc")) -> DoctorReport:
     """
     # All of these wait for other processes, so threads are enough to overlap them.
     with ThreadPoolExecutor(max_workers=8) as pool:
-        torch = pool.submit(python.ask_torch)
-        driver = pool.submit(gpu.ask_driver, proc=proc)
-        toolkit = pool.submit(compilers.toolkit)
-        cxx = pool.submit(compilers.cxx)
-        triton = pool.submit(python.triton)
-        isolation = pool.submit(sandbox.isolation, proc=proc)
-        findings = [
-            python.interpreter(),
-            python.torch(*torch.result()),
-            cxx.result(),
-            gpu.driver(driver.result()),
-            *gpu.gpus(driver.result(), torch.result()[0]),
-            compilers.nvcc(toolkit.result()),
-            compilers.host_compiler(toolkit.result()),
-            compilers.cutlass(),
-            *_profiling(toolkit.result(), driver.result(), probe=probe, proc=proc),
-            *triton.result(),
-            *python.packages(),
-            *python.pytest_plugins(),
-            storage.build_cache(),
-            *storage.memory(),
-            *isolation.result(),
-            *services.variables(),
-            services.git(),
-        ]
+        torch = pool.submit(python.ask_torch).result
+        driver = pool.submit(gpu.ask_driver, proc=proc).result
+        toolkit = pool.submit(compilers.toolkit).result
+        cxx = pool.submit(compilers.cxx).result
+        triton = pool.submit(python.triton).result
+        isolation = pool.submit(sandbox.isolation, proc=proc).result
+        checks: tuple[tuple[str, str, Check], ...] = (
+            (python.REQUIRED, "Python", python.interpreter),
+            (python.REQUIRED, "torch", lambda: python.torch(*torch())),
+            (python.REQUIRED, "C++ compiler", cxx),
+            (compilers.CUDA, "driver", lambda: gpu.driver(driver())),
+            (compilers.CUDA, "GPU", lambda: gpu.gpus(driver(), torch()[0])),
+            (compilers.CUDA, "nvcc", lambda: compilers.nvcc(toolkit())),
+            (compilers.CUDA, "host compiler", lambda: compilers.host_compiler(toolkit())),
+            (compilers.CUDA, "CUTLASS headers", compilers.cutlass),
+            (
+                profiling.PROFILING,
+                "profilers",
+                lambda: profiling.all_of(toolkit(), driver_release=driver().release, probe=probe, proc=proc),
+            ),
+            (python.PACKAGES, "Triton", triton),
+            (python.PACKAGES, "packages", python.packages),
+            (python.PYTEST, "plugins", python.pytest_plugins),
+            (storage.STORAGE, "build cache", storage.build_cache),
+            (storage.STORAGE, "memory", storage.memory),
+            (sandbox.SANDBOX, "isolation", isolation),
+            (services.REGENERATION, "variables", services.variables),
+            (services.REGENERATION, "git", services.git),
+        )
+        findings = [finding for check in checks for finding in _checked(*check)]
     return report(findings, probed=probe)
 
 
-def _profiling(
-    toolkit: compilers.Toolkit | None, driver: gpu.Driver, *, probe: bool, proc: Path
-) -> Sequence[Finding]:
-    programs = profiling.programs(toolkit)
-    ncu = programs[0].where
-    counters = [profiling.counters(ncu, driver_release=driver.release, proc=proc)]
-    if probe:
-        counters.append(profiling.probe_counters(ncu, toolkit))
-    return [programs[0], *counters, *programs[1:]]
+def _checked(group: str, name: str, check: Check) -> Iterator[Finding | None]:
+    """What a check finds; if it fails itself, that this is not known: the others must still be told."""
+    try:
+        found: Any = check()
+    except Exception as error:  # noqa: BLE001
+        yield Finding(
+            group=group,
+            name=name,
+            state="unknown",
+            detail=f"the doctor failed here: {type(error).__name__}: {error}",
+            disables="this part of the examination",
+            remedy="install pytest-cgins with all its requirements, or report this line",
+        )
+        return
+    yield from (found,) if isinstance(found, Finding) or found is None else found
 
 
 def report(findings: Iterable[Finding | None], *, probed: bool) -> DoctorReport:

@@ -32,6 +32,15 @@ def folders(toolkit: Toolkit | None) -> list[Path]:
     return [*places, *sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)]
 
 
+def all_of(toolkit: Toolkit | None, *, driver_release: str, probe: bool, proc: Path) -> tuple[Finding, ...]:
+    """ncu, its counters, with `probe` what ncu itself makes of them, and the other programs."""
+    ncu, *others = programs(toolkit)
+    found = [ncu, counters(ncu.where, driver_release=driver_release, proc=proc)]
+    if probe:
+        found.append(probe_counters(ncu.where, toolkit))
+    return (*found, *others)
+
+
 def programs(toolkit: Toolkit | None) -> tuple[Finding, ...]:
     """The three programs, each with its version."""
     places = folders(toolkit)

@@ -151,10 +151,36 @@ def pytest_plugins() -> tuple[Finding, ...]:
     return (
         package("pytest", oldest=(8, 0), disables="the gate", group=PYTEST),
         _registered(),
+        requirements(),
         package(
             "pytest-benchmark", oldest=(5, 0), disables="timings in pytest-benchmark's records", group=PYTEST
         ),
         package("pytest-xdist", oldest=(3, 6), disables="several test processes (-n)", group=PYTEST),
+    )
+
+
+def requirements() -> Finding:
+    """What pytest-cgins itself needs, as its own metadata say."""
+    try:
+        from packaging.requirements import Requirement
+
+        listed = [Requirement(one) for one in importlib.metadata.requires("pytest-cgins") or []]
+        needed = [one.name for one in listed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    except Exception:  # noqa: BLE001 - not installed, or broken metadata
+        needed = []
+    absent = [name for name in needed if not installed_version(name)]
+    state: State = "unknown" if not needed else "missing" if absent else "ok"
+    told = {
+        "unknown": "pytest-cgins is not installed: what it needs is not known",
+        "missing": f"not installed: {', '.join(absent)}",
+    }
+    return Finding(
+        group=PYTEST,
+        name="requirements",
+        state=state,
+        detail=told.get(state, f"all {len(needed)} installed"),
+        disables="pytest --cgins",
+        remedy="pip install pytest-cgins (or -e . in its checkout) with this very Python",
     )
 
 

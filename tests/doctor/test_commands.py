@@ -84,3 +84,27 @@ def test_published_schema_is_the_dataclasses() -> None:
     """The packaged schema is the one that the dataclasses give; `make schemas` writes it anew."""
     published = files("pytest_cgins") / "schemas" / f"doctor-{DOCTOR_VERSION}.json"
     assert json.loads(published.read_text()) == documents.json_schema(DoctorReport)
+
+
+def test_works_without_our_own_requirements() -> None:
+    """Where pydantic, rich and platformdirs are missing, the rest is still told, as a table and as JSON."""
+    code = (
+        "import sys\n"
+        "for name in ('pydantic', 'rich', 'platformdirs', 'yaml', 'filelock'): sys.modules[name] = None\n"
+        "from pytest_cgins.doctor import examine, python, tools\n"
+        "tools.probe = lambda *_, **__: (None, tools.Ran(status=None, output='', trouble='not asked'))\n"
+        "from pytest_cgins.cli import main\n"
+        "sys.exit(main(['doctor', *sys.argv[1:]]))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "CGINS_CACHE_DIR"}
+    for options in ([], ["--json"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *options],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert "the doctor failed here: ModuleNotFoundError" in done.stdout
+        assert "C++ compiler" in done.stdout

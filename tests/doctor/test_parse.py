@@ -159,6 +159,8 @@ def test_garbage_is_read_without_an_exception(text: str) -> None:
     assert isinstance(parse.driver(f"CUDA Version: {text}"), tuple)
     assert isinstance(parse.toolkit(text), str)
     assert isinstance(parse.cutlass(f"#define CUTLASS_MAJOR {text}"), tuple)
-    assert parse.newest_gcc(f"#if __GNUC__ > {text}") is None or text.strip()[:1].isdigit()
+    newest = parse.newest_gcc(f"#if __GNUC__ > {text}")
+    assert newest is None or newest >= 0
     assert parse.profiling_is_restricted(text) in (True, False, None)
-    assert parse.capabilities(f"CapEff: {text}") is None or int(text, 16) >= 0
+    held = parse.capabilities(f"CapEff: {text}")
+    assert held is None or 0 <= held < 2**64

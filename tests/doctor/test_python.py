@@ -94,3 +94,14 @@ def test_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python.importlib.metadata, "entry_points", lambda **_: [])
     absent = {one.name: one for one in python.pytest_plugins()}["pytest-cgins"]
     assert (absent.state, absent.detail) == ("unusable", "pytest does not know it as a plugin")
+
+
+def test_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours are all there; one that is absent is named; extras do not count; without metadata nothing is known."""
+    assert python.requirements().state == "ok"
+    wanted = ["pytest>=8.0", "no-such-package-here>=1", 'other-missing; extra == "dev"']
+    monkeypatch.setattr(python.importlib.metadata, "requires", lambda _: wanted)
+    found = python.requirements()
+    assert (found.state, found.detail) == ("missing", "not installed: no-such-package-here")
+    monkeypatch.setattr(python.importlib.metadata, "requires", lambda _: None)
+    assert python.requirements().state == "unknown"
