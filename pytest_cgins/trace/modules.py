@@ -17,12 +17,12 @@ from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import OpCall
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.layout import check_recordable
-from pytest_cgins.trace.values import decode, encode, tensor_indices
+from pytest_cgins.trace.values import decode, encode
 
 CLASS = "__class__"
 """Importable name of a child module's class."""
 PARAMETERS = "__parameters__"
-"""Names of a module's parameters; whether autograd follows each in this call."""
+"""Names of a module's parameters."""
 BUFFERS = "__buffers__"
 """Names of a module's buffers."""
 LEFT_OUT = "__left_out__"
@@ -57,18 +57,14 @@ def _state(module: nn.Module, path: str, above: tuple[nn.Module, ...]) -> Iterat
             f"{path} is a module that contains itself",
             remedy="keep a reference to a parent in a list, so that torch does not register it as a child",
         )
-    grad = torch.is_grad_enabled()
     parameters, buffers = module._parameters, module._buffers
     attributes = {name: value for name, value in vars(module).items() if name not in _INTERNAL}
     held = {**parameters, **buffers, **attributes}
     left_out = {name: _kind(value) for name, value in held.items() if not _is_held(name, value)}
     yield from ((f"{path}.{name}", value) for name, value in held.items() if name not in left_out)
-    kept = {name: value for name, value in parameters.items() if name not in left_out}
-    if kept:
-        follows = {name: grad and value is not None and value.requires_grad for name, value in kept.items()}
-        yield f"{path}.{PARAMETERS}", follows
-    if names := tuple(name for name in buffers if name not in left_out):
-        yield f"{path}.{BUFFERS}", names
+    for kind, registry in ((PARAMETERS, parameters), (BUFFERS, buffers)):
+        if names := tuple(name for name in registry if name not in left_out):
+            yield f"{path}.{kind}", names
     if left_out:
         yield f"{path}.{LEFT_OUT}", left_out
     for name, child in module._modules.items():
@@ -149,7 +145,7 @@ def is_module_call(call: OpCall) -> bool:
 def rebuild(call: OpCall, tensors: Sequence[torch.Tensor]) -> nn.Module:
     """The module of a call, as it was before it.
 
-    Its tensors are those given, or share their memory where autograd follows them.
+    Its tensors are those given.
 
     Raises:
         TraceError: if the op is not a module's, or the state is not one that `state` gives.
@@ -161,28 +157,10 @@ def rebuild(call: OpCall, tensors: Sequence[torch.Tensor]) -> nn.Module:
             remedy="record the pack again",
         )
     arguments = [argument for argument in call.arguments if argument.passed == "state"]
-    tensors = _followed(call, tensors)
     built = _Builder(op)
     for argument in arguments:
         built.add(argument.name, decode(argument.value, tensors))
     return built.finish()
-
-
-def _followed(call: OpCall, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors, those of parameters that autograd followed with `requires_grad`: paths depend on it."""
-    own = list(tensors)
-    if not torch.is_grad_enabled():
-        return own
-    named = {argument.name: argument.value for argument in call.arguments if argument.passed == "state"}
-    for name, value in named.items():
-        path, _, leaf = name.rpartition(".")
-        if leaf != PARAMETERS or value.kind != "dict":
-            continue
-        followed = [key for key, item in zip(value.keys, value.items, strict=True) if item.value is True]
-        for index in (i for key in followed if (v := named.get(f"{path}.{key}")) for i in tensor_indices(v)):
-            if own[index].is_floating_point() and not own[index].requires_grad:
-                own[index] = own[index].detach().requires_grad_()
-    return own
 
 
 class _Builder:
@@ -219,7 +197,8 @@ class _Builder:
     def finish(self) -> nn.Module:
         for path, kind, names in self._special:
             module = self._modules[path]
-            if not isinstance(names, dict if kind != BUFFERS else tuple):
+            plain = isinstance(names, dict if kind == LEFT_OUT else tuple)
+            if not plain or not all(isinstance(name, str) for name in names):
                 self._refuse(f"{path}.{kind}")
             for name in names:
                 if kind == LEFT_OUT:

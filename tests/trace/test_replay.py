@@ -108,3 +108,11 @@ def test_gold_and_inputs_are_fresh_each_time(linear) -> None:
     load_gold(trace, reader)[0].values.fill_(0)
     assert load_inputs(trace, reader, "cpu")[0].any()
     assert load_gold(trace, reader)[0].values.any()
+
+
+def test_requires_grad_is_replayed_without_gradients_too(recorded) -> None:
+    """matmul folds a strided batch into one product if the weight requires grad, whatever the grad mode."""
+    x, weight = torch.randn(2, 16, 64)[:, -1:], torch.nn.Parameter(torch.randn(100, 64))
+    with torch.no_grad():
+        pack = recorded(lambda: torch.nn.functional.linear(x, weight), tier="full")
+    assert pack.traces[0].replay == "bitwise"
