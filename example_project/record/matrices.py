@@ -1,4 +1,4 @@
-"""Record a sine and matrix products, plain and batched: `python -m record.initial_testing`."""
+"""Record a sine and matrix products, plain and batched: `python -m record.matrices`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ OPS = ["torch.matmul", "torch.sin"]
 
 def main() -> None:
     torch.manual_seed(0)
-    with torch.inference_mode(), pytest_cgins.record(ROOT / "traces/initial_testing", ops=OPS):
+    with torch.inference_mode(), pytest_cgins.record(ROOT / "traces/matrices", ops=OPS):
         for dtype in DTYPES:
             torch.sin(3 * torch.randn(33, 129).to(dtype))
             torch.matmul(torch.randn(96, 200).to(dtype), torch.randn(200, 67).to(dtype))
