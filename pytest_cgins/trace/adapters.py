@@ -79,8 +79,9 @@ def adapter_of(cls: type) -> Any:
         return _of_type[cls]
     if cls.__module__ == _CACHES:
         return TransformersCache
-    if any(f"{base.__module__}.{base.__qualname__}" == _MODEL_OUTPUT for base in cls.__mro__):
-        return ModelOutput if _is_found(cls) else None
+    for base, made in _BASES.items():
+        if any(_name(one).lower() == base.lower() for one in cls.__mro__) and _is_found(cls):
+            return made
     named = issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__module__ != "torch.return_types"
     return NamedTuple if named and _is_found(cls) else None
 
@@ -129,8 +130,6 @@ def from_plain(name: str, plain: object) -> object:
 
 # ---- adapters that are there already ------------------------------------------------------------
 
-_MODEL_OUTPUT = "transformers.utils.generic.ModelOutput"
-
 
 @_named
 class NamedTuple:
@@ -166,11 +165,7 @@ class ModelOutput:
     def from_plain(plain: Any) -> object:
         """An output with these fields."""
         name, fields = plain
-        base = importlib.import_module("transformers.utils.generic").ModelOutput
-        cls = _imported(name)
-        if not (isinstance(cls, type) and issubclass(cls, base)):
-            raise TraceError(f"{name} is not a ModelOutput that is imported", remedy=_IMPORT)
-        return cls(**fields)
+        return _found(name, ModelOutput)(**fields)
 
 
 @_named
@@ -197,6 +192,63 @@ class TransformersCache:
         if items is not None and isinstance(made, dict):
             made.update(items)
         return made
+
+
+@_named
+class TransformersConfig:
+    """Configurations of transformers, which attention modules read: classes by name, and attributes."""
+
+    @staticmethod
+    def to_plain(obj: Any) -> object:
+        """Class and attributes, without where it was loaded from."""
+        kept = {name: value for name, value in vars(obj).items() if name not in _LOADED_FROM}
+        return _name(type(obj)), _with_pairs(kept)
+
+    @staticmethod
+    def from_plain(plain: Any) -> object:
+        """A configuration with these attributes."""
+        name, attributes = plain
+        cls = _found(name, TransformersConfig)
+        made = cls.__new__(cls)
+        vars(made).update(_without_pairs(attributes))
+        return made
+
+
+# Older versions spell it PretrainedConfig.
+_BASES: dict[str, Any] = {
+    "transformers.utils.generic.ModelOutput": ModelOutput,
+    "transformers.configuration_utils.PreTrainedConfig": TransformersConfig,
+}
+_LOADED_FROM = frozenset({"_name_or_path", "name_or_path", "_commit_hash", "transformers_version"})
+_PAIRS = "__pairs__"
+
+
+def _with_pairs(value: object) -> object:
+    """The tree with dicts whose keys are no strings, as those of labels, written as lists of pairs."""
+    if isinstance(value, dict):
+        pairs = [(key, _with_pairs(item)) for key, item in value.items()]
+        return dict(pairs) if all(type(key) is str for key in value) else {_PAIRS: pairs}
+    if type(value) in (list, tuple):
+        return type(value)(_with_pairs(item) for item in value)  # type: ignore[call-arg, attr-defined]
+    return value
+
+
+def _without_pairs(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = value[_PAIRS] if set(value) == {_PAIRS} else value.items()
+        return {key: _without_pairs(item) for key, item in pairs}
+    if type(value) in (list, tuple):
+        return type(value)(_without_pairs(item) for item in value)
+    return value
+
+
+def _found(name: object, made: object) -> Any:
+    """The class of a name, if it has the base that the adapter is for."""
+    cls = _imported(name)
+    base = next(base for base, adapted in _BASES.items() if adapted is made)
+    if not isinstance(cls, type) or not any(_name(one).lower() == base.lower() for one in cls.__mro__):
+        raise TraceError(f"{str(name)[:80]} is no {base} that is imported", remedy=_IMPORT)
+    return cls
 
 
 def _by_name(value: object) -> object:

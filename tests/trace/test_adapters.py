@@ -228,3 +228,39 @@ def test_outputs_of_transformers_are_recorded(project, recorded, tmp_path) -> No
     assert trace.replay == "bitwise"
     (gold,) = load_gold(trace, open_pack(tmp_path / "pack"))
     assert torch.equal(gold.values.view(2, 3), x * 2)
+
+
+@pytest.mark.parametrize("tier", ["recipe", "full"])
+def test_a_layer_of_transformers_is_one_op(recorded, tier) -> None:
+    """Attention reads its configuration and grows a cache; both are arguments, and it replays bitwise."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, vocab_size=20
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    name = "transformers.models.llama.modeling_llama.LlamaDecoderLayer"
+
+    def body() -> None:
+        prompt = model(torch.randint(20, (1, 6)), use_cache=True)
+        model(torch.randint(20, (1, 1)), past_key_values=prompt.past_key_values, use_cache=True)
+
+    with torch.no_grad():
+        pack = recorded(body, ops=[name], tier=tier)
+    assert [trace.replay for trace in pack.traces] == ["bitwise", "bitwise"]
+    kept = next(a.value for a in pack.traces[0].call.arguments if a.name == "self.self_attn.config")
+    again: Any = decode(kept, [])
+    assert type(again) is type(config)
+    assert again.id2label == config.id2label
+    assert again.num_attention_heads == 2
+
+
+@pytest.mark.parametrize("adapted", ["ModelOutput", "TransformersConfig"])
+@pytest.mark.parametrize("name", ["os.system", "transformers.LlamaForCausalLM", "transformers.no_such.Thing"])
+def test_a_class_without_the_base_of_its_adapter_is_refused(adapted: str, name: str) -> None:
+    """Only outputs are made as outputs, and only configurations as configurations."""
+    forged = Value(
+        kind="adapted", value=f"pytest_cgins.trace.adapters.{adapted}", items=(encode((name, {}), []),)
+    )
+    with pytest.raises(TraceError, match=rf"{name} is no transformers\..* that is imported"):
+        decode(forged, [])
