@@ -59,7 +59,7 @@ def test_tests_of_kernels_skip_with_the_reason(pytester: pytest.Pytester) -> Non
 def test_options_and_marker_are_documented(pytester: pytest.Pytester) -> None:
     """--help lists the options, --markers the marker, --fixtures the fixtures."""
     text = pytester.runpytest_subprocess("--help").stdout.str()
-    for option in ("", "-json", "-seed", "-strict", "-device", "-no-timing", "-timeout"):
+    for option in ("", "-json", "-seed", "-strict", "-device", "-no-timing", "-log-level", "-timeout"):
         assert f"--cgins{option}" in text
     assert "@pytest.mark.cgins(kernel=None" in pytester.runpytest_subprocess("--markers").stdout.str()
     fixtures = pytester.runpytest_subprocess("--fixtures").stdout.str()
