@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -62,6 +65,17 @@ def test_failing_gate_ends_in_its_exit_code_after_summary_and_upload(failed: Job
     assert failed.used["Upload the report"]["path"] == str(report)
     assert failed.used["Keep built kernels"]["key"] == failed.used["Restore built kernels"]["key"]
     assert failed.ran[-1] == "Verdict"
+
+
+def test_reproduction_line_selects_its_case(failed: Job) -> None:
+    """The command in the summary, pasted where the gate ran, collects the failed case and no other."""
+    words = re.search(r"<code>(pytest --cgins [^<]*cpu-wrong[^<]*)</code>", failed.summary)
+    assert words
+    command = [sys.executable, "-m", *shlex.split(html.unescape(words[1])), "--collect-only", "-q"]
+    folder = Path(failed.used["Upload the report"]["path"]).parents[1]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    nodes = [line for line in done.stdout.splitlines() if line.startswith("cgins.yaml::")]
+    assert [node.partition("/tiny/")[0] for node in nodes] == ["cgins.yaml::relu/cpu-wrong"]
 
 
 def test_repository_under_test_forges_nothing(failed: Job) -> None:
