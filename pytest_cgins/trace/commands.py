@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import CginsError, PackError, RecordError, ReplayError, TraceError
 from pytest_cgins.model import Trace, TracePack
+from pytest_cgins.trace import profile
 from pytest_cgins.trace.console import (
     import_path,
     new_table,
@@ -209,6 +210,7 @@ def verify(args: argparse.Namespace) -> int:
         try:
             reader = open_pack(folder)
             reader.verify()
+            profile.read_all(reader)
         except PackError as error:
             failures.append(error)
             continue

@@ -211,3 +211,12 @@ def test_the_published_schema_is_current() -> None:
     """`make schemas` has been run."""
     file = Path(pytest_cgins.__file__).parent / "schemas" / f"profile-{profiles.PROFILE_VERSION}.json"
     assert json.loads(file.read_text()) == documents.json_schema(PackProfile)
+
+
+def test_verify_looks_at_profiles_too(reader: PackReader, measured: PackProfile, capsys) -> None:
+    """A damaged one is a failure of the pack."""
+    file = profiles.write(reader.folder, measured)
+    assert cli.main(["traces", "verify", str(reader.folder)]) == 0
+    edited(file, lambda document: document["traces"].pop())
+    assert cli.main(["traces", "verify", str(reader.folder)]) == 1
+    assert "their time shares sum to" in capsys.readouterr().err
