@@ -182,8 +182,8 @@ def _candidates(code: str, values: Mapping[str, object]) -> list[dict[str, objec
             rank = 0 if batch and value > 4 else 2 if batch else 1
             ranked.append((rank, -value, name, value // 2))
         elif _is_sizes(value) and max(value) >= 2 * _LEAST:
-            smaller = tuple(size // 2 if size == max(value) else size for size in value)
-            ranked.append((1, -max(value), name, smaller))
+            halved = tuple(size // 2 if size == max(value) else size for size in value)
+            ranked.append((1, -max(value), name, halved))
     ranked.sort(key=lambda item: item[:3])
     together: dict[int, dict[str, object]] = {}
     for _, size, name, smaller in ranked:

@@ -111,7 +111,7 @@ def _load(name: str, inputs: Path, answers: Path | None) -> Pair:
         if not answers.is_file():
             raise RecordError(f"its gold, {answers.name}, is not there")
         arguments, answer, op = _read(inputs), _read(answers), ""
-    if isinstance(arguments, dict):
+    if isinstance(arguments, dict) and {"args", "kwargs"} & set(arguments):
         args, kwargs = arguments.get("args", []), arguments.get("kwargs", {})
     else:
         args, kwargs = [arguments] if isinstance(arguments, torch.Tensor) else arguments, {}

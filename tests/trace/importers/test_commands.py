@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+GOOD = '[{"operations": [{"operation": "torch.sin", "inputs": ["a"]}], "definitions": [{"variable": "a", "value": "torch.ones(3)"}]}]'
+
+
+def test_the_pack_can_be_named(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """--name is the pack's name; its folder's is the default."""
+    source = write("g.json", GOOD)
+    assert cgins("import", "gins", source).pack.name == "pack"
+    assert cgins("import", "gins", source, "--name", "mine").pack.name == "mine"
+
+
+def test_a_missing_source(cgins: Callable[..., Any]) -> None:
+    """A source that is not there is an error of the command, and no pack is begun."""
+    run = cgins("import", "gins", "nowhere.json")
+    assert run.code == 2
+    assert "nowhere.json does not exist" in run.err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="is about hosts without a GPU")
+def test_a_missing_gpu(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """--device cuda without a GPU says so before anything is read."""
+    run = cgins("import", "backendbench", write("o.txt", ""), "--device", "cuda")
+    assert "--device cuda: there is no GPU here" in run.err
+
+
+def test_a_failed_import_keeps_the_old_pack(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """An import of nothing exits with 1 and leaves a pack of before in place."""
+    cgins("import", "gins", write("g.json", GOOD))
+    run = cgins("import", "gins", write("h.json", GOOD.replace("torch.sin", "torch.nope")))
+    assert run.code == 1
+    assert "nothing was imported, 1 left out" in run.err
+    assert run.ops() == ["torch.sin"]
+
+
+def test_help_imports_no_torch() -> None:
+    """Help on the commands costs no import of torch."""
+    code = (
+        "import sys\nfrom pytest_cgins.cli import main\n"
+        "try:\n    main(['import', 'kernelbench', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--allow-code" in done.stdout
