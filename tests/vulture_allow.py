@@ -33,6 +33,9 @@ _.gold
 # the package's lazy attributes
 _.__getattr__
 
+# attributes that torch reads
+_.supports_higher_order_operators
+
 # services and their methods, which workers are told by name
 _.TimingService
 _.VerificationService

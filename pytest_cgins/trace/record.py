@@ -38,7 +38,8 @@ def record(
         path: folder of the pack; a pack that is there is replaced.
         ops: qualified names, e.g. `torch.nn.functional.gelu`, `torch.Tensor.matmul`,
             `models.decoder.rms_norm` or `torch.nn.functional.linear@backward(input,weight)`; None for the
-            ops that compute, and all marked functions.
+            ops that compute, and all marked functions and modules. A class of modules (`torch.nn.LayerNorm`,
+            `models.blocks.GatedMLP`) is one op.
         tier: `shapes` keeps forms only; `recipe` seeded inputs with the recorded statistics, and gold for
             them; `full` all bytes.
         name: name of the pack, by default its folder's.

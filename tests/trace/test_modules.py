@@ -482,3 +482,29 @@ def test_weights_of_modules_are_drawn_as_weights(project, recorded) -> None:
     assert roles["x"] == "data"
     assert roles["self.table"] == "weight"
     assert roles["self.norm.running_var"] == "positive"
+
+
+def test_swapped_parameters_are_the_state(recorded, tmp_path) -> None:
+    """torch.func.functional_call puts tensors in the place of parameters: these are recorded."""
+    model, x = nn.Linear(3, 3, bias=False), torch.randn(2, 3)
+    swapped = {"weight": torch.full((3, 3), 2.0)}
+    recorded(lambda: torch.func.functional_call(model, swapped, (x,)), ops=["torch.nn.Linear"], tier="full")
+    trace, tensors, (gold,) = loaded(tmp_path / "pack")
+    assert torch.equal(tensors[int(state_of(trace)["self.weight"].value)], swapped["weight"])
+    assert torch.equal(gold.view(2, 3), x @ swapped["weight"].t())
+
+
+@pytest.mark.parametrize("where", ["argument", "state"])
+def test_a_module_inside_a_functional_transform_is_refused(recorded, where) -> None:
+    """Neither its input nor its parameters may be wrapped: they have no storage."""
+    model, x = nn.Linear(3, 3, bias=False), torch.randn(2, 3)
+
+    def call(weight: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(model, {"weight": weight}, (x,)).sum()
+
+    body = {
+        "argument": lambda: torch.vmap(model)(x),
+        "state": lambda: torch.func.grad(call)(torch.ones(3, 3)),
+    }
+    with pytest.raises(RecordError, match=r"torch\.nn\.Linear cannot be recorded: .* torch\.func transform"):
+        recorded(body[where], ops=["torch.nn.Linear"])
