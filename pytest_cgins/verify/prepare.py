@@ -198,11 +198,20 @@ class _Maker:
         metas = [dense_meta(tensor, index) for index, tensor in enumerate(made.answer)]
         if self.trace.gold is None:
             return metas
-        recorded = [self.trace.gold.tensors[number].meta for number in gold.order(self.trace.gold)]
+        recorded, numbers = self.trace.gold, gold.order(self.trace.gold)
+        sources = {source for source, _ in recorded.mutated}
+        # A mutated argument, returned or not, lies where it lay: its gaps are not the kernel's choice.
+        placed = {number for _, number in recorded.mutated}
+        placed |= {number for number, source in recorded.aliases if source in sources}
+        olds = [recorded.tensors[number].meta for number in numbers]
+        strides = [
+            old.stride if number in placed else dense_stride(old.shape, old.stride)
+            for number, old in zip(numbers, olds, strict=True)
+        ]
         return [
             # A gold of another shape is drift, and is reported as such.
-            replace(meta, stride=dense_stride(old.shape, old.stride)) if old.shape == meta.shape else meta
-            for meta, old in zip(metas, recorded, strict=True)
+            replace(meta, stride=stride) if old.shape == meta.shape else meta
+            for meta, old, stride in zip(metas, olds, strides, strict=True)
         ]
 
 

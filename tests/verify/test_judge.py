@@ -299,3 +299,12 @@ def test_inputs_that_cannot_be_fresh_are_said_to_be_recorded(service: JudgeServi
     prepared, correctness = judged(service, case)
     assert [one["name"] for one in prepared["sets"]] == ["recorded"]
     assert any("no fresh inputs" in note for note in correctness.notes)
+
+
+def test_result_of_an_op_in_place_keeps_the_gaps_of_its_argument(
+    service: JudgeService, tmp_path: Path
+) -> None:
+    """relu_ of every second column gives that view back: its strides are not the kernel's choice."""
+    case = record(tmp_path / "pack", lambda: torch.relu_(normal(40, 60)[:, ::2]), "torch.nn.functional.relu_")
+    _, correctness = judged(service, case)
+    assert correctness.passed, correctness.checks
