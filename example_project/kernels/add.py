@@ -28,7 +28,7 @@ def _add_elements(
 
 
 def add(input: torch.Tensor, other: torch.Tensor, *, alpha: float = 1) -> torch.Tensor:
-    """input + alpha · other, of at most four dimensions after broadcasting; the sum is taken in fp32."""
+    """Sum of input and alpha · other, of at most four dimensions after broadcasting; the sum is taken in fp32."""
     shape = torch.broadcast_shapes(input.shape, other.shape)
     out = torch.empty(shape, dtype=input.dtype, device=input.device)
     four = (*(1,) * (4 - len(shape)), *shape)

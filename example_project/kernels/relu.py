@@ -16,11 +16,9 @@ def _relu_elements(x, out, count, BLOCK: tl.constexpr):
 
 def relu(input: torch.Tensor) -> torch.Tensor:
     """ReLU of any tensor; one with gaps in memory is copied first."""
-    out = torch.empty_like(input)
-    if out.stride() != input.stride():
-        out = torch.empty_like(input, memory_format=torch.contiguous_format)
-        input = input.contiguous()
+    x = input if torch.empty_like(input).stride() == input.stride() else input.contiguous()
+    out = torch.empty_like(x)
     block = 1024
-    if input.numel():
-        _relu_elements[(triton.cdiv(input.numel(), block),)](input, out, input.numel(), BLOCK=block)
+    if x.numel():
+        _relu_elements[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block)
     return out
