@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -182,6 +183,19 @@ def test_constant_row_is_small_where_eps_is() -> None:
     constant = inputs.edge(call, tensors, "1")[0][2]
     assert bool((constant == constant[0]).all())
     assert 0 < float(constant[0]) * 2**-24 / 1e-6 < 1e-3
+
+
+@pytest.mark.parametrize("eps", [1e-12, 1e-6, 1e-5, 0.0])
+def test_sums_over_a_constant_row_are_exact(eps: float) -> None:
+    """A plain loop over 768 equal numbers is not called wrong for roundings that all go the same way."""
+    x = normal(28, 768)
+    call, tensors = call_of(
+        "torch.nn.functional.layer_norm", functional.layer_norm, x, (768,), None, None, eps
+    )
+    constant = inputs.edge(call, tensors, "1")[0][2]
+    assert 0 <= float(constant[0]) <= 1
+    # numpy's running sum is a plain loop in fp32; torch's is taken in fp64.
+    assert float(np.cumsum(constant.numpy())[-1]) == 768 * float(constant[0])
 
 
 def test_softmax_edge_rows_overflow_a_naive_exponential() -> None:
