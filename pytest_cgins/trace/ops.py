@@ -19,9 +19,11 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _MARK = "__cgins_op__"
 _WRAPS = "__cgins_forward_of__"
-# Factories that torch shows to function modes and does not list as overridable.
+# Factories that torch shows to function modes and does not list as overridable, and one op that it lists by an
+# alias: torch.spmm.
 _UNLISTED = {
-    getattr(torch, name): f"torch.{name}" for name in ("rand_like", "randn_like", "randint_like", "normal")
+    getattr(torch, name): f"torch.{name}"
+    for name in ("rand_like", "randn_like", "randint_like", "normal", "mm")
 }
 _trusted: set[str] = set()
 

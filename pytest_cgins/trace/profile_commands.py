@@ -115,15 +115,16 @@ def _top(weights: Iterable[tuple[str, float]]) -> str:
     """The names that weigh most, and how many others there are."""
     total: dict[str, float] = {}
     for name, weight in weights:
-        total[name] = total.get(name, 0.0) + weight
-    shown = [_short(name) for name in sorted(total, key=lambda name: -total[name])[:_SHOWN]]
+        total[_short(name)] = total.get(_short(name), 0.0) + weight
+    shown = sorted(total, key=lambda name: -total[name])[:_SHOWN]
     more = len(total) - len(shown)
     return ", ".join(shown) + (f" +{more}" if more else "")
 
 
 def _short(name: str) -> str:
-    """`aten.addmm` for the default overload; a kernel's name without what it returns."""
-    name = name.removeprefix("void ").removesuffix(".default")
+    """`aten.addmm` for the default overload; a kernel's name without namespaces, types and arguments."""
+    name = name.removeprefix("void ").replace("(anonymous namespace)::", "").removesuffix(".default")
+    name = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
     return name if len(name) <= _SHOWN_WIDTH else f"{name[: _SHOWN_WIDTH - 1]}…"
 
 

@@ -131,7 +131,8 @@ def _device_kernels(call: Call) -> tuple[DeviceKernel, ...]:
     """What CUPTI saw of a few calls; empty if it may not look."""
     call()
     torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+    cuda = torch.profiler.ProfilerActivity.CUDA
+    with torch.profiler.profile(activities=[cuda], acc_events=True) as profiler:
         for _ in range(_PROFILED_CALLS):
             call()
         torch.cuda.synchronize()

@@ -95,3 +95,10 @@ def test_only_functions_that_can_be_imported_are_marked() -> None:
         ops.mark(dict)
     with pytest.raises(RecordError, match=r"needs no mark: .*\n→ record it with ops=\[\"torch.nn.Linear\"\]"):
         ops.mark(torch.nn.Linear)
+
+
+def test_ops_with_aliases_have_the_name_that_is_written() -> None:
+    """torch.spmm is torch.mm: a kernel for torch.mm must find its traces."""
+    assert torch.spmm == torch.mm
+    assert ops.qualified_name(torch.mm) == "torch.mm"
+    assert ops.resolve("torch.spmm") == ops.resolve("torch.mm")

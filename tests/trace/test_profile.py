@@ -16,7 +16,8 @@ import pytest_cgins
 from pytest_cgins import cli, documents
 from pytest_cgins.errors import PackError
 from pytest_cgins.trace import profile as profiles
-from pytest_cgins.trace.profile import PackProfile
+from pytest_cgins.trace.profile import DeviceKernel, PackProfile
+from pytest_cgins.trace.profile_commands import by_op
 from pytest_cgins.trace.profiler import profile
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import PackReader, open_pack
@@ -189,6 +190,20 @@ def test_the_command_prints_ops_by_cost(reader: PackReader, capsys) -> None:
     line = next(line for line in out.splitlines() if "functional.linear" in line)
     assert line.split()[1:6] == ["%", "torch.nn.functional.linear", "1", "3", line.split()[5]]
     assert line.rstrip().endswith("aten.addmm")
+
+
+def test_kernels_are_shown_by_their_own_name(measured: PackProfile) -> None:
+    """Instances of one template are one kernel, without namespaces; the longest running first."""
+    names = {
+        "void at::native::(anonymous namespace)::reduce<512, at::native::Sum>(float*, int)": 10.0,
+        "void at::native::reduce<256>(float*)": 5.0,
+        "sm80_xmma_gemm_f32f32": 12.0,
+        "Memset (Device)": 1.0,
+    }
+    kernels = tuple(DeviceKernel(name=name, count=1, ns_per_call=ns) for name, ns in names.items())
+    traces = tuple(replace(one, kernels=kernels) for one in measured.traces)
+    table = by_op(replace(measured, device="cuda", traces=traces))
+    assert list(table.columns[-1].cells) == ["reduce, sm80_xmma_gemm_f32f32 +1"] * 3
 
 
 def test_the_command_prints_json(reader: PackReader, capsys) -> None:
