@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -46,7 +47,7 @@ class Finisher:
         derived = [record for record in ledger if is_derived(record.call.op) and not record.folded]
         for record in self._track(derived, "Timing backwards"):
             tensors = self._inputs(record)[1]
-            with restore(record.context, record.device.type):
+            with _explained(record.call.op), restore(record.context, record.device.type):
                 run = bound(record.call, tensors)
                 for _ in range(_TIMED_CALLS):
                     record.time.run(run, record.device)
@@ -103,17 +104,9 @@ class Finisher:
         storages, tensors = self._inputs(record)
         trace = replace(trace, storages=storages)
         before = mutation.hashes(tensors)
-        try:
+        with _explained(f"{trace.call.op} {trace.signature}"):
             result = replay.run(trace, tensors)
             answer = gold.describe(result, tensors, mutation.changed(tensors, before), tier, self.writer.add)
-        except RecordError:
-            raise
-        except Exception as error:
-            raise ReplayError(
-                f"{trace.call.op} {trace.signature} cannot be run on inputs with the recorded statistics: "
-                f"{type(error).__name__}: {error}",
-                remedy="record it with tier='full', or leave it out through ops=[…]",
-            ) from error
         return replace(trace, gold=answer)
 
     def _inputs(self, record: Record) -> tuple[tuple[Storage, ...], list[torch.Tensor]]:
@@ -141,6 +134,20 @@ class Finisher:
 
         console = Console(stderr=True)
         return track(items, what, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn what an op raises on inputs that it accepted in another form into an error that names it."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except Exception as error:
+        raise ReplayError(
+            f"{what} cannot be run on inputs with the recorded statistics: {type(error).__name__}: {error}",
+            remedy="record it with tier='full', or leave it out through ops=[…]",
+        ) from error
 
 
 def _signatures(records: Sequence[Record]) -> list[str]:

@@ -128,6 +128,13 @@ class _Unit:
             for record, size in zip(chosen, kept_sizes, strict=True)
         ]
 
+    def seconds(self) -> float:
+        """Of all calls; backwards whose content was given up could not be timed, and take what the others do."""
+        timed = [record for record in self.members if record.time]
+        seconds = sum(record.time.seconds(record.count) for record in timed)
+        calls = sum(record.count for record in timed)
+        return seconds * sum(record.count for record in self.members) / calls if calls else 0.0
+
     def _length(self, record: Record, size: int) -> Length:
         places = (record.form.places[place] for place in self.places)
         return Length(
@@ -221,7 +228,7 @@ class Ledger:
         candidates = [
             Candidate(
                 unit.members[0].call.op,
-                sum(record.time.seconds(record.count) for record in unit.members),
+                unit.seconds(),
                 len(unit.chosen),
             )
             for unit in units

@@ -23,6 +23,9 @@ class OpTime:
         self._samples_s: list[float] = []
         self._events: list[tuple[Any, Any]] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._samples_s or self._events)
+
     def run(self, call: Callable[[], Any], device: torch.device) -> Any:
         """Run a call, and take its time."""
         if len(self._samples_s) + len(self._events) >= MOST_SAMPLES:

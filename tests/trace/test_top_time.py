@@ -150,6 +150,18 @@ def test_the_time_of_all_lengths_counts_for_those_that_are_kept(clocked: ModuleT
     assert sum(trace.count for trace in recording.pack.traces) == 20
 
 
+def test_backwards_of_all_lengths_count_too(clocked: ModuleType, tmp_path: Path) -> None:
+    """Those whose content was given up meanwhile take what the others do: 30 times 5 seconds of 30 times 5.01."""
+    with record(
+        tmp_path / "pack", top_time=0.9, backward=True, ops=[f"{clocked.__name__}.differentiable"]
+    ) as done:
+        for length in range(2, 32):
+            clocked.differentiable(torch.ones(length, requires_grad=True)).sum().backward()
+    assert {"@" in trace.call.op for trace in done.pack.traces} == {True}
+    assert sum(trace.count for trace in done.pack.traces) == 30
+    assert done.outcome.share == pytest.approx(5 / 5.01)
+
+
 @pytest.mark.parametrize("share", [0, -0.1, 1.5, 80])
 def test_a_share_that_is_none_fails_before_the_model_runs(tmp_path: Path, share: float) -> None:
     """top_time lies within (0, 1]."""
