@@ -22,11 +22,16 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 CGINS = (sys.executable, "-c", "import sys; from pytest_cgins.cli import main; sys.exit(main())")
 RESULT = "result.json"
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = (
+    [] if any(e.name == "cgins" for e in entry_points(group="pytest11")) else ["-p", "pytest_cgins.plugin"]
+)
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ def _gate(result: Result, folder: Path, arguments: argparse.Namespace) -> Result
     command = [
         sys.executable, "-m", "pytest", "--cgins", "--cgins-json", "report.json", "-q", "--rootdir", ".",
         "-p", "no:cacheprovider", f"--cgins-device={arguments.device}", f"--cgins-timeout={arguments.limit}",
-        *(["--cgins-no-timing"] if arguments.no_timing else []),
+        *PLUGIN, *(["--cgins-no-timing"] if arguments.no_timing else []),
     ]  # fmt: skip
     code, output, seconds = _spawn(command, folder, arguments)
     result = replace(result, gate_seconds=seconds)
@@ -142,7 +147,13 @@ def _gate(result: Result, folder: Path, arguments: argparse.Namespace) -> Result
 
 def _spawn(command: list[str], folder: Path, arguments: argparse.Namespace) -> tuple[int | str, str, float]:
     threads = str(max(1, (os.cpu_count() or 1) // arguments.jobs))
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": threads,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": path,
+    }
     begun = time.monotonic()
     try:
         done = subprocess.run(

@@ -53,6 +53,11 @@ def collect(
     tasks = sorted({path.parent for path in source.rglob("func_*.py")}) if source.is_dir() else []
     if not tasks:
         raise RecordError(f"{source} has no func_forward.py", remedy="name a task folder of robust-kbench")
+    if seeds > 1 and collector.tier == "recipe":
+        collector.report.note(
+            "tier recipe keeps statistics, not values: the seeds of a configuration give traces that differ little; "
+            "--tier full keeps their values"
+        )
     for task in tasks:
         for direction in DIRECTIONS:
             code, config = task / f"func_{direction}.py", task / f"config_{direction}.json"

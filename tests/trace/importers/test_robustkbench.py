@@ -63,6 +63,8 @@ def test_seeds(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
     run = cgins("import", "robustkbench", "tasks/norm", *options)
     assert len(run.pack.traces) == 6
     assert len({trace.id for trace in run.pack.traces}) == 6
+    assert "differ little" not in run.out
+    assert "differ little" in cgins("import", "robustkbench", "tasks/norm", *options[:-2]).out
 
 
 def test_what_is_missing(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
