@@ -82,7 +82,8 @@ Elements<N> elements(const DLTensor* out, const View (&views)[N]) {
     made.count *= out->shape[d];
     if (out->shape[d] == 1) continue;
     int place = dims++;
-    for (; place > 0 && views[0].stride[order[place - 1]] < views[0].stride[d]; --place) order[place] = order[place - 1];
+    for (; place > 0 && views[0].stride[order[place - 1]] < views[0].stride[d]; --place)
+      order[place] = order[place - 1];
     order[place] = d;
   }
   for (int i = 0; i < dims; ++i) {

@@ -5,7 +5,7 @@
 constexpr int kRows = 4;      // of a at once: each number of b that is loaded is used this often
 constexpr int kColumns = 32;  // of a panel of b
 
-// sum[r][c] = Σ a[r·depth + k] · b[k·kColumns + c] over k < depth. Both are dense numbers of the accumulator's type.
+// sum[r][c] = Σ a[r·depth + k] · b[k·kColumns + c] over k < depth. Both are dense, in the accumulator's type.
 // Apart from the loops around it, which keep compilers from holding the sums in registers when inlined.
 template <typename Wide>
 __attribute__((noinline)) static void multiply_panel(const Wide* a, const Wide* b, int64_t depth,

@@ -1,4 +1,5 @@
-// Max pooling: which part of the input an element of the output is the maximum of. Shared by the C++ and the CUDA kernel.
+// Max pooling: which part of the input an element of the output is the maximum of. Shared by the C++ and the
+// CUDA kernel.
 #pragma once
 #include "elements.h"
 #include "operations.h"
