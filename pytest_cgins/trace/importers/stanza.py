@@ -65,11 +65,11 @@ def _name(op: str, taken: set[str]) -> str:
     forward, _, rest = op.partition("@")
     parts = forward.split(".")
     own = parts[-1] if parts[0] == "torch" and parts[1:2] != ["ops"] else "_".join(parts[-2:])
-    name = own + ("_backward" if rest else "")
     if parts[0] != "torch" and parts[-1] in ("Model", "run", "reference", "forward_fn"):
-        name = parts[-2] + ("_backward" if rest else "")
-    if parts[:2] == ["torch", "ops"]:
-        name = parts[-2] if parts[-1] in ("default", "Tensor") else own
+        own = parts[-2]
+    if parts[:2] == ["torch", "ops"] and parts[-1] in ("default", "Tensor"):
+        own = parts[-2]
+    name = f"{own}_backward" if rest and not own.endswith("_backward") else own
     number = 2
     found = name
     while found in taken:
