@@ -38,8 +38,9 @@ def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
         lanes = _lanes(call, index, tensor)
         top = _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
         steps = 2 * top + 1
-        # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur.
-        exponents = (torch.arange(steps) * 5 % steps - top).to(torch.float64)
+        # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur. The first
+        # row, which may be the only one, is not scaled.
+        exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
         real = semantics.real or wide.is_complex() or semantics.is_gradient(index)
         tensor.copy_(wide if real else _in_domain(wide, recorded[index]))

@@ -26,7 +26,7 @@ _REAL = frozenset(
     ["linear", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
      "conv_transpose3d", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "embedding",
      "scaled_dot_product_attention", "add", "sub", "mul", "cat", "stack", "max_pool2d", "avg_pool2d",
-     "adaptive_avg_pool2d", "sum", "mean"]
+     "adaptive_avg_pool2d", "sum", "mean", "sin", "cos", "erf", "exp", "abs", "neg", "square", "dropout"]
 )  # fmt: skip
 _CHOOSERS = frozenset(
     ["max", "min", "topk", "sort", "median", "kthvalue", "mode", "maximum",
