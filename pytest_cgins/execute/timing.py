@@ -60,6 +60,8 @@ class TimingService:
         import_from(params["import_root"])
         context = documents.load_python(Context, params["context"])
         rotation = _plan_rotation(params, device)
+        # A recorded context may have torch import Triton, which has to know before whether it interprets.
+        self._kernels.load(params["kernel"])
         try:
             with (
                 exclusive(device_key(device), wait_s=params.get("lock_wait_s", LOCK_WAIT_S)),

@@ -42,10 +42,12 @@ def restore(context: Context, device_type: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(torch.set_default_dtype, old_dtype)
         stack.callback(torch.set_float32_matmul_precision, old_precision)
-        stack.callback(torch.use_deterministic_algorithms, old_deterministic, warn_only=old_warn_only)
         torch.set_default_dtype(getattr(torch, context.default_dtype))
         torch.set_float32_matmul_precision(context.float32_matmul_precision)
-        torch.use_deterministic_algorithms(context.deterministic, warn_only=True)
+        # Even to leave it off, torch imports its compiler: two seconds, and Triton before its mode is chosen.
+        if context.deterministic or old_deterministic:
+            stack.callback(torch.use_deterministic_algorithms, old_deterministic, warn_only=old_warn_only)
+            torch.use_deterministic_algorithms(context.deterministic, warn_only=True)
         stack.enter_context(torch.inference_mode(mode=context.inference_mode))
         stack.enter_context(torch.set_grad_enabled(context.grad_enabled))
         _enter_autocast(stack, context, device_type)
