@@ -1,18 +1,21 @@
-"""The bugs of `bugs.yaml` as edits of the example kernels, C++ and CUDA.
+"""The bugs of `bugs.yaml` as edits of the example kernels, C++ and CUDA; legitimate kernels beside them.
 
-An edit is a list of (old text, new text); each old text must occur exactly once in the kernel, or the
-example was rewritten and the edit has to follow.
+An edit is a list of (old text, new text); each old text must occur exactly once in the kernel and the
+headers that it includes, or the example was rewritten and the edit has to follow. The first list's edits are
+here, the second's in `second_list.py`.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-KERNELS = Path(__file__).parents[2] / "example_project" / "kernels"
-HEADERS = ("rows.h", "reduce.cuh")
+from tests.planted import second_list
+from tests.planted.second_list import Edit
 
-Edit = list[tuple[str, str]]
+KERNELS = Path(__file__).parents[2] / "example_project" / "kernels"
+VARIANTS = Path(__file__).parent / "variants"
 
 _ROUNDED = "std::conditional_t<(sizeof(T) > 2), cgins::float16, T>"
 _TAIL = "({0} < {1} / 16 * 16 || {1} < 16 ? {0} : {1} / 16 * 16 - 1)"
@@ -121,15 +124,22 @@ CUDA: dict[str, Edit] = {
     ],
 }
 
+CPP.update(second_list.CPP)
+CUDA.update(second_list.CUDA)
+
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Source:
-    """Text of a kernel that is to be built."""
+    """Text of a kernel that is to be built in a folder of its own."""
 
     name: str
     op: str
-    text: str
     suffix: str
+    text: str
+    headers: dict[str, str]
+    """Text of each header that it includes, directly or not, by file name."""
 
 
 def planted(bug: str, device: str) -> Source:
@@ -139,13 +149,16 @@ def planted(bug: str, device: str) -> Source:
         LookupError: if an edit's old text does not occur exactly once.
     """
     op = bug.partition("-")[0]
-    suffix = ".cpp" if device == "cpu" else ".cu"
-    text = (KERNELS / f"{op}{suffix}").read_text()
+    main = f"{op}{_suffix(device)}"
+    texts = {main: (KERNELS / main).read_text()}
+    texts |= _headers(texts[main])
     for old, new in (CPP if device == "cpu" else CUDA)[bug]:
-        if text.count(old) != 1:
-            raise LookupError(f"{bug}: {old!r} occurs {text.count(old)} times in {op}{suffix}")
-        text = text.replace(old, new)
-    return Source(name=bug, op=op, text=text, suffix=suffix)
+        occurrences = sum(text.count(old) for text in texts.values())
+        if occurrences != 1:
+            raise LookupError(f"{bug}: {old!r} occurs {occurrences} times in {', '.join(texts)}")
+        texts = {file: text.replace(old, new) for file, text in texts.items()}
+    text = texts.pop(main)
+    return Source(name=bug, op=op, suffix=_suffix(device), text=text, headers=texts)
 
 
 def variants(device: str) -> list[Source]:
@@ -153,16 +166,30 @@ def variants(device: str) -> list[Source]:
 
     None may be called wrong.
     """
-    folder = Path(__file__).parent / "variants"
-    suffix = ".cpp" if device == "cpu" else ".cu"
-    ops = {bug.partition("-")[0] for bug in CPP}
-    others = [
-        Source(name=file.stem, op=file.stem.partition("-")[0], text=file.read_text(), suffix=suffix)
-        for file in sorted(folder.glob("*.cpp"))
+    suffix, ops = _suffix(device), {bug.partition("-")[0] for bug in CPP}
+    named = [(file.stem, file) for file in sorted(VARIANTS.glob("*.cpp"))]
+    named += [
+        (f"{file.stem}-example", file) for file in sorted(KERNELS.glob(f"*{suffix}")) if file.stem in ops
     ]
-    examples = [
-        Source(name=f"{file.stem}-example", op=file.stem, text=file.read_text(), suffix=suffix)
-        for file in sorted(KERNELS.glob(f"*{suffix}"))
-        if file.stem in ops
+    texts = {name: file.read_text() for name, file in named}
+    return [
+        Source(name=name, op=name.partition("-")[0], suffix=suffix, text=text, headers=_headers(text))
+        for name, text in texts.items()
     ]
-    return [*others, *examples]
+
+
+def _suffix(device: str) -> str:
+    return ".cpp" if device == "cpu" else ".cu"
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Headers of the example kernels and of the variants that a text includes, directly or not."""
+    found: dict[str, str] = {}
+    waiting = _INCLUDE.findall(text)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found:
+            folder = VARIANTS if (VARIANTS / name).exists() else KERNELS
+            found[name] = (folder / name).read_text()
+            waiting += _INCLUDE.findall(found[name])
+    return found

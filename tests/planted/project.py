@@ -4,56 +4,23 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 import yaml
-from torch.nn import functional
 
 import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.errors import BuildError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.kernels.build import build
-from tests.planted.edits import HEADERS, KERNELS, Source
+from tests.planted.calls import OPS, Calls
+from tests.planted.edits import KERNELS, Source
 
-HERE = Path(__file__).parent
-OPS = {
-    "linear": "torch.nn.functional.linear",
-    "layer_norm": "torch.nn.functional.layer_norm",
-    "gelu": "torch.nn.functional.gelu",
-    "softmax": "torch.nn.functional.softmax",
-    "rms_norm": "planted_ops.rms_norm",
-}
-
-
-def record_traces(folder: Path, dtypes: Sequence[torch.dtype]) -> None:
-    """Record one pack a dtype: contiguous and transposed linear, softmax over two axes, both norms, gelu, long rows."""
-    for dtype in dtypes:
-        generator = torch.Generator().manual_seed(7)
-
-        def normal(
-            *shape: int, like: torch.dtype = dtype, source: torch.Generator = generator
-        ) -> torch.Tensor:
-            return torch.randn(*shape, generator=source).to(like)
-
-        name = str(dtype).removeprefix("torch.")
-        with pytest_cgins.record(folder / "traces" / name, ops=list(OPS.values())):
-            weight, bias = normal(90, 96) / 96**0.5, normal(90)
-            functional.linear(normal(37, 96), weight, bias)
-            functional.linear(normal(96, 37).T, weight, bias)
-            functional.layer_norm(normal(24, 192), (192,), normal(192), normal(192))
-            functional.gelu(normal(5, 77))
-            functional.softmax(normal(6, 40, 24), dim=1)
-            functional.softmax(normal(6, 40, 24), dim=-1)
-            sys.modules["planted_ops"].rms_norm(normal(24, 192), normal(192))
-            # Few and long rows: an error that a whole row shares is not averaged away.
-            functional.linear(normal(3, 2048), normal(70, 2048) / 2048**0.5, normal(70))
-            functional.layer_norm(normal(3, 1024), (1024,), normal(1024), normal(1024))
-            functional.softmax(normal(1, 1000), dim=-1)
-            sys.modules["planted_ops"].rms_norm(normal(3, 1024), normal(1024))
+MODELS = KERNELS.parent / "models"
 
 
 def make(
@@ -61,29 +28,46 @@ def make(
 ) -> config.Config:
     """Write the whole project into an empty folder, and load its configuration."""
     folder.mkdir(parents=True, exist_ok=True)
-    kernels = folder / "kernels"
-    kernels.mkdir()
-    for header in HEADERS:
-        shutil.copy(KERNELS / header, kernels)
-    shutil.copy(HERE / "variants" / "variant.h", kernels)
-    shutil.copy(HERE / "planted_ops.py", folder)
-    sys.path.insert(0, str(folder))
-    try:
-        __import__("planted_ops")
-        record_traces(folder, dtypes)
-    finally:
-        sys.path.remove(str(folder))
-        del sys.modules["planted_ops"]
+    shutil.copytree(MODELS, folder / "models", ignore=shutil.ignore_patterns("__pycache__"))
+    names = [str(dtype).removeprefix("torch.") for dtype in dtypes]
+    with _models_of(folder):
+        for name, dtype in zip(names, dtypes, strict=True):
+            with pytest_cgins.record(folder / "traces" / name, ops=list(OPS.values())):
+                Calls(dtype).run()
     entries = {}
     for source in sources:
-        file = kernels / f"{source.name}{source.suffix}"
-        file.write_text(source.text)
-        implementation = {"name": "planted", "device": device, "source": f"kernels/{file.name}"}
+        # Headers are edited, too, so every kernel has its own.
+        kernels = folder / "kernels" / source.name
+        kernels.mkdir(parents=True)
+        file = kernels / f"{source.op}{source.suffix}"
+        for path, text in {file.name: source.text, **source.headers}.items():
+            (kernels / path).write_text(text)
+        implementation = {
+            "name": "planted", "device": device, "source": file.relative_to(folder).as_posix()
+        }  # fmt: skip
         entries[source.name] = {"op": OPS[source.op], "implementations": [implementation]}
-    packs = [f"traces/{str(dtype).removeprefix('torch.')}" for dtype in dtypes]
+    document = {"version": 1, "traces": [f"traces/{name}" for name in names], "kernels": entries}
     file = folder / "cgins.yaml"
-    file.write_text(yaml.safe_dump({"version": 1, "traces": packs, "kernels": entries}, sort_keys=False))
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
     return config.load(file)
+
+
+@contextmanager
+def _models_of(folder: Path) -> Iterator[None]:
+    """Meanwhile `models` is the package in `folder`, whatever was imported under that name before."""
+    before = _take_models()
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        _take_models()
+        sys.modules.update(before)
+
+
+def _take_models() -> dict[str, object]:
+    names = [name for name in sys.modules if name.partition(".")[0] == "models"]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def build_all(
