@@ -59,7 +59,23 @@ def edge(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
         shift, scale = patterns[lanes % len(patterns)].unbind(-1)
         wide = _wide(tensor) * scale + shift
         tensor.copy_(wide if semantics.real or wide.is_complex() else _in_domain(wide, recorded[index]))
+    if semantics.kind == "norm" and semantics.eps:
+        _shrink_variances(semantics, made)
     return made
+
+
+def _shrink_variances(semantics: Semantics, tensors: Sequence[Tensor]) -> None:
+    """A running variance is that of its channel's edge row, 0 included, where that is less than 1.
+
+    Beside eps, variances near 1 would hide whether it is added.
+    """
+    metas = lay_out(tensors, copy=False).metas
+    for index, tensor in enumerate(tensors):
+        if index not in semantics.names or semantics.role(index, metas[index]) != "positive":
+            continue
+        scales = torch.tensor([scale for _, scale in _patterns(semantics, tensor.dtype)], dtype=torch.float64)
+        lanes = torch.arange(tensor.numel()).reshape(tensor.shape)
+        tensor.copy_(_wide(tensor) * scales.clamp_max(1.0)[lanes % len(scales)] ** 2)
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -75,13 +75,14 @@ def of(call: OpCall) -> Semantics:
     kind: Kind = "other"
     if "norm" in word and eps is not None:
         kind = "norm"
-    elif "softmax" in word or "softmin" in word:
+    elif "softmax" in word or "softmin" in word or word == "cross_entropy":
         kind = "softmax"
     elif word in _ACTIVATIONS:
         kind = "activation"
     return Semantics(
         kind=kind,
-        real=kind != "other" or word in _REAL,
+        # A cross entropy's class weights and probabilities are not negative.
+        real=(kind != "other" and word != "cross_entropy") or word in _REAL,
         eps=_number(eps, 1e-5),
         names={index: argument.name for argument in call.arguments for index in _tensors(argument.value)},
     )
@@ -90,8 +91,8 @@ def of(call: OpCall) -> Semantics:
 def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Dimensions of the data that number independent rows; the others lie within a row.
 
-    A softmax's rows run along `dim`, a layer norm's along its normalized shape, a batch norm's over all
-    but the channels; any other op's along the last axis.
+    A softmax's rows run along `dim`, a cross entropy's along the classes, a layer norm's along its
+    normalized shape, a batch norm's over all but the channels; any other op's along the last axis.
     """
     rank = len(shape)
     word = _word(call)
@@ -103,6 +104,8 @@ def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
     if "softmax" in word and (dim := given.get("dim")) is not None and dim.kind == "int":
         along = int(dim.value or 0) % rank
         return tuple(d for d in range(rank) if d != along)
+    if word == "cross_entropy" and rank > 1:
+        return tuple(d for d in range(rank) if d != 1)
     within = 1
     if (normalized := given.get("normalized_shape")) is not None and normalized.items:
         within = len(normalized.items)

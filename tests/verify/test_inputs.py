@@ -143,6 +143,33 @@ def test_running_variance_is_positive() -> None:
     assert float(inputs.fresh(call, tensors, "1")[2].min()) > 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_running_variances_of_edge_rows_show_whether_eps_is_added(dtype: torch.dtype) -> None:
+    """They are about eps, 0 or about 1, and torch's answer is finite; without eps there is no 0."""
+    x, mean, var = (normal(*shape).to(dtype) for shape in ((4, 14, 9), (14,), (14,)))
+    arguments = (functional.batch_norm, x, mean, var.abs())
+    call, tensors = call_of("torch.nn.functional.batch_norm", *arguments, eps=1e-4)
+    made = inputs.edge(call, tensors, "1")
+    least = made[2].double()
+    assert (least == 0).any()
+    assert ((least > 0) & (least < 1e-3)).any()
+    assert (least > 0.2).any()
+    assert functional.batch_norm(*made, eps=1e-4).isfinite().all()
+    call, tensors = call_of("torch.nn.functional.batch_norm", *arguments, eps=0.0)
+    assert (inputs.edge(call, tensors, "1")[2] > 0.2).all()
+
+
+def test_rows_of_a_cross_entropy_run_along_its_classes() -> None:
+    """Logits that overflow a naive exponential are in one row; class weights stay positive."""
+    arguments = normal(4, 32, 6), torch.zeros(4, 6, dtype=torch.int64), torch.rand(32) + 0.5
+    call, tensors = call_of("torch.nn.functional.cross_entropy", functional.cross_entropy, *arguments)
+    made = inputs.edge(call, tensors, "1")
+    rows = made[0].movedim(1, -1).reshape(-1, 32)
+    assert (rows.amin(1) > 900).any()
+    assert (made[2] >= 0).all()
+    assert set(scales(inputs.fresh(call, tensors, "1")[0].movedim(1, -1)).flatten().tolist()) >= {-6.0, 6.0}
+
+
 def test_strides_and_aliases_are_kept() -> None:
     """A transposed view stays one; two views of one storage stay two."""
     base = normal(64, 26)
