@@ -9,6 +9,7 @@ import torch
 
 from pytest_cgins.errors import ContractError
 from pytest_cgins.model import OpCall
+from pytest_cgins.trace import backward
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.signature import bind_given
 from pytest_cgins.trace.values import decode
@@ -65,12 +66,19 @@ def require_defaults(
 
 
 def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tuple[bool, object]:
-    """Whether the op has a default for a parameter, and which: the call is bound again without it."""
+    """Whether the op has a default for a parameter, and which: the call is bound again without it.
+
+    The arguments of a backward are those of its op, whose defaults they have; its gradients have none.
+    """
+    derived = backward.is_derived(call.op)
+    op = backward.parse(call.op)[0] if derived else call.op
     positional, keyword = [], {}
     before = True
     for argument in call.arguments:
         if argument.name == name:
             before = False
+        elif derived and backward.is_gradient(argument.name):
+            continue
         elif argument.passed not in ("default", "state"):
             value = decode(argument.value, tensors)
             if argument.passed == "positional" and before:
@@ -78,7 +86,7 @@ def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tupl
             else:
                 keyword[argument.name] = value
     try:
-        bound = bind_given(resolve(call.op), tuple(positional), keyword)
+        bound = bind_given(resolve(op), tuple(positional), keyword)
     except TypeError:  # the op requires it
         return False, None
     found = [value for parameter, value, passed in bound if (parameter, passed) == (name, "default")]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch._jit_internal import boolean_dispatched
 from torch.overrides import get_testing_overrides
 
 from pytest_cgins.errors import RecordError
@@ -100,6 +102,10 @@ def bind_given(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 @lru_cache(maxsize=1024)
 def _python_signature(func: Callable[..., Any]) -> inspect.Signature | None:
     """What `inspect` knows, unless it is only `*args, **kwargs`."""
+    # `F.max_pool2d` takes *args and chooses between two functions, of the same parameters, by `return_indices`.
+    dispatched = boolean_dispatched.get(func) if isinstance(func, FunctionType) else None
+    if dispatched is not None:
+        func = dispatched["if_false"]
     try:
         signature = inspect.signature(func.__wrapped__ if isinstance(func, ModuleOp) else func)
     except (ValueError, TypeError):

@@ -69,6 +69,18 @@ def test_star_arguments_are_numbered() -> None:
     ]
 
 
+def test_dispatched_functions_have_the_defaults_of_what_they_choose_between() -> None:
+    """F.max_pool2d binds to one list of names, with Python's defaults, however it is called."""
+    image = torch.randn(1, 1, 4, 4)
+    defaults = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
+    bound = bind(F.max_pool2d, (image, 2), {})
+    assert {b.name: b.value for b in bound if b.passed == "default"} == defaults
+    bound = bind(F.max_pool2d, (image, 2), {"return_indices": True})
+    assert {b.name: b.value for b in bound if b.passed == "default"} == {
+        name: value for name, value in defaults.items() if name != "return_indices"
+    }
+
+
 @pytest.mark.parametrize("func", [F.max_pool2d, torch.max_pool2d])
 def test_functions_behind_a_dispatcher_are_named_too(func) -> None:
     """F.max_pool2d takes *args, **kwargs by its own account; its schema says more."""
