@@ -194,13 +194,20 @@ class _Maker:
         )
 
     def _output_metas(self, made: Answers) -> list[TensorMeta]:
-        """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has."""
+        """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has.
+
+        A mutated argument, returned or not, lies where it lay: its gaps are not the kernel's choice.
+        """
         metas = [dense_meta(tensor, index) for index, tensor in enumerate(made.answer)]
         if self.trace.gold is None:
-            return metas
+            places = [tensor.untyped_storage().data_ptr() for tensor in made.answer]
+            changed = set(places[len(places) - len(made.mutated) :])
+            return [
+                replace(meta, stride=tuple(tensor.stride())) if place in changed else meta
+                for meta, tensor, place in zip(metas, made.answer, places, strict=True)
+            ]
         recorded, numbers = self.trace.gold, gold.order(self.trace.gold)
         sources = {source for source, _ in recorded.mutated}
-        # A mutated argument, returned or not, lies where it lay: its gaps are not the kernel's choice.
         placed = {number for _, number in recorded.mutated}
         placed |= {number for number, source in recorded.aliases if source in sources}
         olds = [recorded.tensors[number].meta for number in numbers]

@@ -301,10 +301,13 @@ def test_inputs_that_cannot_be_fresh_are_said_to_be_recorded(service: JudgeServi
     assert any("no fresh inputs" in note for note in correctness.notes)
 
 
+@pytest.mark.parametrize("tier", ["shapes", "recipe"])
 def test_result_of_an_op_in_place_keeps_the_gaps_of_its_argument(
-    service: JudgeService, tmp_path: Path
+    service: JudgeService, tmp_path: Path, tier: str
 ) -> None:
     """relu_ of every second column gives that view back: its strides are not the kernel's choice."""
-    case = record(tmp_path / "pack", lambda: torch.relu_(normal(40, 60)[:, ::2]), "torch.nn.functional.relu_")
-    _, correctness = judged(service, case)
+    op = "torch.nn.functional.relu_"
+    case = record(tmp_path / "pack", lambda: torch.relu_(normal(40, 60)[:, ::2]), op, tier=tier)
+    prepared, correctness = judged(service, case)
     assert correctness.passed, correctness.checks
+    assert [one["outputs"][0]["stride"] for one in prepared["sets"]] == [[60, 2]] * len(prepared["sets"])
