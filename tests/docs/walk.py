@@ -1,0 +1,85 @@
+"""Code blocks of a document, and whether what it quotes is what a command printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_BLOCK = re.compile(r"(?m)^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.DOTALL)
+_FILE = re.compile(r"`(?P<file>[\w./]+)`:\s*$")
+_TIME = re.compile(r"\d[\d.]* (ns|us|ms|s)(?!\w)")
+# What differs between machines and runs: decimal fractions, numbers of three digits or more, and indices.
+_NUMBER = re.compile(r"(?<![\w-])-?(\d+\.\d+|\d[\d,]{2,})(?![\d-])|\[[\d, ]+\]")
+_PICTURE = re.compile(r"[.+#-]{7,}")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    language: str
+    text: str
+    file: str
+    """The file that the line before it says the block is; "" if none."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a console block."""
+
+    line: str
+    quoted: str
+    """What the document says that it prints."""
+
+
+def blocks(text: str) -> Iterator[Block]:
+    for match in _BLOCK.finditer(text):
+        named = _FILE.search(text[: match.start()])
+        yield Block(match["language"], match["text"], named["file"] if named else "")
+
+
+def links(text: str) -> list[str]:
+    """Targets of relative links, without the part after `#`."""
+    return re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", _BLOCK.sub("", text))
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """The commands of a console block, each with the lines below it."""
+    for part in re.split(r"(?m)^\$ ", block.text)[1:]:
+        line, _, quoted = part.partition("\n")
+        yield Command(line, quoted)
+
+
+def patched(source: str, diff: str) -> str:
+    """The source with the lines of a diff block replaced; they must be there once."""
+    sides = {
+        sign: "".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] in (sign, " "))
+        for sign in "-+"
+    }
+    assert source.count(sides["-"]) == 1, f"{sides['-']!r} is not there once"
+    return source.replace(sides["-"], sides["+"])
+
+
+def missing(quoted: str, printed: str) -> str:
+    """The first quoted line that was not printed, in the order of the quotation; "" if all were.
+
+    Numbers that depend on the machine, times and pictures may be others; `…` stands for anything.
+    """
+    lines = iter(printed.splitlines())
+    for line in quoted.splitlines():
+        if line.strip() in ("", "…"):
+            continue
+        pattern = re.compile(_pattern(line.strip()))
+        if not any(pattern.fullmatch(" ".join(other.split())) for other in lines):
+            return line
+    return ""
+
+
+def _pattern(line: str) -> str:
+    if _PICTURE.fullmatch(line):
+        return _PICTURE.pattern
+    marked = _TIME.sub("\0", " ".join(line.split()))
+    marked = _NUMBER.sub("\1", marked)
+    pattern = re.escape(marked).replace("\0", _TIME.pattern).replace("…", ".*")
+    return pattern.replace("\1", r"(-?[\d.,]+(e[+-]?\d+)?|\[[\d, ]+\])")
