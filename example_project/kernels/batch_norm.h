@@ -1,5 +1,7 @@
 // What both batch norms ask of their arguments: evaluation, with the statistics that training has left.
 #pragma once
+#include <initializer_list>
+
 #include "elements.h"
 
 inline int check_batch_norm(const DLTensor* input, const DLTensor* mean, const DLTensor* var, const DLTensor* weight,

@@ -134,7 +134,7 @@ class Calls:
         target = torch.randint(37, (13,), generator=self._generator)
         target[4] = -100
         loss(normal(13, 37), target)
-        loss(normal(13, 37), target, reduction="none")
+        loss(normal(67, 11), torch.randint(11, (67,), generator=self._generator), reduction="none")
         loss(normal(4, 11, 5), torch.randint(11, (4, 5), generator=self._generator), ignore_index=3)
         torch.matmul(normal(13, 70), normal(70, 29))
         torch.matmul(normal(11, 40), normal(23, 40).T)
