@@ -116,8 +116,7 @@ class Evaluator:
                 raise ConfigError(
                     f"{self.config.file}:{kernel.line}: kernel {kernel.name!r} replaces {kernel.op}, of which "
                     f"none of the {len(packs)} trace packs has a record",
-                    remedy=f"record it: cgins record SCRIPT.py --out traces/NAME --ops {kernel.op}; recorded "
-                    f"are {', '.join(recorded) or 'none'}",
+                    remedy=_how_to_have_traces(kernel.op, recorded),
                 )
             for implementation in kernel.implementations:
                 if self._device in ("auto", implementation.device):
@@ -405,6 +404,32 @@ class Evaluator:
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
+
+
+_ALIASES = {"dsmm": "mm", "spmm": "mm", "hsmm": "hspmm", "saddmm": "sspaddmm"}
+"""Functions that torch has under a second last word as well, and the word that packs have."""
+
+
+def _how_to_have_traces(op: str, recorded: list[str]) -> str:
+    """The remedy for an op of which nothing is recorded.
+
+    torch has many functions in two places, as `torch.relu_` and `torch.nn.functional.relu_`; packs have one of
+    the names. Which names are one function only torch knows: recorded ones of the same last word are offered.
+    """
+    same = [known for known in recorded if _last_word(known) == _last_word(op)]
+    if same:
+        return f"write op: {' or op: '.join(same)}, which is recorded: torch has functions under two names"
+    return (
+        f"record it: cgins record SCRIPT.py --out traces/NAME --ops {op}; recorded are "
+        f"{', '.join(recorded) or 'none'}"
+    )
+
+
+def _last_word(op: str) -> tuple[str, str]:
+    """Last word of an op's name, and of which of its arguments it is the backward."""
+    forward, _, backward = op.partition("@")
+    word = forward.rpartition(".")[2]
+    return _ALIASES.get(word, word), backward
 
 
 def _case(kernel: KernelEntry, implementation: Implementation, path: Path, pack: str, trace: Any) -> Case:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import pytest
 import torch
 
 import pytest_cgins
+import pytest_cgins.evaluate as evaluate_module
 from pytest_cgins.config import load
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.errors import ConfigError, TraceError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import exclusive
+from pytest_cgins.trace import ops
 
 LAUNCHER = """\
 // cgins: relu(Tensor input) -> Tensor
@@ -268,6 +271,41 @@ def test_an_op_without_records_is_refused(project: Path, tmp_path: Path) -> None
         Evaluator(load(file), seed=1).cases()
     assert "kernel 'relu' replaces torch.nn.functional.gelu" in caught.value.what
     assert "cgins record SCRIPT.py --out traces/NAME --ops torch.nn.functional.gelu" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("written", "recorded"),
+    [
+        ("torch.relu_", ["torch.nn.functional.relu_"]),
+        ("torch.relu_@backward(self)", ["torch.nn.functional.relu_@backward(self)"]),
+        ("torch.spmm", ["torch.mm"]),
+        ("torch.relu", ["torch.Tensor.relu", "torch.nn.functional.relu"]),
+    ],
+)
+def test_a_name_of_which_packs_have_another_is_told(written: str, recorded: list[str]) -> None:
+    """torch has functions in two places, and packs one name for both: the remedy is the line to write."""
+    others = ["torch.mul", "torch.nn.functional.relu_@backward(other)"]
+    remedy = evaluate_module._how_to_have_traces(written, [*others, *recorded])
+    assert remedy.startswith(f"write op: {' or op: '.join(recorded)}, which is recorded")
+    assert f"--ops {written}; recorded are torch.mul" in evaluate_module._how_to_have_traces(written, others)
+
+
+def test_every_second_name_of_torch_is_found_by_its_last_word() -> None:
+    """Whatever public name a pack has under another, last words or the table of aliases lead to it."""
+    spaces = {"torch": torch, "torch.nn.functional": torch.nn.functional, "torch.Tensor": torch.Tensor}
+    found, missed = 0, []
+    for space, namespace in spaces.items():
+        # sym_int takes no tensors.
+        names = {name for name in dir(namespace) if callable(getattr(namespace, name)) and name[0] != "_"}
+        for name in names - {"sym_int"}:
+            written = f"{space}.{name}"
+            with suppress(TraceError):
+                canonical = ops.qualified_name(ops.resolve(written))
+                found += canonical != written
+                same = evaluate_module._last_word(canonical) == evaluate_module._last_word(written)
+                missed += [] if same else [(written, canonical)]
+    assert found > 40
+    assert missed == []
 
 
 def test_a_damaged_blob_is_the_packs_fault(
