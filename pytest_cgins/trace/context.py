@@ -48,6 +48,7 @@ def restore(context: Context, device_type: str) -> Iterator[None]:
         if context.deterministic or old_deterministic:
             stack.callback(torch.use_deterministic_algorithms, old_deterministic, warn_only=old_warn_only)
             torch.use_deterministic_algorithms(context.deterministic, warn_only=True)
+        stack.enter_context(whole_float32())
         stack.enter_context(torch.inference_mode(mode=context.inference_mode))
         stack.enter_context(torch.set_grad_enabled(context.grad_enabled))
         _enter_autocast(stack, context, device_type)
@@ -56,6 +57,20 @@ def restore(context: Context, device_type: str) -> Iterator[None]:
             stack.enter_context(torch.random.fork_rng(devices=devices))
             torch.manual_seed(context.rng_seed)
         yield
+
+
+@contextmanager
+def whole_float32() -> Iterator[None]:
+    """Convolutions in full fp32: cuDNN would take TF32 unasked, whose 10 bits no kernel is to be held against.
+
+    Matrix products follow `torch.get_float32_matmul_precision()`, which is recorded.
+    """
+    allowed = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = allowed
 
 
 @contextmanager

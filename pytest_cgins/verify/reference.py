@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -56,14 +55,13 @@ def answers(
     Raises:
         Exception: whatever the op raises on its own inputs.
     """
-    with _tf32_off_in_cudnn():
-        tensors, returned = _run(call, inputs, context, device)
-        changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
-        own = (*returned, *(tensors[index] for index in changed))
-        wide = _Widened(call, inputs, context, changed)
-        own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
-        reference, note = wide.reference(device, own32)
-        perturbed = None if note else wide.perturbed(device)
+    tensors, returned = _run(call, inputs, context, device)
+    changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
+    own = (*returned, *(tensors[index] for index in changed))
+    wide = _Widened(call, inputs, context, changed)
+    own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
+    reference, note = wide.reference(device, own32)
+    perturbed = None if note else wide.perturbed(device)
     return Answers(
         answer=own, answer32=own32, reference=reference, perturbed=perturbed, mutated=changed, note=note
     )
@@ -73,8 +71,7 @@ def answer(
     call: OpCall, inputs: Layout, context: Context, device: str, *, mutated: Sequence[int] = ()
 ) -> list[Tensor]:
     """What the op returns in the recorded context, then the inputs `mutated` as they are after it: t."""
-    with _tf32_off_in_cudnn():
-        tensors, returned = _run(call, inputs, context, device)
+    tensors, returned = _run(call, inputs, context, device)
     return [*returned, *(tensors[index] for index in mutated)]
 
 
@@ -158,17 +155,6 @@ def _changed(inputs: Layout, after: Sequence[Tensor], device: str) -> tuple[int,
 def _bits(tensor: Tensor) -> Tensor:
     """Its bytes in row-major order: unlike numbers, they are equal where NaN is."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-@contextmanager
-def _tf32_off_in_cudnn() -> Iterator[None]:
-    """Convolutions in full fp32: torch would take TF32 for them unasked."""
-    allowed = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def widen(inputs: Layout, dtype: torch.dtype) -> Layout:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+import pytest_cgins
 from pytest_cgins.model import Autocast, Context
 from pytest_cgins.trace.context import capture, neutral, restore
 
@@ -57,3 +60,19 @@ def test_neutral_is_free_of_every_mode() -> None:
     with torch.autocast("cpu"), torch.inference_mode(), neutral():
         state = capture()
     assert (state.grad_enabled, state.inference_mode, state.autocast) == (False, False, ())
+
+
+def test_convolutions_are_whole_fp32_while_recording_and_replaying(tmp_path: Path) -> None:
+    """cuDNN's TF32, on by default, is off for golds and replays, and on again afterwards."""
+    seen: list[bool] = []
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = True
+    try:
+        with restore(Context(), "cpu"):
+            seen.append(torch.backends.cudnn.allow_tf32)
+        with pytest_cgins.record(tmp_path / "pack", ops=["torch.neg"]):
+            torch.neg(torch.ones(2))
+            seen.append(torch.backends.cudnn.allow_tf32)
+        assert (seen, torch.backends.cudnn.allow_tf32) == ([False, False], True)
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
