@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -50,6 +50,8 @@ class Record:
     """Its place among the signatures of the recording."""
     folded: bool = False
     """Whether its content was given up, since other sizes of its family stand for it."""
+    mixed: bool = False
+    """Whether the gradients of a backward are those of another call than its inputs."""
 
     def blobs(self) -> Iterator[Blob]:
         """What it refers to in the pack."""
@@ -193,9 +195,38 @@ class Ledger:
             if len(bucket.live) >= bucket.next_look:
                 self._thin(bucket)
 
-    def refer(self, blobs: Iterator[Blob]) -> None:
+    def refer(self, blobs: Iterable[Blob]) -> None:
         """Keep blobs although no record has them."""
         self._references.update(blobs)
+
+    def release(self, blobs: Iterable[Blob]) -> None:
+        """Take back `refer`; blobs that nothing has any more are removed."""
+        for blob in blobs:
+            self._references[blob] -= 1
+            if not self._references[blob]:
+                self._writer.discard(blob)
+                del self._references[blob]
+
+    def mend(self, record: Record, metas: tuple[TensorMeta, ...], storages: tuple[Storage, ...]) -> None:
+        """Give a mixed record content that belongs together."""
+        record.mixed = False
+        if record.folded:
+            return
+        # What stays must not be removed in between.
+        self.refer(blobs_of(storages))
+        self.release(blobs_of(record.storages))
+        record.metas, record.storages = metas, storages
+
+    def leave_out_mixed(self) -> list[Record]:
+        """Remove the mixed records; those whose content was given up need none, and stay."""
+        mixed = [record for record in self if record.mixed and not record.folded]
+        for record in mixed:
+            del self._records[record.canonical]
+            self._per_op[record.call.op] -= 1
+            self.release(record.blobs())
+            if self._fold:
+                self._buckets[record.form.fixed].live.remove(record)
+        return mixed
 
     def _thin(self, bucket: _Bucket) -> None:
         """Give up the content of sizes that will not be chosen: a long generation has thousands."""
@@ -214,12 +245,7 @@ class Ledger:
     def _give_up(self, record: Record) -> None:
         record.folded = True
         self._per_op[record.call.op] -= 1
-        blobs = list(record.blobs())
-        self._references.subtract(blobs)
-        for blob in set(blobs):
-            if not self._references[blob]:
-                self._writer.discard(blob)
-                del self._references[blob]
+        self.release(record.blobs())
         record.storages, record.gold = (), None
 
     def outcome(self) -> Outcome:

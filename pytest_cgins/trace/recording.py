@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 
 from pytest_cgins.errors import DiskError, RecordError
-from pytest_cgins.model import Argument, Context, OpCall, TracePack
+from pytest_cgins.model import Argument, Context, OpCall, Storage, TracePack
 from pytest_cgins.trace import gold, inputs, mutation, recipe
 from pytest_cgins.trace.backward import is_derived, name_of, parse
-from pytest_cgins.trace.context import capture, neutral
+from pytest_cgins.trace.context import capture, neutral, whole_float32
 from pytest_cgins.trace.dispatch import DispatchInterceptor, below_autograd, overloads
 from pytest_cgins.trace.fingerprint import canonical, fingerprint
 from pytest_cgins.trace.finish import Finisher
-from pytest_cgins.trace.gradients import GradientRecorder, Watched, nodes_of
+from pytest_cgins.trace.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.intercept import Interceptor, TrainingFlags, marked
 from pytest_cgins.trace.layout import lay_out
@@ -86,6 +86,10 @@ class _New:
     """Its signature."""
     device: torch.device
     """Where it runs."""
+    storages: tuple[Storage, ...]
+    """What was taken of its arguments, if anything was."""
+    taken: Inputs | None
+    """The same, if gradients are to go with it."""
 
 
 class Recording:
@@ -123,6 +127,7 @@ class Recording:
             self._interception = stack.enter_context(ExitStack())
             self._mode = self._intercept()
             self._wanted = frozenset[str]().union(*self._names.values())
+            self._interception.enter_context(whole_float32())
             self._interception.enter_context(torch.compiler.set_stance("force_eager"))
             self._interception.enter_context(self._training.watched())
             self._interception.enter_context(self._mode)
@@ -182,26 +187,38 @@ class Recording:
             context = below_autograd(context)
         try:
             key = (func, context, fingerprint((args, kwargs)))
-            found = self._seen.get(key) or self._meet(func, args, kwargs, context)
+            known = self._seen.get(key)
+            found = known if self._is_settled(known) else self._meet(func, args, kwargs, context)
         except RecordError as error:
             self._refuse(qualified_name(func), error)
             return func(*args, **kwargs)
         run = partial(func, *args, **kwargs)
         if isinstance(found, _New):
-            result, recorded = self._first(found, run)
+            try:
+                result, recorded = self._first(found, run)
+            finally:
+                self._ledger.release(blobs_of(found.storages))
             if recorded:
                 self._seen[key] = found.known
             return result
         return self._again(found, run, nodes_of((args, kwargs)) if found.watched is not None else ())
 
-    def _again(self, known: _Known, run: Callable[[], Any], nodes: Sequence[object]) -> Any:
-        """Run an op as it has been run before; `nodes` are autograd's of its arguments."""
+    def _is_settled(self, known: _Known | None) -> TypeGuard[_Known]:
+        """Whether nothing is to be taken of the next call."""
+        if known is None:
+            return False
+        return known.watched is None or not self._gradients.wants_inputs(known.watched)
+
+    def _again(
+        self, known: _Known, run: Callable[[], Any], nodes: Sequence[object], taken: Inputs | None = None
+    ) -> Any:
+        """Run an op as it has been run before; `nodes` are autograd's of its arguments, `taken` what was taken."""
         if known.record is not None:
             known.record.count += 1
         self._ledger.dropped += known.beyond
         result = self._timed(known.record, run)
         if known.watched is not None:
-            self._gradients.follow(known.watched, result, nodes)
+            self._gradients.follow(known.watched, result, nodes, taken)
         return result
 
     def _timed(self, made: Record | None, run: Callable[[], Any]) -> Any:
@@ -253,7 +270,9 @@ class Recording:
         form = form_of(call, layout.metas, context, parameters)
         wanted = self._wants(op)
         new = wanted and record is None and self._ledger.admits(op, form)
-        if new or (backward and watched is None):
+        take = bool(backward) and (watched is None or self._gradients.wants_inputs(watched))
+        storages: tuple[Storage, ...] = ()
+        if new or take:
             with neutral():
                 storages = inputs.describe(
                     op,
@@ -263,20 +282,21 @@ class Recording:
                     tier=self.options.tier,
                     add=self._writer.add,
                 )
+            self._ledger.refer(blobs_of(storages))
             if new:
                 record = Record(call, layout.metas, storages, context, device, text, form, count=0)
-            if backward and watched is None:
-                self._ledger.refer(blobs_of(storages))
-                watched = Watched(backward, call, layout.metas, storages, context, device, parameters)
+        taken = Inputs(layout.metas, storages) if take else None
+        if taken is not None and watched is None:
+            watched = Watched(backward, call, taken, context, device, parameters)
         known = _Known(record, watched if backward else None, beyond=wanted and record is None)
-        return _New(known, tensors, text, device)
+        return _New(known, tensors, text, device, storages, taken)
 
     def _first(self, new: _New, run: Callable[[], Any]) -> tuple[Any, bool]:
         """Run an op, and keep its record unless the result proves unrecordable."""
         made, watched, tensors = new.known.record, new.known.watched, new.tensors
         nodes = nodes_of(tensors) if watched is not None else ()
         if self._ledger.find(new.canonical) is made and (watched is None or new.canonical in self._watched):
-            return self._again(new.known, run, nodes), True
+            return self._again(new.known, run, nodes, new.taken), True
         before = mutation.hashes(tensors) if self.options.tier == "full" else []
         random = _random_states(new.device)
         result = self._timed(made, run)
@@ -294,7 +314,7 @@ class Recording:
         if watched is not None:
             watched = self._watched.setdefault(new.canonical, watched)
             watched.seed = seed
-            self._gradients.follow(watched, result, nodes)
+            self._gradients.follow(watched, result, nodes, new.taken)
         return result, True
 
     def _add(
@@ -321,6 +341,9 @@ class Recording:
     def _finish(self) -> TracePack:
         """Choose what is kept, make what gold is missing, and put the pack in place."""
         self._report_missing()
+        if self.options.tier == "full":
+            for record in self._ledger.leave_out_mixed():
+                self._skipped.add(record.call.op, why_left_out(record), record.count)
         options = self.options
         finisher = Finisher(
             writer=self._writer,

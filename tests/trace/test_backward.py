@@ -270,6 +270,207 @@ def test_the_recorded_gradients_are_those_of_the_model(recorded, tmp_path: Path)
     assert torch.equal(relu, argument(folder, "batch_norm@", "grad_output"))
 
 
+TANH = "torch.tanh@backward(input)"
+
+
+def tanh_twice(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(torch.tanh(x))
+
+
+def test_gradients_are_those_of_the_call_whose_inputs_are_kept(recorded, tmp_path: Path) -> None:
+    """Two calls of one form: gradients come to the second first, and the trace is of the first."""
+    x = torch.linspace(-1, 1, 4, requires_grad=True)
+    pack = recorded(lambda: (tanh_twice(x) * 2).backward(torch.full((4,), 3.0)), ops=[TANH], tier="full")
+    y = torch.tanh(x.detach())
+    g = torch.autograd.grad(torch.tanh(y.requires_grad_()) * 2, y, torch.full((4,), 3.0))[0]
+    assert [trace.count for trace in pack.traces] == [2]
+    assert torch.equal(argument(tmp_path / "pack", TANH, "input"), x.detach())
+    assert torch.equal(argument(tmp_path / "pack", TANH, "grad_output"), g)
+    assert torch.equal(gold_of(tmp_path / "pack", TANH)[0], x.grad)
+
+
+def test_layers_of_one_shape_have_the_traces_of_a_plain_run(recorded, tmp_path: Path) -> None:
+    """Three equal layers, tier full: inputs, grad_output and gold are the first layer's, bit for bit, in a second step too."""
+    layers = nn.Sequential(
+        *(part for _ in range(3) for part in (nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)))
+    )
+    x = torch.randn(4, 8, requires_grad=True)
+    values = [x]
+    for layer in layers:
+        values.append(layer(values[-1]))
+    gradients = torch.autograd.grad(values[-1].square().sum(), values, retain_graph=True)
+    weights = torch.autograd.grad(values[-1].square().sum(), [layers[0].weight, layers[2].weight])
+
+    def body() -> None:
+        for _ in range(2):
+            layers(x).square().sum().backward()
+
+    pack = recorded(body, backward=True, tier="full")
+    folder = tmp_path / "pack"
+    for nth, part in enumerate(("linear@", "gelu@", "layer_norm@")):
+        assert [trace.count for trace in named(pack, part)] == [6]
+        assert torch.equal(argument(folder, part, "input"), values[nth].detach())
+        assert torch.equal(argument(folder, part, "grad_output"), gradients[nth + 1])
+        gold = gold_of(folder, part)
+        assert torch.equal(gold[0], gradients[nth])
+        if len(gold) > 1:
+            assert torch.equal(gold[1], weights[nth // 2])
+
+
+@pytest.mark.parametrize("kept_alive", [False, True])
+def test_a_call_without_a_gradient_leaves_its_place_to_a_later_one(
+    recorded, tmp_path: Path, kept_alive: bool
+) -> None:
+    """A forward that nobody asked a gradient of, gone or still there: the pair is of a call that had both."""
+    first, then = (torch.randn(4, requires_grad=True) for _ in range(2))
+    held: list[torch.Tensor] = []
+
+    def body() -> None:
+        idle = torch.tanh(first)
+        if kept_alive:
+            held.append(idle)
+        del idle
+        for _ in range(2):
+            (torch.tanh(then) * 2).sum().backward()
+
+    pack = recorded(body, ops=[TANH], tier="full")
+    assert [trace.count for trace in pack.traces] == [2]
+    assert torch.equal(argument(tmp_path / "pack", TANH, "input"), then.detach())
+    assert torch.equal(gold_of(tmp_path / "pack", TANH)[0] * 2, then.grad)
+
+
+def test_gradients_that_belong_to_no_kept_inputs_are_left_out_of_tier_full(recorded) -> None:
+    """The first call's gradient never comes, and no other call's inputs are kept; tier recipe has statistics of both."""
+    x = torch.randn(2, 4, requires_grad=True)
+
+    def body() -> None:
+        held.append(torch.tanh(x))
+        torch.tanh(x).sum().backward()
+
+    held: list[torch.Tensor] = []
+    with pytest.raises(
+        RecordError,
+        match=r"tanh@backward\(input\) cannot be recorded, in 1 call: gradients float32 \(2, 4\) with strides "
+        r"\(0, 0\) came only to calls whose inputs were not kept(.|\n)*run another step under the same recording",
+    ):
+        recorded(body, ops=[TANH], tier="full")
+    with pytest.warns(UserWarning, match="tier recipe needs not"):
+        recorded(body, ops=["torch.tanh"], backward=True, tier="full", top_time=1.0)
+    assert [trace.count for trace in recorded(body, ops=[TANH]).traces] == [1]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_form_of_gradients_that_the_first_call_has_not_is_taken_in_a_later_step(
+    recorded, tmp_path: Path, steps: int
+) -> None:
+    """The last layer's gradient is expanded: one step has no inputs for it in tier full, the next one has."""
+    x, w = torch.randn(2, 4, requires_grad=True), torch.randn(2, 4)
+
+    def body() -> None:
+        for _ in range(steps):
+            torch.tanh(torch.tanh(x) * w).sum().backward()
+
+    if steps == 1:
+        with pytest.warns(UserWarning, match=r"strides \(0, 0\) came only to calls"):
+            recorded(body, ops=[TANH], tier="full")
+    else:
+        recorded(body, ops=[TANH], tier="full")
+    reader = open_pack(tmp_path / "pack")
+    found = {
+        trace.tensors[1].stride: (trace.count, load_inputs(trace, reader, "cpu"))
+        for trace in reader.pack.traces
+    }
+    dense, expanded = found.get((4, 1)), found.get((0, 0))
+    assert dense is not None
+    assert dense[0] == steps
+    assert torch.equal(dense[1][0], x.detach())
+    if steps == 1:
+        assert expanded is None
+    else:
+        assert expanded is not None
+        assert expanded[0] == 2
+        assert torch.equal(expanded[1][0], torch.tanh(x.detach()) * w)
+        assert expanded[1][1].tolist() == [[1] * 4] * 2
+
+
+def test_a_second_pass_over_the_kept_calls_graph_only_counts(recorded, tmp_path: Path) -> None:
+    """The first gradient stays, and one of another form is a trace of the same inputs."""
+    x = torch.randn(2, 4, requires_grad=True)
+    g = torch.randn(2, 4)
+
+    def body() -> None:
+        y = torch.tanh(x)
+        for gradient in (g, 2 * g, torch.ones(()).expand(2, 4)):
+            y.backward(gradient, retain_graph=True)
+        torch.tanh(x + 1).sum().backward()
+
+    recorded(body, ops=[TANH], tier="full")
+    reader = open_pack(tmp_path / "pack")
+    loaded = {
+        trace.tensors[1].stride: (trace.count, load_inputs(trace, reader, "cpu"))
+        for trace in reader.pack.traces
+    }
+    assert {stride: count for stride, (count, _) in loaded.items()} == {(4, 1): 2, (0, 0): 2}
+    assert all(torch.equal(tensors[0], x.detach()) for _, tensors in loaded.values())
+    assert torch.equal(loaded[4, 1][1][1], g)
+
+
+def test_outputs_of_several_nodes_keep_the_gradients_of_one_call(project, recorded, tmp_path: Path) -> None:
+    """Two outputs, two calls: both gradients are the first call's."""
+    module = project(
+        "import pytest_cgins, torch\n@pytest_cgins.mark\ndef both(x):\n    return torch.sin(x), torch.exp(x)\n"
+    )
+    x = torch.randn(4, requires_grad=True)
+
+    def body() -> None:
+        left, right = module.both(x)
+        again = module.both(left)
+        (again[0] * 2 + again[1] * 3 + right * 5).sum().backward()
+
+    pack = recorded(body, ops=[f"{module.__name__}.both"], backward=True, tier="full")
+    (trace,) = named(pack, "@")
+    assert trace.count == 2
+    sin = torch.sin(x.detach())
+    assert torch.equal(argument(tmp_path / "pack", "@", "x"), x.detach())
+    torch.testing.assert_close(
+        argument(tmp_path / "pack", "@", "grad_outputs.0"), 2 * torch.cos(sin) + 3 * torch.exp(sin)
+    )
+    assert argument(tmp_path / "pack", "@", "grad_outputs.1").tolist() == [5] * 4
+    assert torch.equal(gold_of(tmp_path / "pack", "@")[0], x.grad)
+
+
+def test_sizes_that_change_keep_pairs(recorded, tmp_path: Path) -> None:
+    """Twenty lengths, of which most are given up while the model runs: those kept are the first call's, and all count."""
+    made = {size: torch.randn(size, 2, requires_grad=True) for size in range(3, 23)}
+
+    def body() -> None:
+        for x in made.values():
+            (tanh_twice(x) * 2).backward(torch.ones_like(x))
+
+    pack = recorded(body, ops=[TANH], tier="full")
+    assert (len(pack.traces), sum(trace.count for trace in pack.traces)) == (4, 40)
+    for nth, trace in enumerate(pack.traces):
+        x = made[trace.tensors[0].shape[0]]
+        assert torch.equal(gold_of(tmp_path / "pack", TANH, nth)[0], x.grad)
+
+
+def test_contents_of_calls_that_are_not_kept_leave_the_disk(tmp_path: Path) -> None:
+    """What a recording holds does not grow with the steps, and nothing is in a pack that no trace refers to."""
+    x, held = torch.randn(2, 4, requires_grad=True), []
+    with record(tmp_path / "pack", ops=[TANH], tier="full") as recording:
+        for step in range(4):
+            idle = torch.tanh(x + 100 + step)
+            held.append(len(list(tmp_path.glob(".pack*/blobs/*"))))
+            del idle
+        for step in range(20):
+            (torch.tanh(tanh_twice(x + step)) * torch.randn(2, 4)).sum().backward()
+        held.append(len(list(tmp_path.glob(".pack*/blobs/*"))))
+    # The first call's inputs stand in, the last one's are waiting; at the end with a gradient.
+    assert held == [1, 2, 2, 2, 3]
+    assert len(list((tmp_path / "pack" / "blobs").iterdir())) == 3
+    assert [trace.count for trace in recording.pack.traces] == [60]
+
+
 def test_inputs_are_taken_before_the_forward(recorded, tmp_path: Path) -> None:
     """A ReLU in place overwrites its input before the gradient arrives; the trace has what it was."""
     x = torch.randn(9, requires_grad=True)
