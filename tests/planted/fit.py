@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from pytest_cgins import documents
 from pytest_cgins.errors import WorkerError
 from pytest_cgins.evaluate import Evaluator
@@ -17,6 +19,7 @@ from pytest_cgins.model import Case, CompiledKernel
 from pytest_cgins.trace.layout import rebuild
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.trace.store import open_pack
+from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.tolerance import against_reference, assess, peak, rms
 
@@ -29,7 +32,7 @@ CANDIDATES = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One kernel on one set of inputs of one trace."""
+    """One output of a kernel on one set of inputs of one trace."""
 
     kernel: str
     dtype: str
@@ -86,22 +89,30 @@ def _of_case(
     except WorkerError:
         return
     for made, answer, buffer in zip(prepared.sets, reply.result["sets"], reply.buffers, strict=True):
-        scale = made.expected.outputs[0].scale
-        if answer["error"] or scale is None:
+        if answer["error"]:
             continue
-        values = unpack(answer["tensors"], buffer, case.device)[0].reshape(-1)
-        assessed = assess(values, against_reference(scale))
-        regular = bool(values.isfinite().all()) or not bool(made.expected.outputs[0].answer.isfinite().all())
-        yield Sample(
-            kernel=case.kernel,
-            dtype=case.dtype,
-            trace=case.signature,
-            inputs=made.expected.name,
-            elements=values.numel(),
-            peak=peak(assessed.z) / scale.peak if regular else float("inf"),
-            rms=rms(assessed.z) / scale.rms,
-            single=scale.peak / values.numel() ** 0.5 / scale.rms,
-        )
+        for output, got in zip(
+            made.expected.outputs, unpack(answer["tensors"], buffer, case.device), strict=True
+        ):
+            if output.scale is not None and got.shape == output.shape:
+                yield _of_output(case, made.expected.name, output, got.reshape(-1))
+
+
+def _of_output(case: Case, inputs: str, output: ExpectedOutput, values: torch.Tensor) -> Sample:
+    scale = output.scale
+    assert scale is not None
+    assessed = assess(values, against_reference(scale))
+    regular = bool(values.isfinite().all()) or not bool(output.answer.isfinite().all())
+    return Sample(
+        kernel=case.kernel,
+        dtype=case.dtype,
+        trace=case.signature,
+        inputs=inputs,
+        elements=values.numel(),
+        peak=peak(assessed.z) / scale.peak if regular else float("inf"),
+        rms=rms(assessed.z) / scale.rms,
+        single=scale.peak / values.numel() ** 0.5 / scale.rms,
+    )
 
 
 def table(taken: list[Sample], bugs: set[str]) -> str:

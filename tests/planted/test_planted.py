@@ -9,11 +9,9 @@ from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.kernels.build import default_cache
 from pytest_cgins.model import Status
 from tests.planted import edits, project
-from tests.planted.outcome import Outcome, evaluate, listed
+from tests.planted.outcome import ELSEWHERE, Outcome, evaluate, listed
 
 BUGS = {bug.id: bug for bug in listed()}
-ELSEWHERE = {"apply_rotary-wrong-sign": "columns"}
-"""The list expects "everywhere", but only the first half of each row holds a turned half that is negated."""
 VARIANTS = [source.name for source in edits.variants("cpu")]
 
 
