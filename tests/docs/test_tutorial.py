@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
-import sys
 from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 from tables import document
-from walk import Command, blocks, commands, links, missing, patched
+from walk import blocks, links, missing, run
 
 from pytest_cgins import cli
 
@@ -26,47 +22,9 @@ def test_every_step_works_as_written(
 ) -> None:
     """Files are written, commands are run, in order, and each prints the lines that the tutorial quotes."""
     monkeypatch.chdir(tmp_path)
-    last = Path()
-    ran = []
-    for block in blocks(TEXT):
-        if block.file:
-            last = Path(block.file)
-            last.parent.mkdir(exist_ok=True)
-            last.write_text(block.text)
-        elif block.language == "diff":
-            kernel = Path("kernels/layer_norm.cpp")
-            kernel.write_text(patched(kernel.read_text(), block.text))
-        elif block.language == "console":
-            for command in commands(block):
-                capfd.readouterr()
-                printed = _cgins(command, capfd) if command.line.startswith("cgins ") else _pytest(command)
-                absent = missing(command.quoted, printed)
-                assert not absent, f"$ {command.line}\ndoes not print\n{absent}\nbut\n{printed}"
-                ran.append(command.line.split()[0])
+    ran = [line.split()[0] for line in run(TEXT, capfd)]
     assert ran.count("pytest") == 3
     assert ran.count("cgins") == 6
-
-
-def _cgins(command: Command, capfd: pytest.CaptureFixture[str]) -> str:
-    """In this process: a process of its own would import torch again."""
-    assert cli.main(shlex.split(command.line)[1:]) == 0
-    return capfd.readouterr().out
-
-
-def _pytest(command: Command) -> str:
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))
-    }
-    run = subprocess.run(
-        [sys.executable, "-m", *shlex.split(command.line)],
-        env={**environment, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == (1 if " failed" in command.quoted else 0), run.stdout + run.stderr
-    return re.sub(r"(?m)^=+ | =+$", "", run.stdout)
 
 
 def test_install_asks_for_an_extra_that_exists() -> None:
@@ -83,9 +41,7 @@ def test_workflow_uses_inputs_of_the_action() -> None:
         yaml.safe_load(block.text) for block in blocks(TEXT) if "uses:" in block.text and not block.file
     ]
     assert workflow["permissions"] == {"contents": "read"}
-    (step,) = [
-        step for step in workflow["jobs"]["gate"]["steps"] if "pytest-cgins/action@" in step["uses"]
-    ]
+    (step,) = [step for step in workflow["jobs"]["gate"]["steps"] if "pytest-cgins/action@" in step["uses"]]
     assert set(step["with"]) <= set(yaml.safe_load(ACTION.read_text())["inputs"])
 
 

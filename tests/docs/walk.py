@@ -1,10 +1,24 @@
-"""Code blocks of a document, and whether what it quotes is what a command printed."""
+"""Walks through a document: its files are written, its commands run, and what it quotes is looked for.
+
+A block is a file if the text before it ends in its name and a colon. Lines of a console block that begin with
+`$` are commands; the lines below one are what it prints.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import runpy
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins import cli
 
 _BLOCK = re.compile(r"(?m)^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.DOTALL)
 _FILE = re.compile(r"`(?P<file>[\w./]+)`:\s*$")
@@ -49,6 +63,57 @@ def commands(block: Block) -> Iterator[Command]:
     for part in re.split(r"(?m)^\$ ", block.text)[1:]:
         line, _, quoted = part.partition("\n")
         yield Command(line, quoted)
+
+
+def run(text: str, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """Do all that a document says, in the current folder, and check its quotations; gives the commands."""
+    last, ran = Path(), []
+    for block in blocks(text):
+        if block.file:
+            last = Path(block.file)
+            last.parent.mkdir(parents=True, exist_ok=True)
+            last.write_text(block.text)
+        elif block.language == "diff":
+            last.write_text(patched(last.read_text(), block.text))
+        for command in commands(block) if block.language == "console" else ():
+            printed = _RUNNERS[command.line.split()[0]](command, capfd)
+            absent = missing(command.quoted, printed)
+            assert not absent, f"$ {command.line}\ndoes not print\n{absent}\nbut\n{printed}"
+            ran.append(command.line)
+    return ran
+
+
+def _cgins(command: Command, capfd: pytest.CaptureFixture[str]) -> str:
+    """In this process: a process of its own would import torch again."""
+    capfd.readouterr()
+    code = cli.main(shlex.split(command.line)[1:])
+    printed = capfd.readouterr()
+    assert code == (2 if command.quoted.startswith("cgins: ") else 0), printed.out + printed.err
+    return printed.out + printed.err
+
+
+def _python(command: Command, capfd: pytest.CaptureFixture[str]) -> str:
+    capfd.readouterr()
+    runpy.run_path(shlex.split(command.line)[1], run_name="__main__")
+    return capfd.readouterr().out
+
+
+def _pytest(command: Command, _: pytest.CaptureFixture[str]) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    finished = subprocess.run(
+        [sys.executable, "-m", *shlex.split(command.line)],
+        env={**environment, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    failed = " failed" in command.quoted
+    assert finished.returncode == int(failed), finished.stdout + finished.stderr
+    return re.sub(r"(?m)^=+ | =+$", "", finished.stdout)
+
+
+_RUNNERS = {"cgins": _cgins, "python": _python, "pytest": _pytest}
 
 
 def patched(source: str, diff: str) -> str:
