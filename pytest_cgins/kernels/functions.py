@@ -45,14 +45,17 @@ def import_target(source: KernelSource) -> Callable[..., object]:
             remedy=f'install or correct the module "{missing}"' if missing else "mend the module",
         ) from error
     function: Any = module
+    # What stands before the last name need not be callable: torch:ops.aten.gelu.default.
     for name in source.entry.split("."):
         parent, function = function, getattr(function, name, None)
-        if not callable(function):
-            functions = [key for key, value in vars(parent).items() if callable(value)]
-            raise SourceError(
-                f'{module.__file__}: module "{source.module}" has no function "{source.entry}"',
-                remedy=nearest(name, functions) or "target is MODULE:FUNCTION",
-            )
+        if function is None:
+            break
+    if not callable(function):
+        functions = [key for key, value in getattr(parent, "__dict__", {}).items() if callable(value)]
+        raise SourceError(
+            f'{module.__file__}: module "{source.module}" has no function "{source.entry}"',
+            remedy=nearest(name, functions) or "target is MODULE:FUNCTION",
+        )
     return function  # type: ignore[no-any-return]
 
 

@@ -12,6 +12,7 @@ import torch
 from pytest_cgins.errors import ContractError, LaunchError, SourceError
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.functions import PythonKernel
+from pytest_cgins.trace.ops import resolve
 
 GELU = "torch.nn.functional.gelu"
 SOFTMAX = "torch.nn.functional.softmax"
@@ -100,6 +101,44 @@ def test_loaded_from_the_project(project: Any, op_call: Any) -> None:
     assert (compiled.library, compiled.cached) == ("", True)
     call, tensors = op_call(GELU, torch.ones(2))
     assert load(compiled).bind(call, tensors, [], "cpu").run()[0].tolist() == [3, 3]
+
+
+def test_target_behind_a_namespace(project: Any, op_call: Any) -> None:
+    """What stands before the last name need not be callable; the last must be, and its nearest is told."""
+    text = "from types import SimpleNamespace as N\nops = N(fast=N(gelu=lambda input: input * 3, tile=8))\n"
+    project.write("cgins_test_space.py", text)
+    kernel = f"{{op: {GELU}, device: cpu, target: cgins_test_space:ops.fast.NAME}}"
+    call, tensors = op_call(GELU, torch.ones(2))
+    bound = load(project.build(kernel.replace("NAME", "gelu"))).bind(call, tensors, [], "cpu")
+    assert bound.run()[0].tolist() == [3, 3]
+    for name in ("gleu", "tile", "gelu.fast"):
+        with pytest.raises(SourceError, match=f'has no function "ops.fast.{name}"') as caught:
+            load(project.build(kernel.replace("NAME", name)))
+    with pytest.raises(SourceError) as caught:
+        load(project.build(kernel.replace("NAME", "gleu")))
+    assert caught.value.remedy == 'did you mean "gelu"?'
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "options"),
+    [
+        ("torch.ops.aten.gelu.default", (torch.ones(2),), {"approximate": "tanh"}),
+        ("torch.ops.aten.add.Tensor", (torch.ones(2), torch.ones(2)), {"alpha": 2}),
+        ("torch.ops.aten.sum.dim_IntList", (torch.ones(2, 3), [1]), {}),
+    ],
+)
+def test_aten_overload_as_its_own_kernel(
+    project: Any, op_call: Any, op: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    """`torch:ops.aten.X.Y` calls the overload itself, keyword-only arguments by name."""
+    target = f"torch:{op.removeprefix('torch.')}"
+    call, tensors = op_call(op, *arguments, **options)
+    (out,) = (
+        load(project.build(f"{{op: {op}, device: cpu, target: '{target}'}}"))
+        .bind(call, tensors, [], "cpu")
+        .run()
+    )
+    assert torch.equal(out, resolve(op)(*arguments, **options))
 
 
 def test_module_that_fails_to_import(project: Any) -> None:

@@ -78,11 +78,11 @@ def _name(op: str, taken: set[str]) -> str:
 
 
 def _target(op: str) -> str:
-    """`module:function` that calls the op itself; "" where a backward or an overload has none."""
+    """`module:function` that calls the op itself; "" where a backward has none."""
     if is_derived(op):
         return ""
     if op.startswith("torch."):
-        if op.startswith("torch.Tensor."):
+        if op.startswith(("torch.Tensor.", "torch.ops.")):
             return f"torch:{op.removeprefix('torch.')}"
         match = _TORCH.fullmatch(op)
         return (

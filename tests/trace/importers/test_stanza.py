@@ -4,7 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import pytest_cgins
 from pytest_cgins.config import load
+from pytest_cgins.trace.importers import stanza
+from pytest_cgins.trace.importers.collect import Report
+from pytest_cgins.trace.store import open_pack
 
 TEXT = """Operator: aten.gelu.default
 cnt: 1, ((T([3, 4], f32),), {'approximate': 'tanh'})
@@ -18,7 +24,7 @@ cnt: 1, ((T([3, 4], f32), -1, False), {})
 def test_a_config_is_written_and_loads(
     cgins: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Every op that can be named as a target is a kernel; the others are there as comments to fill in."""
+    """Every op that can be named as a target is a kernel: a function of torch, or the overload itself."""
     run = cgins("import", "backendbench", write("o.txt", TEXT), "--functional", "--config", "sub/cgins.yaml")
     assert "sub/cgins.yaml written" in run.out
     config = load(tmp_path / "sub/cgins.yaml")
@@ -26,11 +32,20 @@ def test_a_config_is_written_and_loads(
     assert {kernel.name: kernel.implementations[0].target for kernel in config.kernels} == {
         "gelu": "torch.nn.functional:gelu",
         "tanh": "torch:tanh",
+        "_softmax": "torch:ops.aten._softmax.default",
     }
-    assert (
-        "  # _softmax:\n  #   op: torch.ops.aten._softmax.default\n"
-        in (tmp_path / "sub/cgins.yaml").read_text()
-    )
+
+
+def test_a_backward_is_a_comment_to_fill_in(tmp_path: Path) -> None:
+    """No target can name a backward: its kernel stands as a comment, with a source to write."""
+    with pytest_cgins.record(tmp_path / "pack", ops=["torch.nn.functional.gelu"], backward=True):
+        torch.nn.functional.gelu(torch.ones(3, 4, requires_grad=True)).sum().backward()
+    report = Report(pack=open_pack(tmp_path / "pack").pack)
+    stanza.write(tmp_path / "cgins.yaml", report, tmp_path / "pack")
+    text = (tmp_path / "cgins.yaml").read_text()
+    assert "  # gelu_backward:\n  #   op: torch.nn.functional.gelu@backward(input)\n" in text
+    assert "  #     - {name: kernel, device: cpu, source: kernels/gelu_backward.cpp}\n" in text
+    assert [kernel.name for kernel in load(tmp_path / "cgins.yaml").kernels] == ["gelu"]
 
 
 def test_a_config_that_is_there_stays(
