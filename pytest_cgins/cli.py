@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -42,10 +44,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.add_parsers(subparsers)
     arguments = parser.parse_args(argv)
     messages = logs.to_stderr(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # In a locale without arrows they are spelled out.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
     except CginsError as error:
         print(f"cgins: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except BrokenPipeError:
+        # Who reads our output has enough of it; what is left must not be written to the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    except OSError as error:
+        print(f"cgins: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -63,6 +63,7 @@ def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory) -> No
     [
         (ConfigError("the file is wrong", remedy="mend it"), 2, "cgins: the file is wrong\n→ mend it\n"),
         (KeyboardInterrupt(), 130, ""),
+        (PermissionError(13, "Permission denied", "/the/file"), 2, "cgins: /the/file: Permission denied\n"),
     ],
 )
 def test_exit_codes(
@@ -72,7 +73,7 @@ def test_exit_codes(
     code: int,
     text: str,
 ) -> None:
-    """Errors of ours end in 2, Ctrl-C in 130."""
+    """Errors of ours and of the system end in 2, Ctrl-C in 130."""
 
     def fail(arguments: argparse.Namespace) -> int:
         raise raised
@@ -83,3 +84,35 @@ def test_exit_codes(
     monkeypatch.setattr(commands, "add_parsers", add_parsers)
     assert cli.main(["fail"]) == code
     assert capsys.readouterr().err == text
+
+
+def test_a_reader_that_has_enough() -> None:
+    """A closed pipe ends the command without a traceback."""
+    code = (
+        "import sys\nfrom pytest_cgins import cli\n"
+        "class Endless:\n    @staticmethod\n    def add_parsers(subparsers):\n"
+        "        subparsers.add_parser('endless').set_defaults(run=lambda _: [print('x' * 99) for _ in range(99999)])\n"
+        "cli.kernels = Endless\nsys.exit(cli.main(['endless']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 2
+
+
+def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where stdout takes no more than ASCII, other characters are spelled out."""
+    code = (
+        "import sys\nfrom pytest_cgins import cli\n"
+        "class Arrow:\n    @staticmethod\n    def add_parsers(subparsers):\n"
+        "        subparsers.add_parser('arrow').set_defaults(run=lambda _: print('\\u2192'))\n"
+        "cli.kernels = Arrow\nsys.exit(cli.main(['arrow']))"
+    )
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "\\u2192\n", done.stderr

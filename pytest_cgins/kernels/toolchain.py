@@ -20,7 +20,12 @@ def cxx() -> tuple[str, ...]:
     Raises:
         InfrastructureError: there is none.
     """
-    wanted = tuple(shlex.split(os.environ.get("CXX", "")))
+    try:
+        wanted = tuple(shlex.split(os.environ.get("CXX", "")))
+    except ValueError as error:
+        raise InfrastructureError(
+            f"no C++ compiler: $CXX is {os.environ['CXX']!r}: {error}", remedy="quote it as in a shell"
+        ) from error
     for command in [wanted] if wanted else [("g++",), ("clang++",)]:
         if shutil.which(command[0]):
             return command

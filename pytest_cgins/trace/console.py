@@ -28,8 +28,9 @@ def print_table(table: Table) -> None:
     """Print a table to stdout."""
     from rich.console import Console
 
-    # Piped output must not be cut at 80 columns.
-    Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False).print(table)
+    # Piped output must not be cut at 80 columns; names in brackets are no markup.
+    width = None if sys.stdout.isatty() else 200
+    Console(width=width, soft_wrap=False, markup=False, emoji=False).print(table)
 
 
 def print_failures(failures: Iterable[CginsError]) -> None:

@@ -213,6 +213,13 @@ def test_missing_compiler(
     assert "install" in caught.value.remedy
 
 
+def test_a_compiler_that_is_not_quoted_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """$CXX with an open quotation mark is named as the trouble."""
+    monkeypatch.setenv("CXX", "'g++")
+    with pytest.raises(InfrastructureError, match=r"CXX is .*No closing quotation"):
+        toolchain.cxx()
+
+
 def test_compiler_of_the_environment(
     project: Any, scale_text: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ FUNCTIONAL = {
 """Functions of torch with the arguments of an ATen overload, in its order."""
 
 _OPERATOR = re.compile(r"Operator: (?P<op>\S+)\s*")
-_COUNT = re.compile(r"cnt: (?P<count>\d+), (?P<args>.*)", re.DOTALL)
+_COUNT = re.compile(r"cnt: (?P<count>[0-9]{1,18}), (?P<args>.*)", re.DOTALL)
 _OP = re.compile(r"aten\.\w+(\.\w+)?", re.ASCII)
 _LOW, _HIGH = -9, 10
 """Integers that are no index, as `torch.testing.make_tensor` draws them."""
@@ -76,19 +76,20 @@ def collect(
         functional: call an op by the name of torch's function where there is one with its arguments.
         only: take only ops whose name contains this.
     """
-    for recorded in _lines(source):
+    for recorded in _lines(source, collector):
         if only not in recorded.op:
             continue
         entry = f"{recorded.op} {recorded.args}"
         try:
             op, args, kwargs = _call(recorded, max_mib, functional=functional)
+            # Before the trial, which may change them.
+            moved_args, moved_kwargs = on(device, args), on(device, kwargs)
             if device != "cpu":
                 # An index out of bounds is an error on the CPU; on a GPU it ends the whole process.
                 ops.resolve(op)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - torch refuses arguments in many ways
             collector.leave_out(entry, error)
             continue
-        moved_args, moved_kwargs = on(device, args), on(device, kwargs)
         call = _bound(op, moved_args, moved_kwargs)
         collector.record(entry, op, call, max(1, recorded.count))
 
@@ -97,7 +98,7 @@ def _bound(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[
     return lambda: ops.resolve(op)(*args, **kwargs)
 
 
-def _lines(source: Path) -> Iterator[Recorded]:
+def _lines(source: Path, collector: Collector) -> Iterator[Recorded]:
     if source.suffix == ".parquet":
         raise RecordError(
             f"{source} is a parquet file, which needs a library that this tool does not",
@@ -112,7 +113,7 @@ def _lines(source: Path) -> Iterator[Recorded]:
             else [parse_json(line, f"{source}:{number}") for number, line in enumerate(lines, start=1)]
         )
         for item in objects(value, source, "the calls"):
-            yield Recorded(str(item.get("op_name")), str(item.get("args")), int(item.get("count") or 0))
+            yield Recorded(str(item.get("op_name")), str(item.get("args")), _count(item.get("count"), source))
         return
     op = ""
     found = False
@@ -126,10 +127,23 @@ def _lines(source: Path) -> Iterator[Recorded]:
                     f"{source}:{number}: a call before the first «Operator: …»", remedy="check the file"
                 )
             yield Recorded(op, match["args"].strip(), int(match["count"]))
+        elif line.strip():
+            # What follows is not of the operator before.
+            op = line.strip() if line.lstrip().startswith("Operator") else op
+            collector.leave_out(f"{source.name}:{number}", f"{line[:80]!r} is neither an operator nor a call")
     if not found:
         raise RecordError(
             f"{source} has no line «cnt: N, ((…), {{…}})»", remedy="name an operator trace of BackendBench"
         )
+
+
+def _count(value: Any, source: Path) -> int:
+    try:
+        return int(value or 0)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RecordError(
+            f"{source}: {str(value)[:80]!r} is no count", remedy="write a whole number"
+        ) from error
 
 
 def _call(

@@ -18,6 +18,7 @@ from pytest_cgins.model import TRACE_PACK_VERSION, Trace, TracePack
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack
+from pytest_cgins.trace.validate import is_plain_name
 
 _MIB = 2**20
 
@@ -86,13 +87,18 @@ class Collector:
 
     Raises:
         PackError: at once, if `out` is something else than a pack.
-        RecordError: at once, if nothing can be written there.
+        RecordError: at once, if nothing can be written there, or a pack cannot be named so.
     """
 
     def __init__(self, out: Path, tier: Tier, name: str | None = None) -> None:
         self.out = out
         self.tier: Tier = tier
         self.name = name or out.absolute().name
+        if not is_plain_name(self.name):
+            raise RecordError(
+                f"the pack cannot be named {self.name!r}",
+                remedy="begin with a letter or digit, and use letters, digits, _ . -; pass --name",
+            )
         self.report = Report()
         self._traces: dict[str, Trace] = {}
         self._writer = PackWriter(out)
@@ -183,6 +189,8 @@ class Staged:
     ) -> bool:
         shutil.rmtree(self._folder, ignore_errors=True)
         # Foreign files and foreign code raise anything; Ctrl-C is for all.
+        if isinstance(error, SystemExit):
+            error = RecordError(f"its code ends the process, with status {error.code}")
         if isinstance(error, Exception):
             self._collector.leave_out(self._entry, error)
             return True
@@ -223,10 +231,19 @@ def tensors_in(values: object) -> Iterator[torch.Tensor]:
             yield from tensors_in(item)
 
 
+def _moved(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    moved = tensor.to(device)
+    if tensor.layout is not torch.strided or moved.stride() == tensor.stride():
+        return moved
+    # `to` closes gaps between elements, and gives those that share memory their own.
+    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.detach().untyped_storage()).to(device)
+    return flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
 def on(device: str, values: Any) -> Any:
     """A tree of lists, tuples and dicts with its tensors, and the devices that it names, on a device."""
     if isinstance(values, torch.Tensor):
-        return values.to(device)
+        return _moved(values, device)
     if isinstance(values, torch.device):
         return torch.device(device)
     if isinstance(values, dict):

@@ -88,7 +88,7 @@ def _add(
         parser.add_argument("--tier", choices=("recipe", "full"), default="recipe")
         parser.add_argument(
             "--max-mib",
-            type=float,
+            type=_mib,
             default=_MAX_MIB,
             metavar="N",
             help=f"leave out calls with bigger tensors; default: {_MAX_MIB:g}",
@@ -141,7 +141,14 @@ def import_(args: argparse.Namespace) -> int:
         _require_gpu()
     tier: Tier = "full" if args.kind == "pt" else args.tier
     with import_path(Path.cwd()), Collector(args.out, tier, args.name) as collector:
-        _COLLECT[args.kind](args, collector)
+        try:
+            _COLLECT[args.kind](args, collector)
+        except SystemExit as error:
+            # Foreign code must not end the import as if all were well.
+            raise RecordError(
+                f"code of {args.source} ended the import, with status {error.code}",
+                remedy="mend or remove it",
+            ) from error
         report = collector.finish()
     _print(report, args.out)
     if report.pack is None:
@@ -150,7 +157,19 @@ def import_(args: argparse.Namespace) -> int:
         from pytest_cgins.trace.importers import stanza
 
         print(stanza.write(args.config, report, args.out))
+        folder = args.config.absolute().parent
+        if args.kind in CODE and args.references.absolute().parent != folder:
+            print(
+                f"note      ops are imported from {folder}: put {args.references.absolute().parent} on PYTHONPATH"
+            )
     return 0
+
+
+def _mib(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
 
 
 def export(args: argparse.Namespace) -> int:
@@ -292,11 +311,11 @@ def _print(report: Report, out: Path) -> None:
             table.add_row(_short(one.entry), one.op, one.signature, one.replay)
         print_table(table)
     for note in report.notes:
-        print(f"note      {note}")
+        print(f"note      {_visible(note)}")
     for other in report.left_out:
-        print(f"left out  {_short(other.entry)}: {other.reason}")
+        print(f"left out  {_short(other.entry)}: {_visible(other.reason)}")
     for remedy in dict.fromkeys(other.remedy for other in report.left_out if other.remedy):
-        print(f"→ {remedy}")
+        print(f"→ {_visible(remedy)}")
     if report.pack is None:
         print(f"nothing was imported, {len(report.left_out)} left out", file=sys.stderr)
         return
@@ -305,4 +324,9 @@ def _print(report: Report, out: Path) -> None:
 
 
 def _short(entry: str) -> str:
-    return entry if len(entry) <= 90 else f"{entry[:87]}…"
+    return _visible(entry if len(entry) <= 90 else f"{entry[:87]}…")
+
+
+def _visible(text: str) -> str:
+    """The text without what a terminal or a runner would obey: names come from foreign files."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

@@ -23,7 +23,8 @@ def read_text(path: Path) -> str:
             raise RecordError(
                 f"{path} has {size} bytes; at most {MAX_TEXT_BYTES} are read", remedy="split the file"
             )
-        return path.read_text(encoding="utf-8")
+        # Editors of Windows begin a file with a byte order mark.
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}", remedy="name a file that can be read") from error
     except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import CginsError, RecordError
+from pytest_cgins.errors import RecordError
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.importers.collect import Collector, one_line
 from pytest_cgins.trace.importers.expressions import Evaluator, parse
@@ -54,12 +54,12 @@ class _Program:
             entry = f"{self._name}/{number}:{assigned}"
             try:
                 self._operate(entry, assigned, text_of(operation, "operation"), operation.get("inputs", []))
-            except CginsError as error:
+            except Exception as error:  # noqa: BLE001 - torch refuses arguments in many ways
                 self._missing[assigned] = f"{entry} was left out"
                 self._evaluator.names.pop(assigned, None)
                 self._collector.leave_out(entry, error)
 
-    def _operate(self, entry: str, assigned: str, op: str, inputs: list[Any]) -> None:
+    def _operate(self, entry: str, assigned: str, op: str, inputs: object) -> None:
         args, kwargs = self._arguments(inputs)
         ops.resolve(op)
 
@@ -77,10 +77,18 @@ class _Program:
             return
         self._evaluator.names[assigned] = made.result
 
-    def _arguments(self, inputs: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(self, inputs: object) -> tuple[list[Any], dict[str, Any]]:
         """Values of the inputs: names, expressions, or `keyword=expression`."""
-        call = parse(f"f({', '.join(map(str, inputs))})")
-        assert isinstance(call, ast.Call)
+        call = parse(f"f({', '.join(map(str, inputs))})") if isinstance(inputs, list) else None
+        keywords = [item.arg for item in call.keywords] if isinstance(call, ast.Call) else []
+        # «a) + f(b» would be something else than a call of f.
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)) or (
+            None in keywords or len(set(keywords)) < len(keywords)
+        ):
+            raise RecordError(
+                f"its inputs are {str(inputs)[:120]!r}",
+                remedy='inputs is a list of names, expressions and "keyword=expression"',
+            )
         for node in ast.walk(call):
             if isinstance(node, ast.Name) and node.id in self._missing:
                 raise RecordError(f"its input {node.id} is not there: {self._missing[node.id]}")

@@ -48,6 +48,7 @@ class References:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.package = self.folder.name
+        self._written: dict[str, str] = {}
         if not self.package.isidentifier() or keyword.iskeyword(self.package):
             raise RecordError(
                 f"{folder} cannot be a package: {self.package!r} is no identifier",
@@ -63,7 +64,8 @@ class References:
             origin: where it comes from, for the first line.
 
         Raises:
-            RecordError: if a file of another origin is there, or the code is no Python.
+            RecordError: if a file of another origin is there, this import has written other code there, or the code
+                is no Python.
         """
         path = self.folder / f"{name}.py"
         try:
@@ -76,6 +78,11 @@ class References:
             raise RecordError(
                 f"{path} is there already, and not by `cgins import`",
                 remedy="move it away, or choose another folder with --references",
+            )
+        if self._written.setdefault(name, code) != code:
+            raise RecordError(
+                f"{origin} would take the place of other code that this import copied to {path}",
+                remedy="their names differ too little: import one of them into a pack and --references of its own",
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         package = self.folder / "__init__.py"
@@ -99,6 +106,11 @@ class References:
         wrote, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             return importlib.import_module(f"{self.package}.{name}")
+        except SystemExit as error:
+            raise RecordError(
+                f"its code ends the process, with status {error.code}",
+                remedy="put what a script does under if __name__ == '__main__'",
+            ) from error
         finally:
             sys.dont_write_bytecode = wrote
 

@@ -92,14 +92,30 @@ def collect(
             args, kwargs = _arguments(module, dims, kernel, numel)
         check_size([args, kwargs], max_mib)
         args, kwargs = on(device, args), on(device, kwargs)
+        tolerance = _tolerance(module)
     except Exception as error:  # noqa: BLE001 - the user's code raises anything
         collector.leave_out(entry, error)
         return
     op = references.op(name, "reference")
-    if collector.record(entry, op, lambda: ops.locate(op)(*args, **kwargs)).recorded:
-        tolerances = getattr(module, "rtol", None), getattr(module, "atol", None)
-        if tolerances != (None, None):
-            collector.report.tolerances[op] = float(tolerances[0] or 0), float(tolerances[1] or 0)
+    if (
+        collector.record(entry, op, lambda: ops.locate(op)(*args, **kwargs)).recorded
+        and tolerance is not None
+    ):
+        collector.report.tolerances[op] = tolerance
+
+
+def _tolerance(module: ModuleType) -> tuple[float, float] | None:
+    """(rtol, atol) of the file, if it has one of them."""
+    given = [getattr(module, name, None) for name in ("rtol", "atol")]
+    if given == [None, None]:
+        return None
+    if not all(
+        value is None or (isinstance(value, int | float) and 0 <= value < math.inf) for value in given
+    ):
+        raise RecordError(
+            f"rtol is {given[0]!r} and atol {given[1]!r}", remedy="they are numbers of at least 0"
+        )
+    return float(given[0] or 0), float(given[1] or 0)
 
 
 def _arguments(

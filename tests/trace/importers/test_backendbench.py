@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.errors import RecordError
+from pytest_cgins.trace.importers import backendbench
 from pytest_cgins.trace.importers.backendbench import ABBREVIATIONS, _Reader, collect
 from pytest_cgins.trace.importers.collect import Collector
+from pytest_cgins.trace.replay import load_inputs
 from pytest_cgins.trace.store import open_pack
 
 TEXT = """Operator: aten.add.Tensor
@@ -157,3 +160,37 @@ def test_any_text_is_a_call_or_an_error_of_ours(text: str) -> None:
     """Whatever stands in a line, nothing but RecordError comes out of reading it."""
     with contextlib.suppress(RecordError):
         args_of(text)
+
+
+@pytest.mark.parametrize("count", ["many", [1], float("inf")])
+def test_counts_that_are_none(cgins: Callable[..., Any], write: Callable[..., Path], count: Any) -> None:
+    """A count that is no number is an error with its value."""
+    call = {"op_name": "aten.relu.default", "args": "((T([4], f32),), {})", "count": count}
+    run = cgins("import", "backendbench", write("ops.json", [call]))
+    assert run.code == 2
+    assert "is no count" in run.err
+
+
+def test_lines_that_are_neither_are_told(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """A line that is not understood is told, and calls after it do not go to the operator before it."""
+    text = "Operator: aten.relu.default\ncnt: 3, ((T([4], f32),), {})\ncnt: x\nOperator : aten.tanh\n"
+    text += f"cnt: 1, ((T([5], f32),), {{}})\ncnt: {'9' * 5000}, ((T([6], f32),), {{}})\n"
+    run = cgins("import", "backendbench", write("ops.txt", text))
+    assert [trace.tensors[0].shape for trace in run.pack.traces] == [(4,)]
+    assert "ops.txt:3: 'cnt: x' is neither" in run.out
+    assert "'Operator : aten.tanh' is not an ATen op" in run.out
+    assert "4 left out" in run.out
+
+
+def test_a_trial_does_not_change_what_is_recorded(
+    tmp_path: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial on the CPU before a GPU's call has inputs of its own, or in-place ops would run twice."""
+    monkeypatch.setattr(backendbench, "on", lambda _, values: copy.deepcopy(values))
+    source = write("ops.txt", "Operator: aten.relu_.default\ncnt: 1, ((T([64], f32),), {})\n")
+    with Collector(tmp_path / "pack", "full") as collector:
+        collect(source, collector, max_mib=1, device="elsewhere", functional=False)
+        collector.finish()
+    reader = open_pack(tmp_path / "pack")
+    (tensor,) = load_inputs(reader.pack.traces[0], reader, "cpu")
+    assert (tensor < 0).any()

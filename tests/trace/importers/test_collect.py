@@ -7,7 +7,7 @@ import torch
 
 from pytest_cgins.errors import RecordError
 from pytest_cgins.trace import ops
-from pytest_cgins.trace.importers.collect import Collector, check_size
+from pytest_cgins.trace.importers.collect import Collector, check_size, on
 from pytest_cgins.trace.replay import check
 from pytest_cgins.trace.store import open_pack
 
@@ -59,3 +59,19 @@ def test_check_size() -> None:
     check_size(values, 1.1)
     with pytest.raises(RecordError, match="1 MiB, more than the 1 MiB of --max-mib"):
         check_size(values, 1)
+
+
+def test_moving_keeps_gaps_and_overlaps() -> None:
+    """A tensor lies on the other device as it did on this one."""
+    base = torch.randn(64)
+    for size, stride in (((3, 4), (8, 1)), ((3, 4), (1, 1)), ((5, 4), (0, 1)), ((4, 3), (1, 4))):
+        moved = on("meta", [base.as_strided(size, stride, 2)])[0]
+        assert (moved.shape, moved.stride(), moved.device.type) == (size, stride, "meta")
+
+
+def test_a_name_that_no_pack_may_have(tmp_path: Path) -> None:
+    """It is refused before anything is imported, with the option that names the pack."""
+    with pytest.raises(RecordError, match="cannot be named 'my pack'") as caught:
+        Collector(tmp_path / "my pack", "recipe")
+    assert "--name" in caught.value.remedy
+    Collector(tmp_path / "my pack", "recipe", "mine")

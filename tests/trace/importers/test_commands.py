@@ -52,3 +52,25 @@ def test_help_imports_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--allow-code" in done.stdout
+
+
+def test_foreign_names_are_only_shown(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """Brackets are no markup, and nothing of a name is obeyed by a terminal or a runner."""
+    name = "[/x] [bold]y\x1b[31m\n::error::z"
+    operations = [
+        {"assignment": name, "operation": "torch.sin", "inputs": ["torch.ones(3)"]},
+        {"assignment": name, "operation": "torch.nope", "inputs": []},
+    ]
+    run = cgins("import", "gins", write("g.json", [{"name": "p", "operations": operations}]))
+    assert run.code == 0
+    shown = r"[/x] [bold]y\u001b[31m\u000a::error::z"
+    assert f"p/0:{shown}" in run.out
+    assert f"left out  p/1:{shown}" in run.out
+    assert "\x1b" not in run.out
+
+
+@pytest.mark.parametrize("limit", ["nan", "-1", "0", "x"])
+def test_limits_that_are_none(cgins: Callable[..., Any], limit: str) -> None:
+    """--max-mib is a number above 0."""
+    with pytest.raises(SystemExit):
+        cgins("import", "gins", "g.json", "--max-mib", limit)

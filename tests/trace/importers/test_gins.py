@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -111,3 +112,27 @@ def test_sizes_are_limited(cgins: Callable[..., Any], write: Callable[..., Path]
     run = cgins("import", "gins", source, "--max-mib", 4)
     assert run.code == 1
     assert "a tensor of 16 MiB; 4 MiB are allowed" in run.out
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        (["a) + torch.sin(a"], "its inputs are"),
+        (["**a"], "its inputs are"),
+        (["a", "dim=0", "dim=1"], "its inputs are"),
+        ("a", "its inputs are 'a'"),
+        ({"a": 1}, "its inputs are"),
+        (None, "its inputs are 'None'"),
+        (["a @ torch.ones(3, 3)"], "RuntimeError"),
+        (["1/0"], "ZeroDivisionError"),
+        (["int('x')"], "ValueError"),
+    ],
+)
+def test_inputs_that_are_none(
+    cgins: Callable[..., Any], write: Callable[..., Path], inputs: Any, reason: str
+) -> None:
+    """Inputs of another form, and expressions that torch refuses, leave out their operation alone."""
+    good = ("d", "torch.cos", ["a"])
+    run = cgins("import", "gins", write("p.json", [program(("c", "torch.sum", inputs), good, a=RAND)]))
+    assert run.ops() == ["torch.cos"]
+    assert f"left out  p/0:c: {reason}" in run.out

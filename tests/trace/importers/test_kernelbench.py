@@ -163,3 +163,33 @@ def test_the_reference_passes_as_its_own_kernel(
     assert done.returncode == 0, done.stdout + done.stderr
     (evaluation,) = json.loads((tmp_path / "report.json").read_text())["evaluations"]
     assert evaluation["verdict"]["status"] == "PASSED"
+
+
+@pytest.mark.parametrize("place", ["import sys", "def get_inputs():"])
+def test_code_that_exits(cgins: Callable[..., Any], write: Callable[..., Path], place: str) -> None:
+    """A problem that calls sys.exit(0) does not make the import end as if all were well."""
+    ends = "import sys; sys.exit(0)"
+    code = f"{ends}\n{SCALE}" if place == "import sys" else SCALE.replace(place, f"{place}\n    {ends}")
+    run = cgins("import", "kernelbench", write("1_exits.py", code), "--allow-code")
+    assert run.code != 0
+    assert "with status 0" in run.out + run.err
+
+
+def test_two_problems_with_one_name(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """The second of two files that would be copied to one module is left out, not put in the first's place."""
+    write("all/a/1_scale.py", SCALE)
+    write("all/b/1_scale.py", SCALE.replace("factor = 0.5", "factor = 4.0"))
+    run = cgins("import", "kernelbench", "all", "--allow-code")
+    assert len(run.pack.traces) == 1
+    assert "would take the place of other code" in run.out
+
+
+def test_references_that_a_config_does_not_find(
+    cgins: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A cgins.yaml in another folder than the references' parent: what to put on PYTHONPATH is told."""
+    options = ("--allow-code", "--config", "sub/cgins.yaml")
+    run = cgins("import", "kernelbench", write("1_scale.py", f"\ufeff{SCALE}"), *options)
+    assert f"put {tmp_path} on PYTHONPATH" in run.out
+    run = cgins("import", "kernelbench", "1_scale.py", *options, "--references", "sub/references")
+    assert "PYTHONPATH" not in run.out

@@ -96,3 +96,12 @@ def test_dims_and_permission(cgins: Callable[..., Any], write: Callable[..., Pat
     assert "--allow-code" in cgins("import", "refpy", source, "--dims", "{}").err
     run = cgins("import", "refpy", source, "--dims", '{"M": "x"}', "--allow-code")
     assert "is no object of integers" in run.err
+
+
+@pytest.mark.parametrize("value", ["'tight'", "float('nan')", "-1.0"])
+def test_tolerances_that_are_none(cgins: Callable[..., Any], write: Callable[..., Path], value: str) -> None:
+    """A tolerance of the file that cgins.yaml could not hold leaves the reference out."""
+    code = f"import torch\natol = {value}\ndef reference(A: 'float32[M]'):\n    return torch.relu(A)\n"
+    run = cgins("import", "refpy", write("ref.py", code), "--dims", '{"M": 4}', "--allow-code")
+    assert run.code == 1
+    assert "rtol is None and atol" in run.out
