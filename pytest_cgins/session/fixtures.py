@@ -57,8 +57,10 @@ class CaseUnderTest:
         return dict(self._arguments("keyword"))
 
     def _arguments(self, passed: str) -> list[tuple[str, Any]]:
+        from pytest_cgins.trace.ops import locate
         from pytest_cgins.trace.values import decode
 
+        locate(self.trace.call.op.partition("@")[0])  # adapters come with the op's module
         return [
             (argument.name, decode(argument.value, self.inputs))
             for argument in self.trace.call.arguments

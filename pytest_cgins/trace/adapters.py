@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from enum import Enum, Flag
 from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar
 
 from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.trace import ops
 
 AdapterT = TypeVar("AdapterT", bound=type)
 
@@ -82,6 +82,8 @@ def adapter_of(cls: type) -> Any:
     for base, made in _BASES.items():
         if any(_name(one).lower() == base.lower() for one in cls.__mro__) and _is_found(cls):
             return made
+    if issubclass(cls, Enum) and _is_found(cls):
+        return EnumMember
     named = issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__module__ != "torch.return_types"
     return NamedTuple if named and _is_found(cls) else None
 
@@ -110,14 +112,16 @@ def from_plain(name: str, plain: object) -> object:
     Raises:
         TraceError: if the name is not an adapter's, or the adapter raises.
     """
-    found = ops.locate(name)
-    if not isinstance(found, type) or found not in _names:
+    # Nothing is imported for a pack: an adapter is there with the op's module.
+    found: Any = next((made for made, known in _names.items() if known == name), None)
+    if found is None:
         raise TraceError(
             f"{name} is not an adapter, and a trace must not have other code run",
-            remedy=f"decorate {name.rpartition('.')[2]} with @pytest_cgins.adapter(…), or record the pack again",
+            remedy=f"decorate {name.rpartition('.')[2]} with @pytest_cgins.adapter(…) in a module that is imported with "
+            "the op's, or record the pack again",
         )
     try:
-        made: object = found.from_plain(plain)  # type: ignore[attr-defined]
+        made: object = found.from_plain(plain)
     except TraceError:
         raise
     except Exception as error:
@@ -150,6 +154,28 @@ class NamedTuple:
         if len(items) != len(cls._fields):
             raise ValueError(f"{len(items)} items for {len(cls._fields)} fields")
         return tuple.__new__(cls, items)
+
+
+@_named
+class EnumMember:
+    """Members of enumerations, which code tells apart by identity: the class and the member by their names."""
+
+    @staticmethod
+    def to_plain(obj: Any) -> object:
+        """Class and member; the value of flags that have no name together."""
+        return _name(type(obj)), obj.name if obj.name in type(obj).__members__ else obj.value
+
+    @staticmethod
+    def from_plain(plain: Any) -> object:
+        """The member itself."""
+        name, member = plain
+        cls = _imported(name)
+        if not (isinstance(cls, type) and issubclass(cls, Enum)):
+            raise TraceError(f"{str(name)[:80]} is not an enumeration that is imported", remedy=_IMPORT)
+        return cls(member) if issubclass(cls, Flag) and type(member) is int else cls.__members__[member]
+
+
+ENUM_MEMBER = _names[EnumMember]
 
 
 @_named

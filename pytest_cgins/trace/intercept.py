@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -83,6 +84,8 @@ class TrainingFlags:
 
     def __init__(self) -> None:
         self._stack: list[bool] = []
+        self._thread = 0
+        self._elsewhere: set[str] = set()
 
     @property
     def current(self) -> bool | None:
@@ -91,7 +94,8 @@ class TrainingFlags:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Follow every module's calls."""
+        """Follow every module's calls; warn of those in other threads, whose ops no mode sees."""
+        self._thread = threading.get_ident()
         before = register_module_forward_pre_hook(self._enter)
         after = register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -102,12 +106,21 @@ class TrainingFlags:
         finally:
             before.remove()
             after.remove()
+        if self._elsewhere:
+            warnings.warn(
+                f"modules ran in other threads, where nothing is recorded: {', '.join(sorted(self._elsewhere))}; run them "
+                "in the thread that records (no nn.DataParallel, no background generation)",
+                stacklevel=2,
+            )
 
     def _enter(self, module: torch.nn.Module, _: object) -> None:
+        if threading.get_ident() != self._thread:
+            self._elsewhere.add(type(module).__qualname__)
+            return
         self._stack.append(module.training)
 
     def _leave(self, *_: object) -> None:
-        if self._stack:
+        if self._stack and threading.get_ident() == self._thread:
             self._stack.pop()
 
 

@@ -15,8 +15,10 @@ import torch
 from pytest_cgins.errors import RecordError
 from pytest_cgins.model import TensorMeta
 from pytest_cgins.trace.dtypes import ITEMSIZE, extent
+from pytest_cgins.trace.validate import MAX_BYTES
 
 ALIGNMENT = 64
+_PLAIN_CALLS = (torch.Tensor.__torch_function__.__func__, torch._C._disabled_torch_function_impl)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,14 @@ def check_recordable(tensor: torch.Tensor) -> None:
             "a tensor inside a torch.func transform (vmap, grad, functionalize) has no storage to record",
             remedy="record outside the transform, or leave the op out through ops=[…]",
         )
+    called = type(tensor).__torch_function__
+    wraps = type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    # Before anything is asked of it, which the class may answer otherwise.
+    if not wraps and getattr(called, "__func__", called) not in _PLAIN_CALLS:
+        raise RecordError(
+            f"a {type(tensor).__name__} changes what torch's functions do, and a replay has plain tensors",
+            remedy="pass tensor.as_subclass(torch.Tensor), or leave the op out through ops=[…]",
+        )
     if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_nested:
         raise RecordError(
             f"a tensor with layout {tensor.layout} on device {tensor.device} has no strided storage to record",
@@ -103,10 +113,16 @@ def check_recordable(tensor: torch.Tensor) -> None:
             f"a tensor of dtype {tensor.dtype} cannot be recorded",
             remedy=f"use one of {', '.join(ITEMSIZE)}, or leave the op out through ops=[…]",
         )
-    if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+    if wraps:
         raise RecordError(
             f"a {type(tensor).__name__} wraps other tensors and has no storage of its own to record",
             remedy="unwrap it before the op (full_tensor(), dequantize(), …), or leave the op out through ops=[…]",
+        )
+    nbytes = max(tensor.numel(), extent(tuple(tensor.shape), tensor.stride())) * tensor.element_size()
+    if nbytes > MAX_BYTES:
+        raise RecordError(
+            f"a tensor of {nbytes} bytes is larger than a pack may hold, {MAX_BYTES}",
+            remedy="record on smaller inputs, or leave the op out through ops=[…]",
         )
 
 
@@ -129,15 +145,18 @@ def _group(
 ) -> tuple[list[int], list[int], list[torch.Tensor]]:
     """Storage index of each tensor, first byte of each storage, and the storages' bytes."""
     groups: list[list[int]] = []
+    current: list[int] = []
     end = 0
     for index in sorted(range(len(tensors)), key=lambda i: ranges[i]):
         allocation, start, stop = ranges[index]
-        if groups and start < stop and ranges[groups[-1][0]][0] == allocation and start < end:
-            groups[-1].append(index)
+        if current and start < stop and ranges[current[0]][0] == allocation and start < end:
+            current.append(index)
             end = max(end, stop)
-        else:
-            groups.append([index])
-            end = stop
+            continue
+        groups.append([index])
+        # An empty tensor overlaps nothing: what began before it goes on behind it.
+        if start < stop:
+            current, end = groups[-1], stop
     groups.sort(key=min)
     storage_of, starts, spans = [0] * len(tensors), [], []
     for number, members in enumerate(groups):

@@ -73,8 +73,19 @@ def _state(module: nn.Module, path: str, above: tuple[nn.Module, ...]) -> Iterat
             yield inner, None
             continue
         eager = _eager(child)
+        _check_hooks(eager, inner)
         yield f"{inner}.{CLASS}", _child_class(eager, inner, (above or (module,))[0])
         yield from _state(eager, inner, (*above, module))
+
+
+def _check_hooks(child: nn.Module, path: str) -> None:
+    hooks = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+    if any(getattr(child, kind) for kind in hooks):
+        raise RecordError(
+            f"{path} has hooks, which may change what it does, and a replay has none",
+            remedy="remove them (weight_norm and spectral_norm: use torch.nn.utils.parametrizations, and record the "
+            "ops inside), or record that module by itself",
+        )
 
 
 def _eager(module: nn.Module) -> nn.Module:
@@ -133,7 +144,9 @@ def _foreign(path: str, name: str, root: type[nn.Module]) -> str:
 
 
 def _is_allowed(cls: type[nn.Module], root: type[nn.Module]) -> bool:
-    same = cls.__module__.partition(".")[0] == root.__module__.partition(".")[0]
+    package = root.__module__.partition(".")[0]
+    # Much besides torch.nn is in torch: what modules of its test suites or tracers run is not for a pack to choose.
+    same = package != "torch" and cls.__module__.partition(".")[0] == package
     return same or ops.is_torch_module(cls) or ops.is_marked(cls)
 
 

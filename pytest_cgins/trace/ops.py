@@ -25,6 +25,7 @@ _UNLISTED = {
     getattr(torch, name): f"torch.{name}"
     for name in ("rand_like", "randn_like", "randint_like", "normal", "mm")
 }
+_OPENS_FILES = frozenset({"aten.from_file", "aten.save", "debugprims.load_tensor"})
 _trusted: set[str] = set()
 
 
@@ -229,7 +230,7 @@ def is_torch_op(op: str, func: object) -> bool:
     """Whether a function, found by a qualified name, is an op of torch."""
     # By type, because the torch.ops namespace also holds load_library.
     if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return True
+        return ".".join(str(func).split(".")[:2]) not in _OPENS_FILES
     if not op.startswith("torch."):
         return False
     # torch lists torch.relu as an op, and leaves its in-place form out.

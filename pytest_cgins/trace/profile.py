@@ -25,6 +25,7 @@ MAX_PROFILE_BYTES = 16 * 2**20
 
 _DAMAGED = "delete it, and run cgins profile again"
 _SHARES_MAY_MISS = 1e-6
+_HUGE = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,7 @@ def parse(file: Path) -> PackProfile:
 
 def write(folder: Path, profile: PackProfile) -> Path:
     """Put a profile into a pack's folder, in place of that of the same device and torch version."""
+    files_of(folder)  # which refuses a symbolic link
     place = folder / PROFILES
     place.mkdir(exist_ok=True)
     target = place / file_name(profile)
@@ -190,8 +192,8 @@ def _numbers(field: str, measured: TraceProfile) -> Iterator[str]:
     positive |= {f"aten[{number}].count": call.count for number, call in enumerate(measured.aten)}
     positive |= {f"kernels[{number}].count": kernel.count for number, kernel in enumerate(measured.kernels)}
     for name, value in positive.items():
-        if not (math.isfinite(value) and value > 0):
-            yield f"{field}.{name}: {value} is not positive"
+        if not 0 < value < _HUGE:
+            yield f"{field}.{name}: {str(value)[:80]} is not positive, or too large"
     if not 0 <= measured.time_share <= 1:
         yield f"{field}.time_share: {measured.time_share} is not a share"
     for number, kernel in enumerate(measured.kernels):

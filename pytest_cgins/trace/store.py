@@ -148,10 +148,11 @@ def read_file(path: Path, limit: int) -> bytes:
             f"{path}: {'is not there' if missing else error.strerror}",
             remedy="check the path, or record the pack again" if missing else "put a regular file there",
         ) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise PackError(f"{path}: is not a regular file", remedy=_DAMAGED)
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise PackError(f"{path}: is not a regular file", remedy=_DAMAGED)
         if status.st_size > limit:
             raise PackError(
                 f"{path}: has {status.st_size} bytes; at most {limit} are allowed", remedy=_DAMAGED

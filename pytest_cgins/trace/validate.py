@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pytest_cgins.model import (
     Argument,
@@ -34,7 +34,12 @@ _OP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(@backward\([A-Za-z_][\w.]*(,[A-
 _HEX = re.compile(r"[0-9a-f]+")
 _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 _FLOATS = frozenset(name for name in ITEMSIZE if "float" in name)
-_MEMORY_FORMATS = frozenset({"contiguous_format", "channels_last", "channels_last_3d", "preserve_format"})
+CONSTANTS: dict[Literal["dtype", "memory_format", "layout"], frozenset[str]] = {
+    "dtype": frozenset(ITEMSIZE),
+    "memory_format": frozenset({"contiguous_format", "channels_last", "channels_last_3d", "preserve_format"}),
+    "layout": frozenset({"strided"}),
+}
+"""What leaves of these kinds may be, without `torch.`."""
 
 
 class Problem(NamedTuple):
@@ -73,8 +78,8 @@ def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
         yield Problem(f"{field}.signature", f"{trace.signature[:80]!r} is not a plain name")
     if not _OP.fullmatch(trace.call.op) or len(trace.call.op) > MAX_TEXT:
         yield Problem(f"{field}.call.op", f"{trace.call.op[:80]!r} is not a qualified name")
-    if trace.count < 1:
-        yield Problem(f"{field}.count", f"{trace.count} is not positive")
+    if not 1 <= trace.count < 2**63:
+        yield Problem(f"{field}.count", f"{str(trace.count)[:80]} is not positive, or too large")
     if not _DEVICE.fullmatch(trace.origin.device):
         yield Problem(f"{field}.origin.device", f"{trace.origin.device[:80]!r} is not a device")
     for number, argument in enumerate(trace.call.arguments):
@@ -114,7 +119,7 @@ def _value(field: str, value: Value, tensors: int) -> Iterator[Problem]:
         yield Problem(f"{field}.value", f"{str(leaf)[:80]!r} is not a hexadecimal float")
     if value.kind == "complex" and [_is_hex_float(part) for part in str(leaf).split(" ")] != [True, True]:
         yield Problem(f"{field}.value", f"{str(leaf)[:80]!r} is not two hexadecimal floats")
-    known = {"dtype": ITEMSIZE, "memory_format": _MEMORY_FORMATS, "layout": ("strided",)}.get(value.kind)
+    known = next((names for kind, names in CONSTANTS.items() if kind == value.kind), None)
     if known is not None and str(leaf) not in known:
         yield Problem(f"{field}.value", f"{str(leaf)[:80]!r} is not a known {value.kind}")
     if value.kind in ("op", "adapted") and not (_OP.fullmatch(str(leaf)) and len(str(leaf)) <= MAX_TEXT):
@@ -218,8 +223,10 @@ def _input(field: str, meta: TensorMeta, storages: tuple[Storage, ...]) -> Itera
 
 def _lengths(field: str, trace: Trace) -> Iterator[Problem]:
     for index, length in enumerate(trace.lengths):
-        if length.calls < 1:
-            yield Problem(f"{field}[{index}].calls", f"{length.calls} is not positive")
+        if not 1 <= length.calls < 2**63:
+            yield Problem(
+                f"{field}[{index}].calls", f"{str(length.calls)[:80]} is not positive, or too large"
+            )
         for number, (tensor, dim) in enumerate(length.axes):
             shape = trace.tensors[tensor].shape if 0 <= tensor < len(trace.tensors) else ()
             if not 0 <= dim < len(shape) or shape[dim] != length.size:

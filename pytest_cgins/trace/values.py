@@ -11,6 +11,7 @@ import torch
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import Value
 from pytest_cgins.trace import adapters, ops
+from pytest_cgins.trace.validate import CONSTANTS
 
 MAX_DEPTH = 32
 
@@ -94,7 +95,8 @@ def has_generator(value: Value) -> bool:
 
 def has_adapted(value: Value) -> bool:
     """Whether a tree holds an object of an adapter, which a call may change beyond its tensors."""
-    return value.kind == "adapted" or any(has_adapted(item) for item in value.items)
+    adapted = value.kind == "adapted" and value.value != adapters.ENUM_MEMBER
+    return adapted or any(has_adapted(item) for item in value.items)
 
 
 def _index(tensor: torch.Tensor, tensors: list[torch.Tensor]) -> int:
@@ -113,22 +115,46 @@ def _leaf(obj: object) -> Value | None:
     if isinstance(obj, bool):
         return Value(kind="bool", value=obj)
     if isinstance(obj, str):
+        if any("\ud800" <= character <= "\udfff" for character in obj):
+            raise _unfit("a string with half a surrogate pair")
         return Value(kind="str", value=str.__str__(obj))
-    # numpy's scalars register with `numbers` without being subclasses of int and float.
-    if isinstance(obj, numbers.Integral):
-        return Value(kind="int", value=int(obj))
-    if isinstance(obj, numbers.Real):
-        return Value(kind="float", value=float(obj).hex())
-    if isinstance(obj, complex):
-        return Value(kind="complex", value=f"{obj.real.hex()} {obj.imag.hex()}")
+    if isinstance(obj, numbers.Complex):
+        return _number(obj)
     if isinstance(obj, torch.Generator):
         return Value(kind="generator")
     if isinstance(obj, torch.device):
         return Value(kind="device", value=str(obj))
-    for kind in ("dtype", "memory_format", "layout"):
+    return _constant(obj) or _function(obj)
+
+
+def _number(obj: numbers.Complex) -> Value:
+    # numpy's scalars register with `numbers` without being subclasses of int and float.
+    if isinstance(obj, numbers.Integral):
+        if not -(2**63) <= int(obj) < 2**64:
+            raise _unfit("an integer of more than 64 bits")
+        return Value(kind="int", value=int(obj))
+    if isinstance(obj, numbers.Real):
+        return Value(kind="float", value=float(obj).hex())
+    number = complex(obj)
+    return Value(kind="complex", value=f"{number.real.hex()} {number.imag.hex()}")
+
+
+def _constant(obj: object) -> Value | None:
+    """A dtype, memory format or layout by its name."""
+    for kind in CONSTANTS:
         if isinstance(obj, getattr(torch, kind)):
-            return Value(kind=kind, value=str(obj).removeprefix("torch."))
-    return _function(obj)
+            name = str(obj).removeprefix("torch.")
+            if name not in CONSTANTS[kind]:
+                raise _unfit(f"the {kind} {name}")
+            return Value(kind=kind, value=name)
+    return None
+
+
+def _unfit(what: str) -> RecordError:
+    return RecordError(
+        f"an argument is {what}, which a trace cannot hold",
+        remedy="pass something else, or leave the op out through ops=[…]",
+    )
 
 
 def _function(obj: object) -> Value | None:
@@ -144,8 +170,9 @@ def _function(obj: object) -> Value | None:
 
 
 def _torch_op(name: str) -> Any:
-    found = ops.locate(name)
-    if not ops.is_torch_op(name, found):
+    # Nothing else is imported to find out.
+    found = ops.locate(name) if name.startswith("torch.") else None
+    if found is None or not ops.is_torch_op(name, found):
         raise TraceError(
             f"{name} is passed as a function, and is no op of torch: a trace must not have other code run",
             remedy="record the pack again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from enum import Enum, Flag
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import Value
 from pytest_cgins.trace.replay import check, load_gold, load_inputs
 from pytest_cgins.trace.store import open_pack
-from pytest_cgins.trace.values import decode, encode, tensor_indices
+from pytest_cgins.trace.values import decode, encode, has_adapted, tensor_indices
 
 Pair = namedtuple("Pair", "first second")
 
@@ -264,3 +265,52 @@ def test_a_class_without_the_base_of_its_adapter_is_refused(adapted: str, name: 
     )
     with pytest.raises(TraceError, match=rf"{name} is no transformers\..* that is imported"):
         decode(forged, [])
+
+
+class Mode(Enum):
+    FAST = 1
+    SLOW = 2
+
+
+class Spelled(str, Enum):
+    FAST = "fast"
+
+
+class Bits(Flag):
+    ONE = 1
+    TWO = 2
+
+
+@pytest.mark.parametrize("member", [Mode.SLOW, Spelled.FAST, Bits.ONE, Bits.ONE | Bits.TWO])
+def test_members_of_enumerations_come_back_as_themselves(member: Enum) -> None:
+    """Code tells them apart by identity, those that are strings too."""
+    value = documents.load(Value, documents.dump(encode(member, [])))
+    assert decode(value, []) is member
+    assert not has_adapted(value)
+
+
+@pytest.mark.parametrize("name", ["os.system", "builtins.int", "no_such.Thing"])
+def test_an_enumeration_of_a_hostile_pack(name: str) -> None:
+    """Only imported enumerations are looked into."""
+    hostile = encode(Mode.SLOW, [])
+    items = hostile.items[0].items
+    items = (Value(kind="str", value=name), items[1])
+    hostile = Value(kind="adapted", value=hostile.value, items=(Value(kind="tuple", items=items),))
+    with pytest.raises(TraceError, match="is not an enumeration that is imported"):
+        decode(hostile, [])
+
+
+def test_a_module_that_asks_for_its_mode_by_identity_replays(project, recorded, tmp_path) -> None:
+    """The branch that was taken is taken again."""
+    source = project(
+        "import enum, torch, pytest_cgins\nclass Mode(enum.Enum):\n    FAST = 1\n    SLOW = 2\n"
+        "@pytest_cgins.mark\nclass Scale(torch.nn.Module):\n    mode = None\n"
+        "    def forward(self, x):\n        return x * 2 if self.mode is Mode.FAST else x\n"
+    )
+    model = source.Scale()
+    model.mode = source.Mode.FAST
+    pack = recorded(lambda: model(torch.randn(2, 4)))
+    reader = open_pack(tmp_path / "pack")
+    inputs = load_inputs(pack.traces[0], reader, "cpu")
+    (gold,) = load_gold(pack.traces[0], reader)
+    assert torch.equal(gold.values, 2 * inputs[0].flatten())

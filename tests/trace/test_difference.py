@@ -197,3 +197,9 @@ def test_samples_at_other_positions_meet_where_they_can() -> None:
     x = torch.arange(10.0)
     found = gold_difference(0, values(x, [0, 2, 4]), values(x + 1, [2, 3, 4, 9]))
     assert (found.compared, found.different, found.max_abs) == (2, 2, 1.0)
+
+
+def test_torch_without_the_newest_float8_compares_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.6 has no `float8_e8m0fnu`."""
+    monkeypatch.delattr(torch, "float8_e8m0fnu")
+    assert gold_difference(0, values(torch.tensor([1.0])), values(torch.tensor([2.0]))).max_ulps == 2**23

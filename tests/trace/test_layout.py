@@ -44,6 +44,31 @@ def test_overlapping_tensors_still_alias() -> None:
     assert second.tolist() == [0, 7, 7, 7, 0, 0]
 
 
+class Threefold(torch.Tensor):
+    """Has its own functions; `Parameter` and plain subclasses do not."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return 3 * super().__torch_function__(func, types, args, kwargs)
+
+
+def test_plain_subclasses_are_laid_out() -> None:
+    """A class that only has another name changes nothing."""
+
+    class Named(torch.nn.Parameter):
+        pass
+
+    assert lay_out([Named(torch.zeros(2))]).metas[0].shape == (2,)
+
+
+def test_an_empty_tensor_between_two_that_overlap_does_not_part_them() -> None:
+    """What one of them writes the other one still sees."""
+    base = torch.zeros(64)
+    layout = lay_out([base, base[20:20], base[30:]])
+    one, empty, other = layout.metas
+    assert one.storage == other.storage != empty.storage
+
+
 def test_disjoint_parts_of_one_allocation_get_spans_of_their_own() -> None:
     """Two parameters far apart in a flat buffer do not drag along what lies between them."""
     flat = torch.arange(100_000.0)
@@ -100,6 +125,8 @@ def test_overlap_is_by_bytes() -> None:
         (torch.eye(3).to_sparse(), "torch.sparse_coo"),
         (torch.empty(3, device="meta"), "device meta"),
         (torch.empty(2, dtype=torch.bits8), "torch.bits8"),
+        (torch.zeros(1).expand(2**32), "a tensor of 17179869184 bytes is larger than a pack may hold"),
+        (torch.zeros(2).as_subclass(Threefold), "a Threefold changes what torch's functions do"),
     ],
 )
 def test_a_tensor_without_strided_storage_is_refused(tensor: torch.Tensor, says: str) -> None:

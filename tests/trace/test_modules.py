@@ -404,6 +404,19 @@ def test_children_that_a_replay_could_not_make_are_refused(project, recorded) ->
         recorded(lambda: looped(torch.randn(2, 8)), ops=[f"{holder.__name__}.Holder"])
 
 
+@pytest.mark.parametrize(
+    "kind", ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"]
+)
+def test_hooks_inside_the_op_are_refused(project, recorded, kind) -> None:
+    """A replay has none, and would give another result."""
+    source = project(GATED)
+    model = source.Gated()
+    child, _ = next((name, child) for name, child in model.named_children() if isinstance(child, nn.Linear))
+    getattr(getattr(model, child), kind)(lambda *_: None)
+    with pytest.raises(RecordError, match=rf"self\.{child} has hooks, which may change what it does"):
+        recorded(lambda: model(torch.randn(2, 8)), ops=[f"{source.__name__}.Gated"])
+
+
 # ---- hostile packs ------------------------------------------------------------------------------
 
 
@@ -426,6 +439,7 @@ def test_a_class_that_nobody_has_marked_or_named_is_not_made(project) -> None:
         ("self.__buffers__", ([],), "has the state 'self.__buffers__'"),
         ("self.inner.__class__", "subprocess.Popen", "is not an nn.Module"),
         ("self.inner.__class__", 3, "has the state 'self.inner'"),
+        ("self.inner.__class__", "torch.fx.GraphModule", "is neither torch.nn's nor of the package torch"),
         ("self.inner.__class__", f"{__name__}.Foreign", "is neither torch.nn's nor of the package torch"),
         ("self.a.b.__class__", "torch.nn.Linear", "has the state 'self.a.b'"),
     ],

@@ -47,8 +47,9 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, says: str) -> N
 
 @pytest.mark.parametrize(
     "name",
-    ["os.system", "torch.load", "torch.hub.load", "torch.ops.load_library", "subprocess.run", "torch.nn"],
-)
+    ["os.system", "torch.load", "torch.hub.load", "torch.ops.load_library", "subprocess.run", "torch.nn",
+     "torch.ops.aten.from_file", "torch.ops.aten.from_file.out", "torch.ops.aten.save"],
+)  # fmt: skip
 def test_a_pack_cannot_have_other_code_run(name: str) -> None:
     """Only ops are resolved: a hostile pack may name anything."""
     with pytest.raises(TraceError, match="neither a torch op nor a marked function"):

@@ -131,6 +131,7 @@ def test_recording_again_drops_profiles(reader: PackReader, measured: PackProfil
         (lambda d: d["traces"].append(d["traces"][0]), "is there twice"),
         (lambda d: d["traces"][1].update(median_ns_per_call=-1.0), "traces[1].median_ns_per_call: -1.0"),
         (lambda d: d["traces"][0].update(calls=0), "traces[0].calls: 0 is not positive"),
+        (lambda d: d["traces"][0].update(calls=10**400), "traces[0].calls: 1000"),
         (lambda d: d["traces"][0].update(time_share=7.0), "traces[0].time_share: 7.0 is not a share"),
         (lambda d: d["traces"].pop(), "their time shares sum to"),
         (lambda d: d["traces"][0]["aten"][0].update(count="1"), "traces[0].aten[0].count"),
@@ -158,11 +159,24 @@ def test_what_is_no_profile_is_a_pack_error(reader: PackReader, content: bytes) 
         profiles.read_all(reader)
 
 
-def test_profiles_behind_a_symbolic_link_are_refused(reader: PackReader, tmp_path: Path) -> None:
-    """As blobs are."""
-    (reader.folder / "profiles").symlink_to(tmp_path)
+def test_a_folder_in_place_of_a_profile_is_refused(reader: PackReader) -> None:
+    """With the error of a damaged pack."""
+    (reader.folder / "profiles" / "x.json").mkdir(parents=True)
+    with pytest.raises(PackError, match="is not a regular file"):
+        profiles.read_all(reader)
+
+
+def test_profiles_behind_a_symbolic_link_are_refused(
+    reader: PackReader, measured: PackProfile, tmp_path: Path
+) -> None:
+    """As blobs are: neither read nor written."""
+    (tmp_path / "elsewhere").mkdir()
+    (reader.folder / "profiles").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PackError, match="is a symbolic link"):
         profiles.read_all(reader)
+    with pytest.raises(PackError, match="is a symbolic link"):
+        profiles.write(reader.folder, measured)
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @given(st.text(max_size=40), st.text(max_size=20))

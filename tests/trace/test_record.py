@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
@@ -545,6 +546,27 @@ def test_an_unwritable_folder_fails_before_the_model_runs(tmp_path) -> None:
         record(tmp_path / "file" / "pack"),
     ):
         pytest.fail("the body ran")
+
+
+def test_modules_in_other_threads_are_warned_about(recorded) -> None:
+    """No mode sees what they call, and their flags are not those of the calls that are recorded."""
+    model, x = torch.nn.Linear(4, 4).eval(), torch.randn(2, 4)
+    other = torch.nn.Bilinear(4, 4, 4)
+
+    def body() -> None:
+        def elsewhere(*_: object) -> None:
+            thread = threading.Thread(target=lambda: other(x, x))
+            thread.start()
+            thread.join()
+
+        model.register_forward_pre_hook(elsewhere)
+        model(x)
+
+    with pytest.warns(UserWarning, match="modules ran in other threads, where nothing is recorded: Bilinear"):
+        pack = recorded(body)
+    assert [(trace.call.op, trace.context.training) for trace in pack.traces] == [
+        ("torch.nn.functional.linear", False)
+    ]
 
 
 def test_nothing_stays_behind_after_a_recording(recorded) -> None:

@@ -160,6 +160,7 @@ LINEAR, EMBEDDING, TOPK = 1, 0, 3
         (("traces", 1, "call", "arguments", 0, "value", "value"), True, "traces[1].call.arguments[0].value"),
         (("traces", 1, "call", "op"), "os system", "traces[1].call.op: 'os system'"),
         (("traces", 1, "count"), 0, "traces[1].count: 0 is not positive"),
+        (("traces", 1, "count"), 10**400, "traces[1].count: 1000"),
         (("traces", 1, "signature"), "a/b", "traces[1].signature: 'a/b'"),
         (("traces", 1, "origin", "device"), "cpu;rm", "traces[1].origin.device: 'cpu;rm'"),
         (("traces", 1, "context", "default_dtype"), "int64", "traces[1].context.default_dtype: 'int64'"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import namedtuple
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins import documents
-from pytest_cgins.errors import RecordError
+from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import Value
 from pytest_cgins.trace.values import decode, encode, tensor_indices
 
@@ -95,3 +96,29 @@ def test_endless_nesting_is_refused() -> None:
     tree.append(tree)
     with pytest.raises(RecordError, match="nested deeper than 32"):
         encode(tree, [])
+
+
+@pytest.mark.parametrize(
+    ("leaf", "says"),
+    [
+        (2**64, "an integer of more than 64 bits"),
+        (-(2**63) - 1, "an integer of more than 64 bits"),
+        ("\ud800", "half a surrogate pair"),
+        (torch.quint8, "the dtype quint8"),
+        (torch.sparse_csr, "the layout sparse_csr"),
+    ],
+)
+def test_a_leaf_that_a_manifest_cannot_hold_is_refused_at_once(leaf: object, says: str) -> None:
+    """Not when the pack is written, after the whole run."""
+    with pytest.raises(RecordError, match=f"an argument is .*{says}"):
+        encode([leaf], [])
+
+
+@pytest.mark.parametrize(("kind", "items"), [("op", ()), ("adapted", (Value(kind="none"),))])
+def test_no_module_is_imported_for_a_value(tmp_path, monkeypatch, kind, items) -> None:
+    """A pack that names something in a module of its choice does not have it run."""
+    (tmp_path / "hostile_module.py").write_text("thing = None\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(TraceError, match="a trace must not have other code run"):
+        decode(Value(kind=kind, value="hostile_module.thing", items=items), [])
+    assert "hostile_module" not in sys.modules
