@@ -1,0 +1,174 @@
+"""recording.md: its examples are recorded, and its pitfalls look as it says."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tables import document, rows, sections
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from walk import blocks, links, run
+
+from pytest_cgins import cli
+from pytest_cgins.errors import CginsError
+from pytest_cgins.trace.record import record
+from pytest_cgins.trace.recording import Recording
+
+TEXT = document("recording.md")
+NET = next(block.text for block in blocks(TEXT) if block.file == "net.py")
+HIDDEN = """
+import pytest_cgins
+calls = 0
+@pytest_cgins.mark
+def step(x):
+    global calls
+    calls += 1
+    return x * calls
+"""
+OPAQUE_SAYS = (
+    "net.scores cannot be recorded: an argument or result of type net.Window is opaque: …\n"
+    "→ register an adapter for it beside the op:"
+)
+OPAQUE = NET.replace("@pytest_cgins.adapter(Window)\n", "")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A current folder whose modules can be imported, and are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(f"{tmp_path}/"):
+            del sys.modules[name]
+
+
+def test_every_example_works(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Models are written, recorded and looked at as the document says, with the tables that it quotes."""
+    ran = run(TEXT, capfd)
+    commands = {" ".join(line.split()[1:3]) for line in ran if line.startswith("cgins traces")}
+    assert commands == {f"traces {word}" for word in ("show", "verify", "audit", "diff", "gc")}
+
+
+PITFALLS: list[tuple[str, str, str, list[str] | None]] = [
+    ("no call of a recordable op was seen", "", "torch.nn.LSTM(4, 3)(torch.ones(2, 1, 4))", None),
+    (
+        "a tensor inside a torch.func transform … has no storage to record",
+        "",
+        "torch.vmap(torch.relu)(torch.ones(2, 3))",
+        None,
+    ),
+    ("… has no strided storage to record", "", "torch.relu(torch.eye(2).to_sparse())", None),
+    (
+        "a tensor of dtype torch.qint8 cannot be recorded",
+        "",
+        "torch.relu(torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8))",
+        None,
+    ),
+    (
+        "what it returns is not initialised, so that there is no gold",
+        "",
+        "torch.empty(2)",
+        ["torch.empty"],
+    ),
+    ("does not give its own gold", HIDDEN, "made.step(torch.ones(2))", None),
+    (
+        "no call of torch.matmul was seen\n→ did you mean torch.Tensor.matmul?",
+        "",
+        "torch.eye(2) @ torch.eye(2)",
+        ["torch.matmul"],
+    ),
+    (
+        OPAQUE_SAYS,
+        OPAQUE,
+        "made.scores(torch.eye(2), made.Window(torch.eye(2)))",
+        ["made.scores"],
+    ),
+    (
+        "net.Gated reads self.lut, a …, which a trace cannot hold",
+        OPAQUE.replace("self.by = 2.0", "self.lut = Window(1)").replace("self.by", "self.lut.keys"),
+        "made.Gated(2)(torch.eye(2))",
+        ["made.Gated"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("quoted", "source", "call", "ops"), PITFALLS, ids=[one[2] for one in PITFALLS])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_pitfalls_look_as_described(
+    folder: Path, quoted: str, source: str, call: str, ops: list[str] | None
+) -> None:
+    """What a pitfall is said to look like stands in the document, and is what the recorder says."""
+    assert quoted in TEXT
+    (folder / "made.py").write_text(source)
+    scope: dict[str, Any] = {}
+    exec(f"import made, torch\ndef body():\n    {call}", scope)
+    with pytest.raises(CginsError) as caught, record(folder / "pack", ops):
+        scope["body"]()
+    pattern = re.escape(quoted.replace("net.", "made.")).replace("…", ".+")
+    assert re.search(pattern, str(caught.value)), str(caught.value)
+
+
+def test_modules_in_other_threads_are_named(folder: Path) -> None:
+    """Ops in another thread are not recorded, and the warning says whose they are."""
+
+    def both() -> Recording:
+        with record(folder / "pack") as recording:
+            torch.relu(torch.ones(2))
+            thread = threading.Thread(target=torch.nn.GELU(), args=(torch.ones(2),))
+            thread.start()
+            thread.join()
+        return recording
+
+    with pytest.warns(UserWarning, match="modules ran in other threads"):
+        recording = both()
+    assert recording.pack is not None
+    assert [trace.call.op for trace in recording.pack.traces] == ["torch.relu"]
+
+
+def test_random_ops_are_recorded_by_name_only(folder: Path) -> None:
+    """Dropout is no default op; named, it is recorded with a seed."""
+    with record(folder / "pack") as recording:
+        functional.dropout(functional.relu(torch.ones(9)))
+    assert recording.pack is not None
+    assert [trace.call.op for trace in recording.pack.traces] == ["torch.nn.functional.relu"]
+    with record(folder / "pack", ["torch.nn.functional.dropout"]) as recording:
+        functional.dropout(torch.ones(9))
+    assert recording.pack is not None
+    assert recording.pack.traces[0].context.rng_seed is not None
+
+
+def test_checkpointed_calls_count_once(folder: Path) -> None:
+    """The forward that a backward repeats is not seen."""
+    x = torch.ones(3, requires_grad=True)
+    with record(folder / "pack", ["torch.nn.functional.gelu"]) as recording:
+        checkpoint(lambda a: functional.gelu(a.square()), x, use_reentrant=False).sum().backward()
+    assert recording.pack is not None
+    assert [trace.count for trace in recording.pack.traces] == [1]
+
+
+def test_tables_are_complete_and_options_exist() -> None:
+    """No cell is empty, and each option that is named is one of some command."""
+    for row in rows(TEXT):
+        assert all(row), row
+    known = set(re.findall(r"`(--[a-z-]+)", document("options.md")))
+    named = set(re.findall(r"--[a-z][a-z-]*", TEXT))
+    assert len(named) > 7
+    assert named <= known
+
+
+def test_links_lead_somewhere() -> None:
+    """Each relative link is to a file, and each link to a section of a document to one that is there."""
+    docs = Path(cli.__file__).parent / "docs"
+    for link in links(TEXT):
+        assert (docs / link).exists(), link
+    for file, section in re.findall(r"\]\(([\w./]+)#([\w-]+)\)", TEXT):
+        titles = sections((docs / file).read_text())
+        assert section in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
