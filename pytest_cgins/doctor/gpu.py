@@ -81,7 +81,9 @@ def gpus(found: Driver, torch: Any) -> tuple[Finding, ...]:
     """One finding a GPU that torch can use, or one that says why there is none."""
     devices = torch.get("devices", []) if isinstance(torch, dict) else []
     if devices:
-        return tuple(_usable(index, *device) for index, device in enumerate(devices))
+        usable = [_usable(index, *device) for index, device in enumerate(devices)]
+        trouble = torch.get("trouble", "")
+        return (*usable, *([_unusable(len(devices), trouble)] if trouble else []))
     missing = Finding(
         group=CUDA,
         name="GPU",
@@ -134,6 +136,18 @@ def _usable(index: int, name: str, major: int, minor: int, nbytes: int) -> Findi
         version=_sm(f"{major}.{minor}"),
         detail=f"{name}, {parse.size(nbytes)}",
         disables=NO_GPU,
+    )
+
+
+def _unusable(index: int, trouble: str) -> Finding:
+    """The first GPU that torch fails on; those after it are not tried."""
+    return Finding(
+        group=CUDA,
+        name=f"GPU {index}",
+        state="unusable",
+        detail=f"torch cannot use it: {trouble}",
+        disables="cases on this GPU and on those after it",
+        remedy="hide it with CUDA_VISIBLE_DEVICES, or install a torch that is built for it",
     )
 
 

@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -182,7 +183,10 @@ def resolve(op: str) -> Callable[..., Any]:
         derived = Backward(resolve(parse(op)[0]), op)
         setattr(derived, _MARK, op)
         return derived
-    func = locate(op)
+    # To look a function up is to run its module: `unittest.__main__` runs the tests that it finds.
+    parts = op.split(".")
+    never = parts[0] in sys.stdlib_module_names or "__main__" in parts
+    func: Any = None if never and op not in _trusted else locate(op)
     is_class = is_module_class(func)
     of_torch = is_torch_module(func) if is_class else is_torch_op(op, func)
     if not (of_torch or is_marked(func) or op in _trusted):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +22,21 @@ head = '| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 
 print('NVIDIA H200, 9.0, 143771' if any('query' in word for word in sys.argv) else head)
 """
 ABSENT = "libcuda-that-is-not-there.so.1"
+
+
+FAKE_TORCH = """
+from types import SimpleNamespace as N
+__version__ = "2.9"
+version = N(cuda="12.8", hip=None)
+def ones(size, device):
+    if device == "cuda:1":
+        raise RuntimeError("no kernel image")
+    return N(sum=lambda: N(item=lambda: 1))
+cuda = N(
+    device_count=lambda: 2,
+    get_device_properties=lambda i: N(name=("good", "old")[i], major=9, minor=0, total_memory=1),
+)
+"""
 
 
 def known(**changes: Any) -> gpu.Driver:
@@ -68,6 +87,26 @@ def test_usable_gpus() -> None:
     assert (first.name, first.state, first.version) == ("GPU 0", "ok", "sm_90")
     assert first.detail == "NVIDIA H200, 139.7 GiB"
     assert (second.name, second.version) == ("GPU 1", "sm_86")
+
+
+def test_one_of_several_gpus_is_not_usable() -> None:
+    """The GPU on which torch fails is told beside those that are well, with what torch said."""
+    torch = {"cuda": "12.8", "devices": [["NVIDIA H200", 9, 0, 1 << 30]], "trouble": "no kernel image"}
+    first, second = gpu.gpus(known(), torch)
+    assert (first.name, first.state) == ("GPU 0", "ok")
+    assert (second.name, second.state) == ("GPU 1", "unusable")
+    assert "no kernel image" in second.detail
+
+
+def test_a_gpu_is_tried_before_it_is_listed(tmp_path: Path) -> None:
+    """The probe does not list a GPU on which torch then fails."""
+    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    probe = Path(gpu.__file__).parent / "probes/torch_devices.py"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, probe], env=environment, capture_output=True, check=True)
+    answer = json.loads(done.stdout)
+    assert [name for name, *_ in answer["devices"]] == ["good"]
+    assert answer["trouble"] == "no kernel image"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -54,6 +56,14 @@ def test_a_pack_cannot_have_other_code_run(name: str) -> None:
     """Only ops are resolved: a hostile pack may name anything."""
     with pytest.raises(TraceError, match="neither a torch op nor a marked function"):
         ops.resolve(name)
+
+
+@pytest.mark.parametrize("name", ["this.s", "unittest.__main__.main", "this.s@backward(x)"])
+def test_a_pack_cannot_have_a_script_of_python_run(name: str) -> None:
+    """A module of the standard library is not even imported: some do things when they are."""
+    with pytest.raises(TraceError, match="neither a torch op nor a marked function"):
+        ops.resolve(name)
+    assert not {"this", "unittest.__main__"} & sys.modules.keys()
 
 
 def test_a_marked_function_is_seen_as_one_op(project) -> None:

@@ -13,8 +13,8 @@ if torch.version.cuda:
         torch.ones(1, device="cuda")  # says why there is none
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
-            devices.append([properties.name, properties.major, properties.minor, properties.total_memory])
             torch.ones(1, device=f"cuda:{index}").sum().item()
+            devices.append([properties.name, properties.major, properties.minor, properties.total_memory])
     except Exception as error:  # noqa: BLE001
         trouble = str(error).partition("\n")[0]
 answer = {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.errors import RecordError
+from pytest_cgins.trace import ops
 
 MAX_TEXT_BYTES = 256 * 2**20
 
@@ -50,6 +51,20 @@ def parse_json(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{where} is not JSON: {error}", remedy="check the file and the KIND") from error
+
+
+def require_torch_op(op: str) -> None:
+    """Refuse an op that is not torch's before anything is imported: to look it up is to run its module.
+
+    Raises:
+        TraceError: if a file names another function, or one of torch that is no op.
+    """
+    if not op.startswith("torch."):
+        raise RecordError(
+            f"{op[:80]} is not a torch op, and a foreign file must not have other code run",
+            remedy="name an op of torch, such as torch.matmul; record calls of your own functions with cgins record",
+        )
+    ops.resolve(op)
 
 
 def objects(value: Any, where: object, what: str) -> list[dict[str, Any]]:

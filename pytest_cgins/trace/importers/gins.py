@@ -16,7 +16,7 @@ from pytest_cgins.errors import RecordError
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.importers.collect import Collector, one_line
 from pytest_cgins.trace.importers.expressions import Evaluator, parse
-from pytest_cgins.trace.importers.files import objects, read_json, text_of
+from pytest_cgins.trace.importers.files import objects, read_json, require_torch_op, text_of
 
 
 def collect(source: Path, collector: Collector, *, max_mib: float) -> None:
@@ -61,7 +61,7 @@ class _Program:
 
     def _operate(self, entry: str, assigned: str, op: str, inputs: object) -> None:
         args, kwargs = self._arguments(inputs)
-        ops.resolve(op)
+        require_torch_op(op)
 
         def call() -> Any:
             return ops.resolve(op)(*args, **kwargs)

@@ -19,6 +19,7 @@ from pytest_cgins.errors import RecordError, ReplayError, TraceError
 from pytest_cgins.model import Blob, Trace
 from pytest_cgins.trace import gold, ops, replay
 from pytest_cgins.trace.importers.collect import Collector, on
+from pytest_cgins.trace.importers.files import require_torch_op
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack, seal
 
@@ -79,8 +80,7 @@ def _op_of(pair: Pair, op: Mapping[str, str]) -> str:
         raise RecordError(f"nothing says which op it is of; pass --op {pair.entry}=torch.…")
     if starts:
         return op[max(starts, key=len)]
-    # A file must not name any function to be run: this refuses what is no torch op.
-    ops.resolve(pair.op)
+    require_torch_op(pair.op)
     return pair.op
 
 

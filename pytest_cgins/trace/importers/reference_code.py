@@ -44,6 +44,11 @@ def call_of(call: OpCall) -> Call:
 
 
 def _passed(argument: Argument, made: Call) -> str:
+    # A pack's names become code here, and a pack may be anybody's.
+    if argument.passed == "keyword" and (
+        not argument.name.isidentifier() or keyword.iskeyword(argument.name)
+    ):
+        raise RecordError(f"{argument.name[:80]!r} is no name of a parameter")
     text = _render(argument.value, _identifier(argument.name), made)
     return text if argument.passed == "positional" else f"{argument.name}={text}"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pytest_cgins.errors import RecordError
 from pytest_cgins.trace.gold import load_gold
+from pytest_cgins.trace.importers.reference_code import call_of
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_inputs
 from pytest_cgins.trace.store import open_pack
@@ -176,6 +179,17 @@ def test_an_imported_reference_is_exported_as_it_was(
     assert cgins("export", "flashinfer-bench", "pack", "--out", "again").code == 0
     (path,) = (tmp_path / "again/definitions").rglob("*.json")
     assert json.loads(path.read_text())["reference"] == GATHER["reference"]
+
+
+def test_a_hostile_pack_is_no_code(tmp_path: Path) -> None:
+    """A pack whose argument is named like code is not exported as code."""
+    with torch.no_grad(), record(tmp_path / "mine", ["torch.nn.functional.gelu"], "full"):
+        torch.nn.functional.gelu(torch.ones(3), approximate="tanh")
+    call = open_pack(tmp_path / "mine").pack.traces[0].call
+    hostile = replace(call.arguments[1], name="approximate='none') or print(")
+    assert hostile.passed == "keyword"
+    with pytest.raises(RecordError, match="is no name of a parameter"):
+        call_of(replace(call, arguments=(call.arguments[0], hostile)))
 
 
 def test_what_the_format_cannot_say(cgins: Callable[..., Any], tmp_path: Path) -> None:

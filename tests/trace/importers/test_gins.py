@@ -82,7 +82,7 @@ def test_only_torch_ops_are_run(
     run = cgins("import", "gins", source)
     assert run.code == 1
     assert run.pack is None
-    assert "os.mkdir is neither a torch op nor a marked function" in run.out
+    assert "os.mkdir is not a torch op" in run.out
     assert not (tmp_path / "made").exists()
 
 
@@ -136,3 +136,14 @@ def test_inputs_that_are_none(
     run = cgins("import", "gins", write("p.json", [program(("c", "torch.sum", inputs), good, a=RAND)]))
     assert run.ops() == ["torch.cos"]
     assert f"left out  p/0:c: {reason}" in run.out
+
+
+def test_a_program_imports_no_module(
+    cgins: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A module that a program names is not imported, even if it lies in the folder: that would run it."""
+    write("beside.py", f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(x):\n    return x\n")
+    run = cgins("import", "gins", write("p.json", [program(("c", "beside.f", ["a"]), a=RAND)]))
+    assert run.code == 1
+    assert "beside.f is not a torch op" in run.out
+    assert not (tmp_path / "ran").exists()
