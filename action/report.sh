@@ -10,11 +10,9 @@ echo "::stop-commands::$token"
 trap 'printf "\n::%s::\n" "$token"' EXIT
 
 summary() {
-  local options=(--strict)
-  [[ $INPUT_STRICT == true ]] || options=()
   # Not in the repository under test: a `pytest_cgins` of its own would be imported instead.
   (cd "$GITHUB_ACTION_PATH" && "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
-    summary "${options[@]}" "$@" "$CGINS_REPORT")
+    summary "$@" "$CGINS_REPORT")
 }
 
 case $CGINS_EXIT_CODE in

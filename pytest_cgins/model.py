@@ -678,6 +678,8 @@ class Evaluation(Document):
     """Wall time of the whole evaluation."""
     output: str = ""
     """Tail of what the kernel printed."""
+    config: str = ""
+    """Path of the `cgins.yaml` that has the case, from the folder where pytest began; "" where nobody noted it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -700,3 +702,5 @@ class SessionReport(Document):
     """One a device that was used."""
     evaluations: tuple[Evaluation, ...]
     """Ordered by case name."""
+    strict: bool = False
+    """Whether `--cgins-strict` was in force."""

@@ -33,7 +33,6 @@ def add_parsers(subparsers: Subparsers) -> None:
         default="markdown",
         help="counts: how many cases ended how, `name=number` a line (default: %(default)s)",
     )
-    summary.add_argument("--strict", action="store_true", help="the run was under --cgins-strict")
     summary.add_argument(
         "--max-bytes", type=int, metavar="N", help="limit of the markdown (default: GitHub's, 1 MiB a step)"
     )
@@ -51,11 +50,11 @@ def run_summary(arguments: argparse.Namespace) -> int:
 
     report = _load(arguments.report)
     if arguments.format == "counts":
-        sys.stdout.write(counts(report, strict=arguments.strict).lines())
+        sys.stdout.write(counts(report).lines())
         return 0
     limit = markdown.STEP_SUMMARY_LIMIT_NBYTES if arguments.max_bytes is None else arguments.max_bytes
     try:
-        text = markdown.render(report, strict=arguments.strict, limit_nbytes=limit)
+        text = markdown.render(report, limit_nbytes=limit)
     except ValueError as error:
         raise ConfigError(f"--max-bytes: {error}", remedy="give it a higher limit") from None
     # Escaped text is not ASCII, and a runner's locale may be C.

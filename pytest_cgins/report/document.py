@@ -23,6 +23,7 @@ def session_report(
     started_at: datetime,
     seconds: float,
     exit_status: int,
+    strict: bool = False,
 ) -> SessionReport:
     """Put together what a session found; `version` is that of pytest-cgins, `started_at` is in UTC."""
     return SessionReport(
@@ -34,6 +35,7 @@ def session_report(
         exit_status=exit_status,
         environments=tuple(environments),
         evaluations=tuple(sorted(evaluations, key=lambda evaluation: evaluation.case.name)),
+        strict=strict,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 
@@ -23,18 +22,13 @@ MESSAGE_LENGTH = 6000
 MESSAGES = 20
 """Failures whose whole message is shown."""
 ENVIRONMENTS = 8
-_KEYWORD = re.compile(r"(:?\w|:|\+|-|\.|\[|\]|\\|/)+")
-"""What pytest's `-k` takes as one word."""
 
 
-def render(
-    report: SessionReport, *, strict: bool = False, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYTES
-) -> str:
+def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYTES) -> str:
     """Totals, failures worst first, and times against torch; what does not fit is counted.
 
     Args:
         report: as `--cgins-json` wrote it; none of its texts is trusted.
-        strict: whether the session ran under `--cgins-strict`, which the report does not say.
         limit_nbytes: most bytes of UTF-8, at least `LEAST_LIMIT_NBYTES`.
 
     Raises:
@@ -43,28 +37,27 @@ def render(
     if limit_nbytes < LEAST_LIMIT_NBYTES:
         raise ValueError(f"{limit_nbytes} bytes are fewer than the {LEAST_LIMIT_NBYTES} that a summary needs")
     page = _Page(limit_nbytes)
-    page.add(_heading(report, counts(report, strict=strict)))
+    page.add(_heading(report, counts(report)))
     evaluations = report.evaluations
-    failed = summary.failures(evaluations, strict=strict)
+    failed = summary.failures(evaluations, strict=report.strict)
     page.table("Kernels", _KERNELS, [_kernel(row) for row in summary.rows(evaluations)], share=0.25)
-    page.table(
-        "Failures", _FAILURES, [_failure(one, report.seed, strict=strict) for one in failed], share=0.4
-    )
-    page.elements([_message(one, report.seed, strict=strict) for one in failed[:MESSAGES]], share=0.5)
+    page.table("Failures", _FAILURES, [_failure(one, report) for one in failed], share=0.4)
+    page.elements([_message(one, report) for one in failed[:MESSAGES]], share=0.5)
     page.table("Times against torch", _TIMES, _times(evaluations), share=0.6)
-    if not strict:
+    if not report.strict:
         page.table("Weak cases", _WEAK, [_weak(*one) for one in summary.weak(evaluations)], share=0.4)
     page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
     page.table("Notes", _REASONS, [_reason(*one) for one in summary.notes(evaluations)], share=0.9)
     return page.text()
 
 
-def reproduction(evaluation: Evaluation, seed: int, *, strict: bool) -> str:
+def reproduction(evaluation: Evaluation, report: SessionReport) -> str:
     """Shell command that runs a case again on the same inputs, in the folder where the session ran."""
-    words = ["pytest", "--cgins", f"--cgins-seed={seed}", *(["--cgins-strict"] if strict else [])]
-    name = evaluation.case.name
-    place = ["-k", name] if _KEYWORD.fullmatch(name) else [f"cgins.yaml::{name}"]
-    return shlex.join([*words, *place])
+    strict = ["--cgins-strict"] * report.strict
+    config = evaluation.config or "cgins.yaml"
+    # A path that began with a dash would be an option.
+    place = f"{'./' if config.startswith('-') else ''}{config}::{evaluation.case.name}"
+    return shlex.join(["pytest", "--cgins", f"--cgins-seed={report.seed}", *strict, place])
 
 
 class _Page:
@@ -161,16 +154,16 @@ def _kernel(row: summary.KernelRow) -> str:
 _FAILURES = ("case", "what", "again")
 
 
-def _failure(evaluation: Evaluation, seed: int, *, strict: bool) -> str:
+def _failure(evaluation: Evaluation, report: SessionReport) -> str:
     return _row(
         code(evaluation.case.name, length=NAME_LENGTH),
         code(headline(evaluation), length=HEADLINE_LENGTH),
-        code(reproduction(evaluation, seed, strict=strict), length=2 * NAME_LENGTH),
+        code(reproduction(evaluation, report), length=2 * NAME_LENGTH),
     )
 
 
-def _message(evaluation: Evaluation, seed: int, *, strict: bool) -> str:
-    text = message(evaluation, command=reproduction(evaluation, seed, strict=strict))
+def _message(evaluation: Evaluation, report: SessionReport) -> str:
+    text = message(evaluation, command=reproduction(evaluation, report))
     name = code(evaluation.case.name, length=NAME_LENGTH)
     return f"<details><summary>{name}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
 

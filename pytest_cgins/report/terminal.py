@@ -26,7 +26,7 @@ UNLIMITED = 100_000
 _STYLES = {"pass": "green", "fail": "red", "error": "magenta", "skip": "yellow"}
 
 
-def render(report: SessionReport, *, width: int, colour: bool, verbosity: int, strict: bool) -> str:
+def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -> str:
     """The section's text, ending in a newline.
 
     Args:
@@ -34,13 +34,12 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int, s
         width: columns of the terminal.
         colour: whether escape codes and drawn lines may be used; logs get neither.
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
-        strict: whether `WEAK` cases and kernels that nothing gates count as failures.
     """
     parts = [_text(_kernels(report, width=width, colour=colour), width=UNLIMITED, colour=colour)]
     if verbosity > 0:
         # Names are there to be copied, so this table would rather be too wide than fold them.
-        parts.append(_text(_cases(report, colour=colour, strict=strict), width=UNLIMITED, colour=colour))
-    lines = _lines(report, verbosity=verbosity, strict=strict)
+        parts.append(_text(_cases(report, colour=colour), width=UNLIMITED, colour=colour))
+    lines = _lines(report, verbosity=verbosity)
     parts += [_text(line, width=UNLIMITED, colour=colour) for line in lines]
     return "".join(parts)
 
@@ -192,7 +191,7 @@ def _style(status: Status) -> str:
     return "yellow" if status in (Status.WEAK, Status.INCONCLUSIVE) else _STYLES[status.outcome]
 
 
-def _cases(report: SessionReport, *, colour: bool, strict: bool) -> Table:
+def _cases(report: SessionReport, *, colour: bool) -> Table:
     table = _table(colour=colour)
     table.add_column("case")
     table.add_column("status")
@@ -200,7 +199,7 @@ def _cases(report: SessionReport, *, colour: bool, strict: bool) -> Table:
         table.add_column(heading, justify="right")
     for evaluation in report.evaluations:
         status = evaluation.verdict.status
-        style = "red" if summary.outcome(evaluation, strict=strict) == "fail" else _style(status)
+        style = "red" if summary.outcome(evaluation, strict=report.strict) == "fail" else _style(status)
         share = evaluation.correctness.share if evaluation.correctness is not None else None
         timing = evaluation.measurement
         table.add_row(
@@ -214,13 +213,13 @@ def _cases(report: SessionReport, *, colour: bool, strict: bool) -> Table:
     return table
 
 
-def _lines(report: SessionReport, *, verbosity: int, strict: bool) -> Iterator[Text]:
-    failed = summary.failures(report.evaluations, strict=strict)
-    weak = [] if strict else list(summary.weak(report.evaluations))
+def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
+    failed = summary.failures(report.evaluations, strict=report.strict)
+    weak = [] if report.strict else list(summary.weak(report.evaluations))
     if verbosity >= 0:
         shown = None if verbosity > 0 else SHOWN_LINES
         for evaluation in failed[:shown]:
-            yield _failure(evaluation, strict=strict)
+            yield _failure(evaluation, strict=report.strict)
         yield from _left_out(len(failed), shown, "failures")
         for evaluation, forgeries in weak[:shown]:
             passed = ", ".join(forgeries) or "a forged answer"
@@ -230,7 +229,7 @@ def _lines(report: SessionReport, *, verbosity: int, strict: bool) -> Iterator[T
         cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
         yield Text(
             f"NOT GATED {one.kernel}/{one.implementation}: its contract covers none of its {cases}: {one.message}",
-            style="red" if strict else "yellow",
+            style="red" if report.strict else "yellow",
         )
     for reason, count in summary.skips(report.evaluations):
         yield Text(f"SKIPPED {count} cases: {reason}", style="yellow")

@@ -13,6 +13,7 @@ from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.kernels.build import build, default_cache
 from pytest_cgins.model import Argument, CompiledKernel, OpCall
+from pytest_cgins.session import results
 from pytest_cgins.session.parametrize import nearest_config, selection
 from pytest_cgins.session.run import GateSession
 from pytest_cgins.text import nearest
@@ -170,5 +171,7 @@ def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
         return kernel
     except CginsError as error:
         refused = str(error)
+        if isinstance(error, InfrastructureError):
+            results.excuse(request.node)
     # Not within the handler: pytest would print the error that is being handled as well.
     pytest.fail(refused, pytrace=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ from pytest_cgins import documents
 from pytest_cgins.model import Environment, Evaluation
 from pytest_cgins.report.summary import rank
 
-_PENDING = pytest.StashKey[list[tuple[Path, Evaluation]]]()
+_PENDING = pytest.StashKey[list[Evaluation]]()
+_EXCUSED = pytest.StashKey[bool]()
 
 
 def keep(item: pytest.Item, file: Path, evaluation: Evaluation) -> None:
@@ -19,19 +22,24 @@ def keep(item: pytest.Item, file: Path, evaluation: Evaluation) -> None:
 
     `file` is the `cgins.yaml` that the case comes from.
     """
-    item.stash.setdefault(_PENDING, []).append((file, evaluation))
+    config = relpath(file, item.config.invocation_params.dir)
+    item.stash.setdefault(_PENDING, []).append(replace(evaluation, config=config))
     verdict = evaluation.verdict
     item.user_properties += [("cgins_status", verdict.status.value), ("cgins_reason", verdict.reason.value)]
     item.user_properties += [(f"cgins_{name}", number) for name, number in verdict.numbers.items()]
 
 
+def excuse(item: pytest.Item) -> None:
+    """Have the failure that comes be no kernel's doing: a tool or a device is not there."""
+    item.stash[_EXCUSED] = True
+
+
 def attach(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Put the item's pending evaluations on a report, as plain JSON types: xdist sends it so."""
+    """Put the item's pending evaluations and excuse on a report, as plain JSON types: xdist sends it so."""
+    report.__dict__["cgins_excused"] = item.stash.get(_EXCUSED, False)
     pending = item.stash.get(_PENDING, [])
     if pending:
-        report.__dict__["cgins"] = [
-            (str(file), documents.dump_python(evaluation)) for file, evaluation in pending
-        ]
+        report.__dict__["cgins"] = [documents.dump_python(evaluation) for evaluation in pending]
         del item.stash[_PENDING]
 
 
@@ -47,21 +55,23 @@ class Results:
 
     def add(self, report: pytest.TestReport) -> None:
         """Take the evaluations from a report, and count whose fault its failure is."""
-        sent: list[tuple[str, Any]] = report.__dict__.get("cgins", [])
-        for file, value in sent:
+        sent: list[Any] = report.__dict__.get("cgins", [])
+        for value in sent:
             evaluation = documents.load_python(Evaluation, value)
-            self._add_evaluation(file, evaluation)
+            self._add_evaluation(evaluation)
             if evaluation.verdict.status.outcome == "error":
                 self._blameless.add(report.nodeid)
+        if report.__dict__.get("cgins_excused"):
+            self._blameless.add(report.nodeid)
         if report.failed:
             if report.nodeid in self._blameless:
                 self._infrastructure_failures += 1
             else:
                 self._kernel_failures += 1
 
-    def _add_evaluation(self, file: str, evaluation: Evaluation) -> None:
+    def _add_evaluation(self, evaluation: Evaluation) -> None:
         # A user's test may evaluate a case that cgins.yaml gates as well: the worse of the two counts.
-        key = (file, evaluation.case.name)
+        key = (evaluation.config, evaluation.case.name)
         known = self._evaluations.get(key)
         if known is None or rank(evaluation.verdict.status) < rank(known.verdict.status):
             self._evaluations[key] = evaluation
@@ -83,5 +93,5 @@ class Results:
 
     @property
     def only_infrastructure_failed(self) -> bool:
-        """Whether tests failed and all of them for `TRACE_DRIFT` or `INFRASTRUCTURE`."""
+        """Whether tests failed, and all of them for a drifted trace or for a tool or device that is not there."""
         return self._infrastructure_failures > 0 and self._kernel_failures == 0

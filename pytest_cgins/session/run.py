@@ -15,6 +15,7 @@ import pytest
 
 from pytest_cgins import __version__, documents
 from pytest_cgins import config as configuration
+from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.options import TIMEOUT_S
@@ -124,10 +125,12 @@ class GateSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
-        self, item: pytest.Item
+        self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Send the item's evaluations along with the report of the phase in which they were made."""
         report = yield
+        if call.excinfo is not None and isinstance(call.excinfo.value, InfrastructureError):
+            results.excuse(item)
         results.attach(item, report)
         if isinstance(item, CaseItem):
             item.locate_skip(report)
@@ -160,6 +163,7 @@ class GateSession:
             started_at=self._started_at,
             seconds=time.monotonic() - self._started,
             exit_status=int(session.exitstatus),
+            strict=self.strict,
         )
         self._write(session)
 
@@ -189,7 +193,6 @@ class GateSession:
             width=writer.fullwidth,
             colour=writer.hasmarkup,
             verbosity=self.config.get_verbosity(),
-            strict=self.strict,
         )
         terminalreporter.write(text)
 

@@ -61,7 +61,7 @@ def test_failing_gate_ends_in_its_exit_code_after_summary_and_upload(failed: Job
     }
     assert json.loads(report.read_text())["seed"] == 7
     assert failed.summary.startswith("## cgins: 2 failed, 1 skipped, 1 passed\n")
-    assert "pytest --cgins --cgins-seed=7 -k relu/cpu-wrong/tiny/" in failed.summary
+    assert "pytest --cgins --cgins-seed=7 cgins.yaml::relu/cpu-wrong/tiny/" in html.unescape(failed.summary)
     assert failed.used["Upload the report"]["path"] == str(report)
     assert failed.used["Keep built kernels"]["key"] == failed.used["Restore built kernels"]["key"]
     assert failed.ran[-1] == "Verdict"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,12 +16,12 @@ Make = Callable[..., Evaluation]
 
 
 def report(
-    *evaluations: Evaluation, outcome: str = "passed", node: str = "n", file: str = "cgins.yaml"
+    *evaluations: Evaluation, outcome: str = "passed", node: str = "n", excused: bool = False
 ) -> pytest.TestReport:
     made = pytest.TestReport(node, ("f", 0, "d"), {}, outcome, None, "call")  # type: ignore[arg-type]
     # As xdist would send it.
-    sent = json.loads(json.dumps([(file, documents.dump_python(evaluation)) for evaluation in evaluations]))
-    made.__dict__["cgins"] = sent
+    made.__dict__["cgins"] = json.loads(json.dumps([documents.dump_python(one) for one in evaluations]))
+    made.__dict__["cgins_excused"] = excused
     return made
 
 
@@ -38,7 +39,7 @@ def test_files_do_not_share_cases(make_evaluation: Make) -> None:
     """Two cgins.yaml that name a case alike have two cases."""
     results = Results()
     results.add(report(make_evaluation()))
-    results.add(report(make_evaluation(), file="second/cgins.yaml"))
+    results.add(report(replace(make_evaluation(), config="second/cgins.yaml")))
     assert len(results.evaluations) == 2
 
 
@@ -66,6 +67,15 @@ def test_blame_follows_the_item_through_its_phases(make_evaluation: Make) -> Non
     results.add(report(make_evaluation(Status.TRACE_DRIFT)))
     results.add(report(outcome="failed"))
     assert results.only_infrastructure_failed
+
+
+@pytest.mark.parametrize(("node", "expected"), [("n", True), ("another", False)])
+def test_an_excused_failure_has_no_evaluation(node: str, expected: bool) -> None:
+    """A fixture that lacks its device is nobody's fault, and excuses no other test."""
+    results = Results()
+    results.add(report(outcome="failed", excused=True))
+    results.add(report(outcome="failed", node=node))
+    assert results.only_infrastructure_failed is expected
 
 
 def test_nothing_failed_is_nobody_s_fault() -> None:

@@ -16,8 +16,8 @@ Make = Callable[..., Evaluation]
 
 
 @pytest.fixture
-def file(make_evaluation: Make, tmp_path: Path) -> Path:
-    """A report with one weak case."""
+def file(make_evaluation: Make, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A report with one weak case, under `--cgins-strict` on request."""
     report = document.session_report(
         [make_evaluation(Status.WEAK, accepted=("ones",))],
         [],
@@ -26,20 +26,26 @@ def file(make_evaluation: Make, tmp_path: Path) -> Path:
         started_at=datetime(2026, 1, 2, tzinfo=timezone.utc),
         seconds=1.5,
         exit_status=0,
+        strict=getattr(request, "param", False),
     )
     path = tmp_path / "a report.json"
     document.write(report, path)
     return path
 
 
-def test_markdown_and_counts_are_printed(file: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Markdown by default, counts on request; `--strict` changes both."""
+@pytest.mark.parametrize(
+    ("file", "heading", "counted"),
+    [(False, b"1 passed (1 weak)\n", b"passed=1\nfailed=0"), (True, b"1 failed, 0 ", b"passed=0\nfailed=1")],
+    indirect=["file"],
+)
+def test_markdown_and_counts_are_printed(
+    file: Path, heading: bytes, counted: bytes, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Markdown by default, counts on request; whether the run was strict the report says."""
     assert cli.main(["summary", str(file)]) == 0
-    assert capfdbinary.readouterr().out.startswith(b"## cgins: 1 passed (1 weak)\n")
-    assert cli.main(["summary", "--strict", str(file)]) == 0
-    assert capfdbinary.readouterr().out.startswith(b"## cgins: 1 failed")
-    assert cli.main(["summary", "--format=counts", "--strict", str(file)]) == 0
-    assert capfdbinary.readouterr().out == b"total=1\npassed=0\nfailed=1\nerrors=0\nskipped=0\nweak=1\n"
+    assert capfdbinary.readouterr().out.startswith(b"## cgins: " + heading)
+    assert cli.main(["summary", "--format=counts", str(file)]) == 0
+    assert capfdbinary.readouterr().out == b"total=1\n" + counted + b"\nerrors=0\nskipped=0\nweak=1\n"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 1, "cgins": "::error::x"}', "\udcff"])

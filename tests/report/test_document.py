@@ -42,6 +42,15 @@ def test_document_is_read_back_as_it_was(report: SessionReport, tmp_path: Path) 
     assert read.started_at == "2026-01-02T03:04:05+00:00"
 
 
+def test_older_reports_are_read(report: SessionReport) -> None:
+    """A report from before there were `strict` and the cases' `config` was not strict, and knows no file."""
+    data = json.loads(documents.dump(report))
+    del data["strict"]
+    for evaluation in data["evaluations"]:
+        del evaluation["config"]
+    assert documents.load(SessionReport, json.dumps(data)) == report
+
+
 def test_failed_write_leaves_the_old_file(
     report: SessionReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

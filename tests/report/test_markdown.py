@@ -80,7 +80,9 @@ def parsed(text: str) -> Elements:
     return elements
 
 
-def report_of(*evaluations: Evaluation, device_name: str = "a CPU", exit_status: int = 1) -> SessionReport:
+def report_of(
+    *evaluations: Evaluation, device_name: str = "a CPU", exit_status: int = 1, strict: bool = False
+) -> SessionReport:
     return document.session_report(
         evaluations,
         [Environment(device="cpu", device_name=device_name, python="3.11", torch="2.13")],
@@ -89,6 +91,7 @@ def report_of(*evaluations: Evaluation, device_name: str = "a CPU", exit_status:
         started_at=datetime(2026, 1, 2, tzinfo=timezone.utc),
         seconds=1.5,
         exit_status=exit_status,
+        strict=strict,
     )
 
 
@@ -110,7 +113,7 @@ def test_totals_failures_and_times_are_there(make_evaluation: Make) -> None:
     assert "device-absent" not in text
     assert "no GPU here" in codes
     assert "<td>1 us</td><td>2 us</td><td>2x</td>" in text
-    assert "pytest --cgins --cgins-seed=7 -k scale/cpu-bad/tiny/f32-2x3-0001" in codes
+    assert "pytest --cgins --cgins-seed=7 cgins.yaml::scale/cpu-bad/tiny/f32-2x3-0001" in codes
     (full,) = (found for found in codes if "reference rule on fresh inputs" in found)
     assert "\nagain   pytest --cgins" in full
 
@@ -140,8 +143,8 @@ def test_failures_come_worst_first_and_slow_kernels_first(make_evaluation: Make)
 
 def test_strict_makes_weak_a_failure(make_evaluation: Make) -> None:
     """A weak case is listed with what would pass too; under strict it is a failure and its line says so."""
-    report = report_of(make_evaluation(Status.WEAK, reason=Reason.NO_POWER, accepted=("zeros",)))
-    lax, strict = (markdown.render(report, strict=flag) for flag in (False, True))
+    weak = make_evaluation(Status.WEAK, reason=Reason.NO_POWER, accepted=("zeros",))
+    lax, strict = (markdown.render(report_of(weak, strict=flag)) for flag in (False, True))
     assert lax.startswith("## cgins: 1 passed (1 weak)\n")
     assert "<td>zeros</td>" in lax
     assert "--cgins-strict" not in lax
@@ -229,19 +232,33 @@ def test_many_long_environments_fit_the_least_limit(make_evaluation: Make) -> No
     assert len(text.encode()) <= markdown.LEAST_LIMIT_NBYTES
 
 
-def test_names_that_k_cannot_say_are_node_ids(make_evaluation: Make) -> None:
-    """A name outside of `-k`'s letters is quoted as a node id of cgins.yaml."""
-    evaluation = make_evaluation(kernel="a b; rm -rf ~")
-    words = shlex.split(markdown.reproduction(evaluation, 7, strict=False))
-    assert words[-1] == f"cgins.yaml::{evaluation.case.name}"
+@pytest.mark.parametrize(
+    ("config", "shown"),
+    [
+        ("", "cgins.yaml"),
+        ("my project/cgins.yaml", "my project/cgins.yaml"),
+        ("-p evil/cgins.yaml", "./-p evil/cgins.yaml"),
+    ],
+)
+def test_a_case_is_named_by_its_file(make_evaluation: Make, config: str, shown: str) -> None:
+    """The command ends in the case's node id, which is one word and no option whatever it is called."""
+    evaluation = replace(make_evaluation(kernel="a b; rm -rf ~"), config=config)
+    words = shlex.split(markdown.reproduction(evaluation, report_of(evaluation, strict=True)))
+    assert words == [
+        "pytest",
+        "--cgins",
+        "--cgins-seed=7",
+        "--cgins-strict",
+        f"{shown}::{evaluation.case.name}",
+    ]
 
 
 def test_counts_add_up(make_evaluation: Make) -> None:
     """Every case is in one of four counts, and a weak one besides; `lines` is for scripts."""
-    report = report_of(*(make_evaluation(status, signature=status.value) for status in Status))
-    for strict in (False, True):
-        found = counts(report, strict=strict)
+    evaluations = [make_evaluation(status, signature=status.value) for status in Status]
+    lax, strict = (counts(report_of(*evaluations, strict=flag)) for flag in (False, True))
+    for found in (lax, strict):
         assert found.total == found.passed + found.failed + found.errors + found.skipped == len(Status)
         assert found.weak == 1
-    assert counts(report, strict=True).failed == counts(report, strict=False).failed + 1
+    assert strict.failed == lax.failed + 1
     assert "errors=2\nskipped=1\nweak=1\n" in found.lines()

@@ -18,10 +18,10 @@ from pytest_cgins.report import document, terminal
 Make = Callable[..., Evaluation]
 
 
-def report_of(evaluations: list[Evaluation]) -> SessionReport:
+def report_of(evaluations: list[Evaluation], *, strict: bool = False) -> SessionReport:
     now = datetime.now(timezone.utc)
     return document.session_report(
-        evaluations, [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=1
+        evaluations, [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=1, strict=strict
     )
 
 
@@ -33,8 +33,8 @@ def rendered(
     verbosity: int = 0,
     strict: bool = False,
 ) -> str:
-    report = report_of(evaluations)
-    return terminal.render(report, width=width, colour=colour, verbosity=verbosity, strict=strict)
+    report = report_of(evaluations, strict=strict)
+    return terminal.render(report, width=width, colour=colour, verbosity=verbosity)
 
 
 def test_table_numbers_are_those_of_the_document(make_evaluation: Make) -> None:
