@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from pytest_cgins.trace.importers.collect import Report
 
 _TORCH = re.compile(r"torch\.(?P<module>(nn\.functional|special|linalg|fft)\.)?(?P<name>\w+)")
 
+_PLAIN = re.compile(r"[A-Za-z./][\w./-]*")
+"""A path that YAML takes for a text as it is."""
+
 
 def write(config: Path, report: Report, pack_folder: Path) -> str:
     """Write a `cgins.yaml`, or say what to add to the one that is there.
@@ -23,6 +27,8 @@ def write(config: Path, report: Report, pack_folder: Path) -> str:
     assert report.pack is not None
     kernels = "\n".join(_kernels(report.pack, report))
     traces = Path(os.path.relpath(pack_folder.absolute(), config.absolute().parent)).as_posix()
+    if not _PLAIN.fullmatch(traces):
+        traces = json.dumps(traces, ensure_ascii=False)
     if config.exists():
         return f"{config} is there already; add to its traces: {traces}\nand to its kernels:\n{kernels}"
     config.parent.mkdir(parents=True, exist_ok=True)

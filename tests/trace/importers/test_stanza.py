@@ -57,3 +57,13 @@ def test_a_config_that_is_there_stays(
     assert (tmp_path / "cgins.yaml").read_text() == "version: 1\n"
     assert "cgins.yaml is there already; add to its traces: pack" in run.out
     assert "      - {name: reference, device: cpu, target: torch:tanh}" in run.out
+
+
+@pytest.mark.parametrize("folder", ["a: b", "x #y", "2025", "my packs", "é"])
+def test_folders_that_yaml_would_read_otherwise(
+    cgins: Callable[..., Any], write: Callable[..., Path], tmp_path: Path, folder: str
+) -> None:
+    """A pack's folder is the one in cgins.yaml, whatever it is called."""
+    options = ("--functional", "--config", "cgins.yaml", "--out", folder, "--name", "pack")
+    cgins("import", "backendbench", write("o.txt", TEXT), *options)
+    assert load(tmp_path / "cgins.yaml").traces == (tmp_path / folder,)
