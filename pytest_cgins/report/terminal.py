@@ -137,20 +137,22 @@ class _Column:
 
 
 def _fit(columns: list[_Column], width: int) -> int:
-    """Break as few columns as will do; names of kernels come last, and break after a `_` if they can.
+    """Break as few columns as will do; names come last, those of kernels at the end, and break after a `_` or `-`.
 
     Returns:
         What the names of kernels may take. In a terminal too narrow for the numbers that is the width of their
         heading, and the table is wider than the terminal.
     """
-    names = columns[_KERNEL]
     for index in (_STATUS, _ERROR, _SPEED, _IMPLEMENTATION):
         if _left(columns, width) >= 0:
             break
         columns[index].narrow = True
-    room = max(len(names.heading[0]), names.width + min(0, _left(columns, width)))
-    names.cells = [_broken(name, room) for (name,) in names.cells]
-    names.narrow = True
+    for index in (_IMPLEMENTATION, _KERNEL):
+        names, missing = columns[index], min(0, _left(columns, width))
+        room = max(len(names.heading[0]), names.width + missing)
+        if missing:
+            names.cells = [(*_broken(name, room), *rest) for name, *rest in names.cells]
+            names.narrow = True
     return room
 
 

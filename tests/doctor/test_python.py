@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import pytest
 
 from pytest_cgins.doctor import python, tools
+from pytest_cgins.doctor.findings import Finding
 
 CPU = {"version": "2.13.0+cpu", "path": "/torch/__init__.py", "cuda": None, "hip": None, "devices": []}
 DONE = tools.Ran(status=0, output="")
@@ -81,23 +84,40 @@ def test_without_triton_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.state for one in python.triton()] == ["missing", "missing"]
 
 
-def test_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours is known to pytest here; unless loading by itself is off, or its entry point is not there."""
+def installed() -> bool:
+    """Whether pytest-cgins is a distribution here, and not just on PYTHONPATH."""
+    return any(one.name == "pytest-cgins" for one in importlib.metadata.distributions())
+
+
+def test_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where pytest-cgins is installed, pytest knows it and all that it needs is there; else neither is claimed."""
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
     plugins = {one.name: one for one in python.pytest_plugins()}
-    assert plugins["pytest-cgins"].state == "ok"
     assert {"pytest", "pytest-benchmark", "pytest-xdist"} < set(plugins)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    off = {one.name: one for one in python.pytest_plugins()}["pytest-cgins"]
-    assert (off.state, "-p pytest_cgins.plugin" in off.remedy) == ("unusable", True)
-    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-    monkeypatch.setattr(python.importlib.metadata, "entry_points", lambda **_: [])
-    absent = {one.name: one for one in python.pytest_plugins()}["pytest-cgins"]
+    states = [plugins[name].state for name in ("pytest-cgins", "requirements")]
+    assert states == (["ok", "ok"] if installed() else ["unusable", "unknown"])
+
+
+def test_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its entry point, unless that is not there or pytest loads no plugins by itself."""
+
+    def registered(*entries: str) -> Finding:
+        found = [importlib.metadata.EntryPoint(name="cgins", value=one, group="pytest11") for one in entries]
+        monkeypatch.setattr(python.importlib.metadata, "entry_points", lambda **_: found)
+        return {one.name: one for one in python.pytest_plugins()}["pytest-cgins"]
+
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
+    assert registered("xdist.plugin", "pytest_cgins.plugin").state == "ok"
+    absent = registered("xdist.plugin")
     assert (absent.state, absent.detail) == ("unusable", "pytest does not know it as a plugin")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    off = registered("pytest_cgins.plugin")
+    assert (off.state, "-p pytest_cgins.plugin" in off.remedy) == ("unusable", True)
 
 
 def test_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours are all there; one that is absent is named; extras do not count; without metadata nothing is known."""
+    """All there is ok; one that is absent is named; extras do not count; without metadata nothing is known."""
+    monkeypatch.setattr(python.importlib.metadata, "requires", lambda _: ["pytest>=8.0", "packaging"])
     assert python.requirements().state == "ok"
     wanted = ["pytest>=8.0", "no-such-package-here>=1", 'other-missing; extra == "dev"']
     monkeypatch.setattr(python.importlib.metadata, "requires", lambda _: wanted)

@@ -94,6 +94,28 @@ def test_wide_terminal_breaks_nothing(make_evaluation: Make) -> None:
     assert len(line) < 100
 
 
+def test_names_of_implementations_break_before_those_of_kernels(make_evaluation: Make) -> None:
+    """At 80 columns a long implementation name beside RUNTIME_ERROR is broken after its dash, the kernel's stays."""
+    evaluations = [
+        make_evaluation(
+            status,
+            kernel="max_pool2d_bwd",
+            implementation="interpreted-triton",
+            device="cuda",
+            times_ns=times,
+        )
+        for status, times in ((Status.RUNTIME_ERROR, (1.0, 0.0123)), (Status.PASSED, (1.0, 98.7)))
+    ]
+    text = rendered(evaluations, width=80, verbosity=-1)
+    _, _, *lines = text[: text.index("seed")].splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["max_pool2d_bwd", "interpreted-"],
+        ["triton", "1"],
+        ["(cuda)"],
+    ]
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize("width", [72, 80])
 def test_long_kernel_names_break_after_an_underscore(make_evaluation: Make, width: int) -> None:
     """A name that does not fit is continued below, and none of its words is cut."""
