@@ -187,6 +187,8 @@ def _is_mask(tensor: Tensor) -> bool:
     if tensor.ndim < 2 or not tensor.is_floating_point() or not tensor.numel():
         return False
     least = torch.finfo(tensor.dtype).min
+    if float(tensor[(0,) * tensor.ndim]) not in (0.0, 1.0, least, -math.inf):
+        return False  # most tensors, without a look at all of them
     blocked = (tensor == least) | (tensor == -torch.inf)
     one, zero = tensor == 1, tensor == 0
     return bool((blocked | one | zero).all()) and bool(blocked.any() or (one.any() and zero.any()))

@@ -39,6 +39,7 @@ class JudgeService:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))
         self._prepared: OrderedDict[tuple[str, str, str, int], Preparation] = OrderedDict()
+        self._held = 0  # bytes of all that is prepared
         self._packs: dict[str, _OpenPack] = {}
 
     def describe(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
@@ -145,7 +146,8 @@ class JudgeService:
         key = (case.pack_path, case.trace_id, case.device, seed)
         if key not in self._prepared:
             _importable(params.get("import_root", ""), case.op)
-            self._prepared[key] = self._prepare(case, seed)
+            made = self._prepared[key] = self._prepare(case, seed)
+            self._held += made.nbytes
             self._evict()
         self._prepared.move_to_end(key)
         return case, tolerance, self._prepared[key]
@@ -169,11 +171,9 @@ class JudgeService:
 
     def _evict(self) -> None:
         """Forget what was used longest ago until the rest fits; the newest always stays."""
-        while len(self._prepared) > 1 and self._held() > self._cache_bytes:
-            self._prepared.popitem(last=False)
-
-    def _held(self) -> int:
-        return sum(prepared.nbytes for prepared in self._prepared.values())
+        while len(self._prepared) > 1 and self._held > self._cache_bytes:
+            _, oldest = self._prepared.popitem(last=False)
+            self._held -= oldest.nbytes
 
 
 @dataclass(frozen=True, slots=True)

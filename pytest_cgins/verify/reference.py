@@ -209,6 +209,11 @@ class _KeepWide(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._dtype = dtype
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # True would wrap every call, the first of which imports torch's compiler: seconds in each worker.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

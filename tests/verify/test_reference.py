@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.nn import functional
@@ -160,3 +163,13 @@ def test_perturbation_goes_both_ways() -> None:
     moved = (made.perturbed[0] - 1) * 2.0**24
     assert set(moved.tolist()) == {1.0, -1.0}
     assert abs(float(moved.mean())) < 0.1
+
+
+def test_references_do_not_import_torchs_compiler() -> None:
+    """Running an op in wider dtypes does not load `torch._dynamo`, which takes seconds in every worker."""
+    script = (
+        "import sys, torch; from pytest_cgins.verify.reference import _KeepWide\n"
+        "with _KeepWide(torch.float64): assert torch.ones(2).to(torch.float16).dtype == torch.float64\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
