@@ -32,7 +32,11 @@ def write(config: Path, report: Report, pack_folder: Path) -> str:
     if config.exists():
         return f"{config} is there already; add to its traces: {traces}\nand to its kernels:\n{kernels}"
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(f"version: 1\ntraces:\n  - {traces}\nkernels:\n{kernels}\n", encoding="utf-8")
+    open_ended = all(line.lstrip().startswith("#") for line in kernels.splitlines())
+    head = "kernels: {}  # take {} away when you put kernels in here:" if open_ended else "kernels:"
+    config.write_text(f"version: 1\ntraces:\n  - {traces}\n{head}\n{kernels}\n", encoding="utf-8")
+    if open_ended:
+        return f"{config} written: no op of these has a callable to begin with, so put kernels of yours in"
     return (
         f"{config} written: `pytest --cgins` gates the reference as its own kernel until you put yours there"
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import pytest_cgins
@@ -67,3 +68,18 @@ def test_folders_that_yaml_would_read_otherwise(
     options = ("--functional", "--config", "cgins.yaml", "--out", folder, "--name", "pack")
     cgins("import", "backendbench", write("o.txt", TEXT), *options)
     assert load(tmp_path / "cgins.yaml").traces == (tmp_path / folder,)
+
+
+def test_ops_that_have_no_target_alone(
+    cgins: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Without an op that can be its own kernel the file still loads, and says what is missing."""
+    relu = {
+        "function_name": "torch.nn.functional.relu@backward(input)",
+        "args": [torch.ones(3), -torch.ones(3)],
+    }
+    (tmp_path / "d").mkdir()
+    torch.save({**relu, "output": (torch.zeros(3),)}, tmp_path / "d/entry_0.pt")
+    run = cgins("import", "pt", "d", "--config", "cgins.yaml")
+    assert "put kernels of yours in" in run.out, run.out
+    assert load(tmp_path / "cgins.yaml").kernels == ()
