@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 
 import pytest_cgins
+from pytest_cgins import documents
+from pytest_cgins.model import SessionReport
+from pytest_cgins.report import markdown
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -28,6 +32,22 @@ def test_weak_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
     assert not any("timeout" in word for word in again)
     assert found.document()["exit_status"] == 1
     assert [one["measurement"] for one in found.document()["evaluations"]] == [None]
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")])
+def test_summary_of_a_report_knows_the_command(
+    project: Path, run: Callable[..., Run], workers: tuple[str, ...]
+) -> None:
+    """From the JSON alone `cgins summary` tells what fails, and a line that runs it where pytest began."""
+    folder = project.parent
+    run(folder, *FAST, "--cgins-strict", "--cgins-seed=7", "-k", "threshold", *workers, str(project))
+    report = documents.load(SessionReport, (folder / "report.json").read_bytes())
+    assert report.strict
+    assert [one.config for one in report.evaluations] == ["project/cgins.yaml"]
+    words = shlex.split(markdown.reproduction(report.evaluations[0], report))
+    assert words[:4] == ["pytest", "--cgins", "--cgins-seed=7", "--cgins-strict"]
+    again = run(folder, *words[1:], "--cgins-no-timing")
+    assert (again.code, again.counts) == (1, {"failed": 1}), again.out
 
 
 def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
