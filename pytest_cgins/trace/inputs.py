@@ -19,6 +19,8 @@ from pytest_cgins.trace.values import tensor_indices
 Tier = Literal["shapes", "recipe", "full"]
 SMALL = 64 * 2**10
 """Bytes up to which tier `recipe` keeps the content of indices, masks and tables."""
+ARRANGED = 2**20
+"""Bytes up to which it keeps integers whose order says something: others would repeat, and collide in a scatter."""
 TABLES = frozenset({"cos", "sin", "freqs_cis"})
 """Parameters with the angles of rotary positions. Their values depend on each other: often the second half of
 a row repeats the first, and kernels read one half."""
@@ -103,7 +105,7 @@ def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> b
     if dtype_name(tensor.dtype) not in GENERATED:
         return True
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return nbytes <= SMALL
+        return nbytes <= SMALL or (nbytes <= ARRANGED and _is_arranged(tensor))
     # Additive masks hold -inf, or the least finite number in its place.
     if statistics.finite + statistics.nan < statistics.numel:
         return True
@@ -114,6 +116,15 @@ def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> b
         return False
     two_valued = statistics.minimum < statistics.maximum and tensor.numel() > 2 and _has_two_values(tensor)
     return statistics.nan > 0 or two_valued
+
+
+def _is_arranged(tensor: torch.Tensor) -> bool:
+    """Whether integers are all different, as those of a permutation, or ascend, as those of segments."""
+    if tensor.dtype == torch.bool or tensor.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        return False
+    flat = tensor.detach().reshape(-1)
+    ordered = flat.sort().values
+    return torch.equal(flat, ordered) or bool((ordered[1:] != ordered[:-1]).all())
 
 
 def _has_two_values(tensor: torch.Tensor) -> bool:

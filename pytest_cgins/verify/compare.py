@@ -36,11 +36,6 @@ class ExpectedSet:
     """How the reference was made where it is not fp64 on the case's device."""
 
     @property
-    def has_integers(self) -> bool:
-        """Whether an output is neither floating-point nor boolean: indices, mostly."""
-        return any(o.scale is None and o.answer.dtype != torch.bool for o in self.outputs)
-
-    @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
         return sum(output.nbytes for output in self.outputs) + sum(a.nbytes for a in self.arguments.values())

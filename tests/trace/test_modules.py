@@ -18,6 +18,7 @@ from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_gold, load_inputs
 from pytest_cgins.trace.store import open_pack
 from pytest_cgins.trace.values import encode
+from pytest_cgins.verify.prepare import prepare
 from pytest_cgins.verify.reference import answers
 from pytest_cgins.verify.semantics import of
 
@@ -496,6 +497,18 @@ def test_weights_of_modules_are_drawn_as_weights(project, recorded) -> None:
     assert roles["x"] == "data"
     assert roles["self.table"] == "weight"
     assert roles["self.norm.running_var"] == "positive"
+
+
+def test_a_counter_that_the_module_keeps_does_not_cost_edge_inputs(recorded, tmp_path) -> None:
+    """Batch norm counts its batches; only indices that an op returns would suffer from ties."""
+    recorded(lambda: nn.BatchNorm1d(8)(torch.randn(4, 8)), ops=["torch.nn.BatchNorm1d"])
+    reader = open_pack(tmp_path / "pack")
+    prepared = prepare(reader.pack.traces[0], reader, "cpu", seed=0)
+    assert [made.expected.name for made in prepared.sets] == ["recorded", "fresh", "edge"]
+    recorded(lambda: torch.topk(torch.randn(4, 8), 2), ops=["torch.topk"])
+    reader = open_pack(tmp_path / "pack")
+    prepared = prepare(reader.pack.traces[0], reader, "cpu", seed=0)
+    assert [made.expected.name for made in prepared.sets] == ["recorded", "fresh"]
 
 
 def test_swapped_parameters_are_the_state(recorded, tmp_path) -> None:

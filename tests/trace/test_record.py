@@ -358,6 +358,16 @@ def test_the_recipe_tier_keeps_masks_and_indices(recorded, tmp_path) -> None:
     assert torch.equal(by_op["softmax"][0], mask)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_recipe_tier_keeps_long_indices_whose_order_says_something(recorded, tmp_path, kept) -> None:
+    """A permutation stays one: repeated places in a scatter would make the result a race."""
+    places = torch.randperm(10_000) if kept else torch.randint(0, 100, (10_000,))
+    table = torch.randn(10_000, 1)
+    recorded(lambda: F.embedding(places, table))
+    reader = open_pack(tmp_path / "pack")
+    assert torch.equal(load_inputs(reader.pack.traces[0], reader, "cpu")[0], places) == kept
+
+
 def test_the_recipe_tier_keeps_the_angles_of_rotary_positions(recorded, project, tmp_path) -> None:
     """Halves of cos and sin that repeat each other still do, for kernels that read one of them."""
     module = project(
