@@ -17,7 +17,7 @@ import torch
 
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.trace import ops
-from pytest_cgins.trace.importers.collect import Collector, check_size, on
+from pytest_cgins.trace.importers.collect import Collector, check_result, check_size, on
 from pytest_cgins.trace.importers.expressions import DTYPES, parse
 from pytest_cgins.trace.importers.files import objects, parse_json, read_text
 from pytest_cgins.trace.recipe import seed_of
@@ -82,6 +82,7 @@ def collect(
         entry = f"{recorded.op} {recorded.args}"
         try:
             op, args, kwargs = _call(recorded, max_mib, functional=functional)
+            check_result(op, args, kwargs, max_mib)
             # Before the trial, which may change them.
             moved_args, moved_kwargs = on(device, args), on(device, kwargs)
             if device != "cpu":

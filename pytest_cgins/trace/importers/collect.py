@@ -15,6 +15,7 @@ import torch
 
 from pytest_cgins.errors import CginsError, RecordError
 from pytest_cgins.model import TRACE_PACK_VERSION, Trace, TracePack
+from pytest_cgins.trace import ops
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack
@@ -205,7 +206,22 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
 
 
-def check_size(values: object, max_mib: float) -> None:
+def check_result(op: str, args: Any, kwargs: Any, max_mib: float) -> None:
+    """Refuse a call whose outputs are too big, before it allocates them; where torch cannot say, let it pass.
+
+    Raises:
+        RecordError: if they have more than `max_mib` MiB.
+    """
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = ops.resolve(op)(*on("meta", args), **on("meta", kwargs))
+    except Exception:  # noqa: BLE001 - some sizes follow from values, and what is wrong the real call tells
+        return
+    check_size(made, max_mib, what="outputs")
+
+
+def check_size(values: object, max_mib: float, *, what: str = "inputs") -> None:
     """Refuse arguments whose tensors are too big together.
 
     Raises:
@@ -214,7 +230,7 @@ def check_size(values: object, max_mib: float) -> None:
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(values)) / _MIB
     if size > max_mib:
         raise RecordError(
-            f"its inputs have {size:.0f} MiB, more than the {max_mib:g} MiB of --max-mib",
+            f"its {what} have {size:.0f} MiB, more than the {max_mib:g} MiB of --max-mib",
             remedy="raise --max-mib, or make the inputs smaller",
         )
 

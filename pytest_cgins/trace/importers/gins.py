@@ -14,7 +14,7 @@ import torch
 
 from pytest_cgins.errors import RecordError
 from pytest_cgins.trace import ops
-from pytest_cgins.trace.importers.collect import Collector, one_line
+from pytest_cgins.trace.importers.collect import Collector, check_result, one_line
 from pytest_cgins.trace.importers.expressions import Evaluator, parse
 from pytest_cgins.trace.importers.files import objects, read_json, require_torch_op, text_of
 
@@ -40,6 +40,7 @@ class _Program:
         self._name = name
         self._collector = collector
         self._evaluator = Evaluator(max_mib, self._device)
+        self._max_mib = max_mib
         self._missing: dict[str, str] = {}
 
     def run(self, program: dict[str, Any], source: Path) -> None:
@@ -62,6 +63,7 @@ class _Program:
     def _operate(self, entry: str, assigned: str, op: str, inputs: object) -> None:
         args, kwargs = self._arguments(inputs)
         require_torch_op(op)
+        check_result(op, args, kwargs, self._max_mib)
 
         def call() -> Any:
             return ops.resolve(op)(*args, **kwargs)

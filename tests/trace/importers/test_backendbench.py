@@ -194,3 +194,11 @@ def test_a_trial_does_not_change_what_is_recorded(
     reader = open_pack(tmp_path / "pack")
     (tensor,) = load_inputs(reader.pack.traces[0], reader, "cpu")
     assert (tensor < 0).any()
+
+
+def test_outputs_are_held_against_the_limit(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """A call whose result is beyond --max-mib is left out."""
+    text = "Operator: aten.repeat.default\ncnt: 1, ((T([2], f32), [30000000]), {})\n"
+    run = cgins("import", "backendbench", write("ops.txt", text), "--max-mib", "64")
+    assert run.code == 1
+    assert "its outputs have 229 MiB" in run.out

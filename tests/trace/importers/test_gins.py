@@ -147,3 +147,11 @@ def test_a_program_imports_no_module(
     assert run.code == 1
     assert "beside.f is not a torch op" in run.out
     assert not (tmp_path / "ran").exists()
+
+
+def test_outputs_are_held_against_the_limit(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """An operation whose result is beyond --max-mib is left out before it takes the memory."""
+    operations = [("c", "torch.Tensor.repeat", ["a", "2**20", "2**20"]), ("d", "torch.sin", ["a"])]
+    run = cgins("import", "gins", write("p.json", [program(*operations, a=RAND)]), "--max-mib", "1")
+    assert run.ops() == ["torch.sin"]
+    assert "its outputs have 67108864 MiB, more than the 1 MiB of --max-mib" in run.out
