@@ -32,6 +32,13 @@ def step(x):
     calls += 1
     return x * calls
 """
+SUBCLASS = """
+import torch
+class Loud(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+"""
 OPAQUE_SAYS = (
     "net.scores cannot be recorded: an argument or result of type net.Window is opaque: …\n"
     "→ register an adapter for it beside the op:"
@@ -77,6 +84,12 @@ PITFALLS: list[tuple[str, str, str, list[str] | None]] = [
         "",
         "torch.empty(2)",
         ["torch.empty"],
+    ),
+    (
+        "changes what torch's functions do, and a replay has plain tensors",
+        SUBCLASS,
+        "torch.relu(torch.ones(2).as_subclass(made.Loud))",
+        None,
     ),
     ("does not give its own gold", HIDDEN, "made.step(torch.ones(2))", None),
     (
