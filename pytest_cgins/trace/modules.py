@@ -45,10 +45,14 @@ def state(module: nn.Module) -> Iterator[tuple[str, object]]:
 
 def fingerprint(module: nn.Module) -> Iterator[tuple[str, object]]:
     """`state` for the hot path: cheaper, and with the opaque attributes themselves."""
-    for path, one in _eager(module).named_modules():
+    modules = dict(_eager(module).named_modules())
+    # A child that stands in several places is listed once: which one stands where is told by its number.
+    numbers = {id(one): number for number, one in enumerate(modules.values())}
+    for path, one in modules.items():
         plain = {name: value for name, value in vars(one).items() if name not in _INTERNAL}
-        children = tuple((name, child is None) for name, child in one._modules.items())
-        yield path, (type(one), children, one._parameters, one._buffers, plain)
+        children = tuple((name, numbers.get(id(child))) for name, child in one._modules.items())
+        hooks = path != "" and _has_hooks(one)
+        yield path, (type(one), children, one._parameters, one._buffers, plain, hooks)
 
 
 def _state(module: nn.Module, path: str, above: tuple[nn.Module, ...]) -> Iterator[tuple[str, object]]:
@@ -78,9 +82,13 @@ def _state(module: nn.Module, path: str, above: tuple[nn.Module, ...]) -> Iterat
         yield from _state(eager, inner, (*above, module))
 
 
+def _has_hooks(module: nn.Module) -> bool:
+    before, after = module._forward_pre_hooks, module._forward_hooks
+    return bool(before or after or module._backward_pre_hooks or module._backward_hooks)
+
+
 def _check_hooks(child: nn.Module, path: str) -> None:
-    hooks = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-    if any(getattr(child, kind) for kind in hooks):
+    if _has_hooks(child):
         raise RecordError(
             f"{path} has hooks, which may change what it does, and a replay has none",
             remedy="remove them (weight_norm and spectral_norm: use torch.nn.utils.parametrizations, and record the "

@@ -418,6 +418,28 @@ def test_hooks_inside_the_op_are_refused(project, recorded, kind) -> None:
         recorded(lambda: model(torch.randn(2, 8)), ops=[f"{source.__name__}.Gated"])
 
 
+def test_a_hook_that_comes_later_is_seen(project, recorded) -> None:
+    """The call after it is another one, and refused."""
+    source = project(GATED)
+    model, x = source.Gated(), torch.randn(2, 8)
+
+    def body() -> None:
+        model(x)
+        model.up.register_forward_hook(lambda *_: None)
+        model(x)
+
+    with pytest.raises(RecordError, match=r"self\.up has hooks"):
+        recorded(body, ops=[f"{source.__name__}.Gated"])
+
+
+def test_which_of_two_children_stands_where_tells_modules_apart(recorded) -> None:
+    """Of equal children in three places the last is the first here, and the second there."""
+    one, other = nn.Linear(8, 8), nn.Linear(8, 8)
+    models, x = (nn.Sequential(one, other, one), nn.Sequential(one, other, other)), torch.randn(2, 8)
+    pack = recorded(lambda: [model(x) for model in models], ops=["torch.nn.Sequential"])
+    assert [trace.count for trace in pack.traces] == [1, 1]
+
+
 # ---- hostile packs ------------------------------------------------------------------------------
 
 
