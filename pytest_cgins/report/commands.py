@@ -65,16 +65,21 @@ def run_summary(arguments: argparse.Namespace) -> int:
 
 def _load(path: Path) -> SessionReport:
     from pytest_cgins import documents
-    from pytest_cgins.model import SessionReport
+    from pytest_cgins.model import REPORT_VERSION, SessionReport
 
     remedy = "give it the file that --cgins-json wrote, by the same version of pytest-cgins"
     try:
         nbytes = path.stat().st_size
         if nbytes > REPORT_LIMIT_NBYTES:
             raise ConfigError(f"{path}: {nbytes} bytes are no report of ours", remedy=remedy)
-        return documents.load(SessionReport, path.read_bytes())
+        report = documents.load(SessionReport, path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", remedy=remedy) from None
     except ValueError as error:
         lines = str(error).splitlines()
         raise ConfigError(f"{path} is not a report: {' '.join(lines[:3])}", remedy=remedy) from None
+    if report.version != REPORT_VERSION:
+        raise ConfigError(
+            f"{path}: a report of version {report.version}; this one reads {REPORT_VERSION}", remedy=remedy
+        )
+    return report

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import torch
@@ -235,14 +235,14 @@ def is_torch_op(op: str, func: object) -> bool:
     # By type, because the torch.ops namespace also holds load_library.
     if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return ".".join(str(func).split(".")[:2]) not in _OPENS_FILES
-    if not op.startswith("torch."):
+    if not op.startswith("torch.") or not callable(func):
         return False
+    if func in _overridable() or func in _UNLISTED:
+        return True
     # torch lists torch.relu as an op, and leaves its in-place form out.
-    return (
-        func in _overridable()
-        or func in _UNLISTED
-        or (op.endswith("_") and locate(op[:-1]) in _overridable())
-    )
+    with suppress(TraceError):
+        return op.endswith("_") and locate(op[:-1]) in _overridable()
+    return False
 
 
 def _is_module(name: str) -> bool:

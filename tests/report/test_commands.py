@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -60,6 +61,13 @@ def test_damaged_report_is_a_clear_error(
     assert said.startswith(f"cgins: {path} is not a report: ")
     assert said.endswith("→ give it the file that --cgins-json wrote, by the same version of pytest-cgins\n")
     assert said.count("\n") == 2
+
+
+def test_report_of_another_version_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A later version may mean other things by the same fields."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 99}))
+    assert cli.main(["summary", str(file)]) == 2
+    assert f"{file}: a report of version 99; this one reads 1" in capsys.readouterr().err
 
 
 def test_missing_oversized_and_cramped_are_told(
