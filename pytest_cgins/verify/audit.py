@@ -36,14 +36,15 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.model import Document, Trace
+from pytest_cgins.model import Context, Document, Trace
+from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.layout import Layout, lay_out, rebuild
 from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.prepare import InputSet, Preparation, prepare
-from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.reference import answer, widen
 
 SEEDS = 5
 THRESHOLD = 0.01
@@ -269,8 +270,29 @@ class _Auditor:
     def _other_arguments(self) -> Iterator[Accepted]:
         # With one argument that can be drawn anew, another one is another draw.
         for index in self._drawn if len(self._drawn) > 1 else ():
-            if self._passes(lambda made, i=index: self._run(_mixed(made.layout, self._draws[1], [i]))):  # type: ignore[misc]
+            if self._counts(index) and self._passes(
+                lambda made, i=index: self._run(_mixed(made.layout, self._draws[1], [i]))  # type: ignore[misc]
+            ):
                 yield Accepted(forgery="other-argument", where=self._semantics.names[index])
+
+    def _counts(self, index: int) -> bool:
+        """Whether a backward looks at an argument: the gradient of a weight is the same for every weight.
+
+        A forward that leaves one of its own arguments out was recorded where it does not count.
+        """
+        if not is_derived(self._prepared.call.op):
+            return True
+        first, second = self._draws[:2]
+        answers = []
+        try:
+            for layout in (first, _mixed(first, second, [index])):
+                wide = widen(layout, torch.float64)
+                answers.append(
+                    answer(self._prepared.call, wide, Context(default_dtype="float64"), self._device)
+                )
+        except (RuntimeError, NotImplementedError, TypeError):  # not in fp64
+            return True
+        return not all(torch.equal(one, other) for one, other in zip(*answers, strict=True))
 
     def _passes(self, forge: Callable[[InputSet], list[Tensor]]) -> bool:
         """Whether all sets accept what is forged for them; fresh ones, which tell most, are asked first."""

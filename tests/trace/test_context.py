@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -60,6 +62,16 @@ def test_neutral_is_free_of_every_mode() -> None:
     with torch.autocast("cpu"), torch.inference_mode(), neutral():
         state = capture()
     assert (state.grad_enabled, state.inference_mode, state.autocast) == (False, False, ())
+
+
+def test_a_replay_does_not_import_the_compiler() -> None:
+    """torch's compiler takes seconds, and imports Triton before a worker has chosen its mode."""
+    code = (
+        "import sys; from pytest_cgins.model import Context; from pytest_cgins.trace.context import restore\n"
+        "with restore(Context(), 'cpu'): pass\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_convolutions_are_whole_fp32_while_recording_and_replaying(tmp_path: Path) -> None:

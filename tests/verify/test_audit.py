@@ -132,6 +132,17 @@ def test_an_answer_that_swamps_an_argument_is_weak_above_the_threshold(project, 
     assert "other-argument bias" in forgeries(found)
 
 
+def test_an_argument_that_the_op_never_looks_at_is_not_weak(tmp_path: Path) -> None:
+    """The gradient of a linear layer's weight does not depend on the weight."""
+    torch.manual_seed(0)
+    weight = torch.randn(4, 6, requires_grad=True)
+    with record(tmp_path / "pack", ops=["torch.nn.functional.linear@backward(weight)"]):
+        functional.linear(torch.randn(5, 6), weight).pow(2).sum().backward()
+    reader = open_pack(tmp_path / "pack")
+    found = audit(reader.pack.traces[0], reader, "cpu", seed=0, tolerance=Tolerance())
+    assert forgeries(found) == []
+
+
 def test_integers_can_be_learnt_by_heart(audited: Audited) -> None:
     """Nothing can be drawn anew: the filters over draws do not apply."""
     found = audited("torch.Tensor.add", lambda: torch.arange(5).add(torch.tensor([3, 1, 4, 1, 5])))
