@@ -24,8 +24,7 @@ static void rotate_rows(const T* input, Rows in, Angles<T> angles, T* output, Ro
 extern "C" int apply_rotary(const DLTensor* query, const DLTensor* key, const DLTensor* cos,
                             const DLTensor* sin, DLTensor* rotated_query, DLTensor* rotated_key,
                             cgins_stream) {
-  if (int error = check_angles(query, cos, sin)) return error;
-  if (int error = check_angles(key, cos, sin)) return error;
+  if (check_angles(query, cos, sin, rotated_query) || check_angles(key, cos, sin, rotated_key)) return 1;
   return cgins::dispatch_floating(query, [&](auto zero) {
     using T = decltype(zero);
     const Angles<T> angles(cos, sin);

@@ -24,6 +24,7 @@ __global__ void rotate_rows(const T* input, Rows in, Angles<T> angles, T* output
 template <typename T>
 static int rotate(const DLTensor* input, Angles<T> angles, DLTensor* out, cgins_stream stream) {
   const Rows rows = rows_along(input, -1);
+  if (check_grid(rows.count / kWarps)) return 1;
   if (rows.count == 0) return 0;
   rotate_rows<<<(rows.count + kWarps - 1) / kWarps, dim3(32, kWarps), 0, stream>>>(
       cgins::data<const T>(input), rows, angles, cgins::data<T>(out), rows_along(out, -1));
@@ -34,8 +35,7 @@ static int rotate(const DLTensor* input, Angles<T> angles, DLTensor* out, cgins_
 extern "C" int apply_rotary(const DLTensor* query, const DLTensor* key, const DLTensor* cos,
                             const DLTensor* sin, DLTensor* rotated_query, DLTensor* rotated_key,
                             cgins_stream stream) {
-  if (int error = check_angles(query, cos, sin)) return error;
-  if (int error = check_angles(key, cos, sin)) return error;
+  if (check_angles(query, cos, sin, rotated_query) || check_angles(key, cos, sin, rotated_key)) return 1;
   return cgins::dispatch_floating(query, [&](auto zero) {
     using T = decltype(zero);
     const Angles<T> angles(cos, sin);

@@ -2,7 +2,7 @@
 #pragma once
 #include <cmath>
 
-#include <cgins.h>
+#include "checks.h"
 
 // Of a (batch, head, row, column) tensor, in elements; 0 along axes that are broadcast.
 struct Strides {
@@ -65,7 +65,8 @@ inline int describe(const DLTensor* query, const DLTensor* key, const DLTensor* 
   CGINS_CHECK(heads == kv_heads || (enable_gqa && kv_heads > 0 && heads % kv_heads == 0),
               "%d query heads cannot share %d key heads", int(heads), int(kv_heads));
   CGINS_CHECK(value->shape[1] == kv_heads, "%d value heads, %d key heads", int(value->shape[1]), int(kv_heads));
-  a->batches = query->shape[0];
+  if (check_types(query, {key, value, out})) return 1;
+  a->batches = out->shape[0];  // those of query, key and value may be 1
   a->kv_heads = kv_heads;
   a->queries = query->shape[2];
   a->keys = key->shape[2];

@@ -21,7 +21,7 @@ __global__ void normalize_elements(const T* input, T* output, Elements<3> elemen
 extern "C" int batch_norm(const DLTensor* input, const DLTensor* running_mean, const DLTensor* running_var,
                           const DLTensor* weight, const DLTensor* bias, bool training, double, double eps,
                           DLTensor* out, cgins_stream stream) {
-  if (check_batch_norm(input, running_mean, running_var, weight, bias, training)) return 1;
+  if (check_batch_norm(input, running_mean, running_var, weight, bias, out, training)) return 1;
   if (cgins::numel(out) == 0) return 0;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);

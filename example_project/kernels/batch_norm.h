@@ -5,15 +5,9 @@
 #include "elements.h"
 
 inline int check_batch_norm(const DLTensor* input, const DLTensor* mean, const DLTensor* var, const DLTensor* weight,
-                            const DLTensor* bias, bool training) {
+                            const DLTensor* bias, const DLTensor* out, bool training) {
   CGINS_CHECK(!training, "training must be False");
   CGINS_CHECK(mean && var, "running_mean and running_var must be given");
   CGINS_CHECK(input->ndim >= 2 && input->ndim <= kMaxDims, "%d dimensions, not 2 to %d", input->ndim, kMaxDims);
-  for (const DLTensor* each : {mean, var, weight, bias}) {
-    if (!each) continue;
-    CGINS_CHECK(cgins::is_contiguous(each), "statistics, weight and bias must be contiguous");
-    CGINS_CHECK(cgins::dtype_of(each) == cgins::dtype_of(input), "statistics, weight and bias must be %s",
-                cgins::name_of(cgins::dtype_of(input)));
-  }
-  return 0;
+  return check_types(input, {out}) || check_parameters(input, input->shape[1], {mean, var, weight, bias});
 }

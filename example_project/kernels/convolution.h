@@ -1,6 +1,7 @@
 // A 2-D convolution as a matrix product: filters (filters × taps) times patches (taps × pixels). The patches are
 // read from the images when they are needed ("implicit GEMM"). Shared by the C++ and the CUDA kernels.
 #pragma once
+#include "checks.h"
 #include "pair.h"
 
 // One weight of a filter: offsets from the filter's first, and from the group's first channel; place in the window.
@@ -60,10 +61,7 @@ struct Convolution {
 inline int describe(const DLTensor* input, const DLTensor* weight, const DLTensor* bias, const DLTensor* out,
                     int64_t groups, Convolution* made) {
   CGINS_CHECK(input->ndim == 4, "input has %d dimensions, not 4", input->ndim);
-  CGINS_CHECK(cgins::dtype_of(weight) == cgins::dtype_of(input) &&
-                  (!bias || cgins::dtype_of(bias) == cgins::dtype_of(input)),
-              "weight and bias must be %s, as the input is", cgins::name_of(cgins::dtype_of(input)));
-  CGINS_CHECK(!bias || cgins::is_contiguous(bias), "bias must be contiguous");
+  if (check_types(input, {weight, out}) || check_parameters(input, weight->shape[0], {bias})) return 1;
   made->images = input->shape[0], made->height = input->shape[2], made->width = input->shape[3];
   made->groups = groups, made->channels = weight->shape[1], made->filters = weight->shape[0] / groups;
   made->kernel_height = weight->shape[2], made->kernel_width = weight->shape[3];

@@ -63,7 +63,7 @@ int convolve(const DLTensor* input, const DLTensor* weight, const DLTensor* bias
   const int64_t pixels = conv.windows(kPool) * kPool * kPool;
   const int64_t down = (conv.filters + kTile - 1) / kTile, across = (pixels + kTile - 1) / kTile;
   const int64_t blocks = conv.groups * down * across;
-  CGINS_CHECK(blocks <= INT32_MAX, "the output has too many tiles for one grid");
+  if (check_grid(blocks)) return 1;
   if (blocks == 0) return 0;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);

@@ -52,6 +52,7 @@ extern "C" int cross_entropy(const DLTensor* input, const DLTensor* target, int6
   Reduction reduce;
   if (describe(input, target, out, reduction, reduction_len, &reduce)) return 1;
   const Rows rows = classes_of(input);
+  if (check_grid(rows.count)) return 1;
   const int64_t* index = cgins::data<const int64_t>(target);
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);

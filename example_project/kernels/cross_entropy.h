@@ -11,7 +11,7 @@ inline Rows classes_of(const DLTensor* input) { return rows_along(input, input->
 
 inline int describe(const DLTensor* input, const DLTensor* target, const DLTensor* out, const char* reduction,
                     int64_t reduction_len, Reduction* made) {
-  CGINS_CHECK(input->ndim >= 1 && input->ndim <= Rows::kMaxDims, "%d dimensions, not 1 to 8", input->ndim);
+  if (check_rows(input) || check_types(input, {out})) return 1;
   CGINS_CHECK(cgins::dtype_of(target) == cgins::Dtype::int64, "target is %s, not class indices in int64",
               cgins::name_of(cgins::dtype_of(target)));
   CGINS_CHECK(cgins::is_contiguous(target) && cgins::is_contiguous(out), "target and output must be contiguous");

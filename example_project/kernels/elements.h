@@ -1,7 +1,7 @@
 // The elements of an output, and of tensors that are broadcast to it, numbered in the order of the output's
 // memory, whatever the strides: shared by the C++ and the CUDA kernels.
 #pragma once
-#include <cgins.h>
+#include "checks.h"
 
 constexpr int kMaxDims = 8;
 
@@ -50,13 +50,13 @@ struct Elements {
   int64_t size[kMaxDims] = {};
   int64_t stride[N][kMaxDims] = {};
 
-  // Of the element with this number. Numbers below 2^32 are divided in 32 bits: several times as fast on a GPU.
+  // Of the element with this number. What is below 2^32 is divided in 32 bits: several times as fast on a GPU.
   CGINS_HOST_DEVICE Offsets<N> offsets(int64_t number) const {
     Offsets<N> found = {};
     for (int d = dims - 1; d >= 0; --d) {
       int64_t index = number;
       if (d > 0) {
-        const int64_t rest = number >> 32 ? number / size[d] : int64_t(uint32_t(number) / uint32_t(size[d]));
+        const int64_t rest = (number | size[d]) >> 32 ? number / size[d] : uint32_t(number) / uint32_t(size[d]);
         index -= rest * size[d];
         number = rest;
       }

@@ -57,6 +57,7 @@ inline int64_t element_blocks(int64_t count) { return (count + kElementThreads -
 template <typename Function>
 int unary(const DLTensor* input, DLTensor* out, Function function, cgins_stream stream) {
   CGINS_CHECK(out->ndim <= kMaxDims, "%d dimensions, more than %d", out->ndim, kMaxDims);
+  if (check_types(input, {out})) return 1;
   if (cgins::numel(out) == 0) return 0;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
@@ -78,8 +79,7 @@ int unary(const DLTensor* input, DLTensor* out, Function function, cgins_stream 
 template <typename Function>
 int binary(const DLTensor* left, const DLTensor* right, DLTensor* out, Function function, cgins_stream stream) {
   CGINS_CHECK(out->ndim <= kMaxDims, "%d dimensions, more than %d", out->ndim, kMaxDims);
-  CGINS_CHECK(cgins::dtype_of(left) == cgins::dtype_of(right), "element types differ: %s and %s",
-              cgins::name_of(cgins::dtype_of(left)), cgins::name_of(cgins::dtype_of(right)));
+  if (check_types(left, {right, out})) return 1;
   if (cgins::numel(out) == 0) return 0;
   return cgins::dispatch_floating(left, [&](auto zero) {
     using T = decltype(zero);

@@ -50,6 +50,7 @@ std::vector<cgins::accumulator<T>> widened(const DLTensor* tensor) {
 template <typename Function>
 int unary(const DLTensor* input, DLTensor* out, Function function) {
   CGINS_CHECK(out->ndim <= kMaxDims, "%d dimensions, more than %d", out->ndim, kMaxDims);
+  if (check_types(input, {out})) return 1;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     const T* x = cgins::data<T>(input);
@@ -63,8 +64,7 @@ int unary(const DLTensor* input, DLTensor* out, Function function) {
 template <typename Function>
 int binary(const DLTensor* left, const DLTensor* right, DLTensor* out, Function function) {
   CGINS_CHECK(out->ndim <= kMaxDims, "%d dimensions, more than %d", out->ndim, kMaxDims);
-  CGINS_CHECK(cgins::dtype_of(left) == cgins::dtype_of(right), "element types differ: %s and %s",
-              cgins::name_of(cgins::dtype_of(left)), cgins::name_of(cgins::dtype_of(right)));
+  if (check_types(left, {right, out})) return 1;
   return cgins::dispatch_floating(left, [&](auto zero) {
     using T = decltype(zero);
     using Wide = cgins::accumulator<T>;

@@ -39,6 +39,7 @@ static int copy_words(const DLTensor* input, const DLTensor* weight, DLTensor* o
 extern "C" int embedding(const DLTensor* input, const DLTensor* weight, const int64_t*, DLTensor* out,
                          cgins_stream) {
   CGINS_CHECK(weight->ndim == 2, "the table has %d dimensions, not 2", weight->ndim);
+  if (check_rows(out)) return 1;
   switch (cgins::dtype_of(input)) {
     case cgins::Dtype::int64: return copy_words<int64_t>(input, weight, out);
     case cgins::Dtype::int32: return copy_words<int32_t>(input, weight, out);

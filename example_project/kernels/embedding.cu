@@ -18,6 +18,7 @@ __global__ void copy_rows(const Index* input, Rows in, const Word* weight, Rows 
 template <typename Index, typename Word>
 static int launch(const DLTensor* input, const DLTensor* weight, DLTensor* out, cgins_stream stream) {
   const Rows rows = rows_along(out, -1);
+  if (check_grid(rows.count / kWarps)) return 1;
   if (rows.count == 0) return 0;
   copy_rows<<<(rows.count + kWarps - 1) / kWarps, dim3(32, kWarps), 0, stream>>>(
       cgins::data<const Index>(input), rows_along(input, -1), cgins::data<const Word>(weight),
@@ -40,6 +41,7 @@ static int launch_words(const DLTensor* input, const DLTensor* weight, DLTensor*
 extern "C" int embedding(const DLTensor* input, const DLTensor* weight, const int64_t*, DLTensor* out,
                          cgins_stream stream) {
   CGINS_CHECK(weight->ndim == 2, "the table has %d dimensions, not 2", weight->ndim);
+  if (check_rows(out)) return 1;
   switch (cgins::dtype_of(input)) {
     case cgins::Dtype::int64: return launch_words<int64_t>(input, weight, out, stream);
     case cgins::Dtype::int32: return launch_words<int32_t>(input, weight, out, stream);

@@ -35,8 +35,9 @@ extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t normali
                           cgins_stream) {
   CGINS_CHECK(normalized_shape_len == 1, "only the last dimension can be normalized, not %d",
               int(normalized_shape_len));
-  CGINS_CHECK(!weight || cgins::is_contiguous(weight), "weight must be contiguous");
-  CGINS_CHECK(!bias || cgins::is_contiguous(bias), "bias must be contiguous");
+  if (check_rows(input) || check_types(input, {out}) ||
+      check_parameters(input, cgins::size(input, -1), {weight, bias}))
+    return 1;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     layer_norm_rows(cgins::data<T>(input), rows_along(input, -1), weight ? cgins::data<T>(weight) : nullptr,

@@ -32,11 +32,14 @@ extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t normali
                           cgins_stream stream) {
   CGINS_CHECK(normalized_shape_len == 1, "only the last dimension can be normalized, not %d",
               int(normalized_shape_len));
-  CGINS_CHECK(!weight || cgins::is_contiguous(weight), "weight must be contiguous");
-  CGINS_CHECK(!bias || cgins::is_contiguous(bias), "bias must be contiguous");
+  if (check_rows(input) || check_types(input, {out}) ||
+      check_parameters(input, cgins::size(input, -1), {weight, bias}))
+    return 1;
+  const Rows rows = rows_along(input, -1);
+  if (check_grid(rows.count)) return 1;
+  if (rows.count == 0) return 0;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
-    const Rows rows = rows_along(input, -1);
     layer_norm_rows<<<rows.count, kThreads, 0, stream>>>(
         cgins::data<const T>(input), rows, weight ? cgins::data<const T>(weight) : nullptr,
         bias ? cgins::data<const T>(bias) : nullptr, eps, cgins::data<T>(out), rows_along(out, -1));

@@ -72,9 +72,9 @@ extern "C" int layer_norm_backward(const DLTensor* grad_output, const DLTensor* 
   CGINS_CHECK(normalized_shape_len == 1, "only the last dimension can be normalized, not %d",
               int(normalized_shape_len));
   CGINS_CHECK(weight && bias, "layers without weight or bias are not supported");
-  CGINS_CHECK(cgins::is_contiguous(weight), "weight must be contiguous");
-  CGINS_CHECK(cgins::dtype_of(weight) == cgins::dtype_of(input), "weight is %s, input %s",
-              cgins::name_of(cgins::dtype_of(weight)), cgins::name_of(cgins::dtype_of(input)));
+  if (check_rows(input) || check_types(input, {grad_output, grad_input, grad_weight, grad_bias}) ||
+      check_parameters(input, cgins::size(input, -1), {weight, bias}))
+    return 1;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     layer_norm_backward(cgins::data<T>(grad_output), rows_along(grad_output, -1), cgins::data<T>(input),

@@ -1,44 +1,40 @@
 // cgins: linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
+#include <algorithm>
 #include <vector>
 
+#include "gemm.h"
 #include "rows.h"
 
-// A row as dense numbers of the accumulator's type.
-template <typename T, typename Wide>
-static void widen(const T* row, int64_t step, int64_t width, Wide* dense) {
-  for (int64_t k = 0; k < width; ++k) dense[k] = Wide(row[k * step]);
-}
-
-// Apart from the loops around it, which keep compilers from vectorizing it when inlined.
-template <typename T, typename Wide>
-__attribute__((noinline)) static Wide dot(const Wide* x, const Wide* w, int64_t width) {
-  Wide sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t k = 0; k < width; ++k) sum += x[k] * w[k];
-  return sum;
-}
-
+// One panel of the output's columns at a time: its rows of the weight are packed once, and used for all rows.
 template <typename T>
-static void linear_rows(const T* input, Rows in, const T* weight, Rows columns, const T* bias, T* output,
-                        Rows out) {
+static void linear_panels(const T* input, Rows in, const T* weight, Rows columns, const T* bias, T* output,
+                          Rows out) {
   using Wide = cgins::accumulator<T>;
   const int64_t width = in.width;
-  std::vector<Wide> dense(in.count * width);
+  std::vector<Wide> dense((in.count + kRows) * width);  // the last product reads kRows rows, too
 #pragma omp parallel if (in.count * width * columns.count > 32768)
   {
 #pragma omp for
-    for (int64_t row = 0; row < in.count; ++row)
-      widen(input + in.start(row), in.step, width, dense.data() + row * width);
-    std::vector<Wide> column(width);
+    for (int64_t row = 0; row < in.count; ++row) {
+      const T* x = input + in.start(row);
+      for (int64_t k = 0; k < width; ++k) dense[row * width + k] = Wide(x[k * in.step]);
+    }
+    std::vector<Wide> panel(width * kColumns);
+    Wide sum[kRows][kColumns];
 #pragma omp for
-    for (int64_t n = 0; n < columns.count; ++n) {
-      Wide* w = column.data();
-      widen(weight + columns.start(n), columns.step, width, w);
-      for (int64_t row = 0; row < in.count; ++row) {
-        const Wide* x = dense.data() + row * width;
-        Wide sum = dot<T>(x, w, width);
-        if (bias) sum += Wide(bias[n]);
-        output[out.start(row) + n * out.step] = T(sum);
+    for (int64_t first = 0; first < columns.count; first += kColumns) {
+      const int64_t across = std::min<int64_t>(kColumns, columns.count - first);
+      for (int64_t c = 0; c < across; ++c) {
+        const T* w = weight + columns.start(first + c);
+        for (int64_t k = 0; k < width; ++k) panel[k * kColumns + c] = Wide(w[k * columns.step]);
+      }
+      for (int64_t row = 0; row < in.count; row += kRows) {
+        multiply_panel(dense.data() + row * width, panel.data(), width, sum);
+        for (int64_t r = 0; r < std::min<int64_t>(kRows, in.count - row); ++r)
+          for (int64_t c = 0; c < across; ++c) {
+            const Wide shift = bias ? Wide(bias[first + c]) : Wide(0);
+            output[out.start(row + r) + (first + c) * out.step] = T(sum[r][c] + shift);
+          }
       }
     }
   }
@@ -47,11 +43,12 @@ static void linear_rows(const T* input, Rows in, const T* weight, Rows columns, 
 extern "C" int linear(const DLTensor* input, const DLTensor* weight, const DLTensor* bias, DLTensor* out,
                       cgins_stream) {
   CGINS_CHECK(weight->ndim == 2, "weight has %d dimensions, not 2", weight->ndim);
-  CGINS_CHECK(!bias || cgins::is_contiguous(bias), "bias must be contiguous");
+  if (check_rows(input) || check_types(input, {weight, out}) || check_parameters(input, weight->shape[0], {bias}))
+    return 1;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
-    linear_rows(cgins::data<T>(input), rows_along(input, -1), cgins::data<T>(weight), rows_along(weight, -1),
-                bias ? cgins::data<T>(bias) : nullptr, cgins::data<T>(out), rows_along(out, -1));
+    linear_panels(cgins::data<T>(input), rows_along(input, -1), cgins::data<T>(weight), rows_along(weight, -1),
+                  bias ? cgins::data<T>(bias) : nullptr, cgins::data<T>(out), rows_along(out, -1));
     return 0;
   });
 }

@@ -38,7 +38,7 @@ extern "C" int matmul(const DLTensor* input, const DLTensor* other, DLTensor* ou
   if (describe(input, other, out, &product)) return 1;
   const int64_t down = (product.rows + kTile - 1) / kTile, across = (product.columns + kTile - 1) / kTile;
   const int64_t blocks = product.batch.count * down * across;
-  CGINS_CHECK(blocks <= INT32_MAX, "the output has too many tiles for one grid");
+  if (check_grid(blocks)) return 1;
   if (blocks == 0) return 0;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);

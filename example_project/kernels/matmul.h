@@ -12,7 +12,7 @@ inline int describe(const DLTensor* input, const DLTensor* other, const DLTensor
   CGINS_CHECK(input->ndim >= 2 && other->ndim >= 2, "a vector (%d and %d dimensions) is not supported", input->ndim,
               other->ndim);
   CGINS_CHECK(out->ndim <= kMaxDims, "%d dimensions, more than %d", out->ndim, kMaxDims);
-  CGINS_CHECK(cgins::dtype_of(input) == cgins::dtype_of(other), "element types differ");
+  if (check_types(input, {other, out})) return 1;
   DLTensor batches[] = {*out, *input, *other};
   for (DLTensor& tensor : batches) tensor.ndim -= 2;
   *product = {cgins::size(out, -2), cgins::size(out, -1), cgins::size(input, -1),

@@ -38,6 +38,7 @@ struct Pool {
 
 inline int describe(const DLTensor* input, const DLTensor* out, Pool* pool) {
   CGINS_CHECK(input->ndim == 4, "input has %d dimensions, not 4", input->ndim);
+  if (check_types(input, {out})) return 1;
   pool->channels = input->shape[1], pool->height = input->shape[2], pool->width = input->shape[3];
   pool->out_height = out->shape[2], pool->out_width = out->shape[3];
   for (int d = 0; d < 4; ++d) pool->x[d] = input->strides[d];

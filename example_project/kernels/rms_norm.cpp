@@ -18,7 +18,8 @@ static void rms_norm_rows(const T* input, Rows in, const T* weight, double eps, 
 }
 
 extern "C" int rms_norm(const DLTensor* x, const DLTensor* weight, double eps, DLTensor* out, cgins_stream) {
-  CGINS_CHECK(cgins::is_contiguous(weight), "weight must be contiguous");
+  CGINS_CHECK(x->ndim > 0, "x has no dimensions");
+  if (check_rows(x) || check_types(x, {out}) || check_parameters(x, cgins::size(x, -1), {weight})) return 1;
   return cgins::dispatch_floating(x, [&](auto zero) {
     using T = decltype(zero);
     rms_norm_rows(cgins::data<T>(x), rows_along(x, -1), cgins::data<T>(weight), eps, cgins::data<T>(out),

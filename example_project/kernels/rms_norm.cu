@@ -17,10 +17,13 @@ __global__ void rms_norm_rows(const T* input, Rows in, const T* weight, double e
 
 extern "C" int rms_norm(const DLTensor* x, const DLTensor* weight, double eps, DLTensor* out,
                         cgins_stream stream) {
-  CGINS_CHECK(cgins::is_contiguous(weight), "weight must be contiguous");
+  CGINS_CHECK(x->ndim > 0, "x has no dimensions");
+  if (check_rows(x) || check_types(x, {out}) || check_parameters(x, cgins::size(x, -1), {weight})) return 1;
+  const Rows rows = rows_along(x, -1);
+  if (check_grid(rows.count)) return 1;
+  if (rows.count == 0) return 0;
   return cgins::dispatch_floating(x, [&](auto zero) {
     using T = decltype(zero);
-    const Rows rows = rows_along(x, -1);
     rms_norm_rows<<<rows.count, kThreads, 0, stream>>>(cgins::data<const T>(x), rows,
                                                        cgins::data<const T>(weight), eps,
                                                        cgins::data<T>(out), rows_along(out, -1));

@@ -15,12 +15,11 @@ struct Angles {
 };
 
 // Returns 0, or an error with its message.
-inline int check_angles(const DLTensor* x, const DLTensor* cos, const DLTensor* sin) {
+inline int check_angles(const DLTensor* x, const DLTensor* cos, const DLTensor* sin, const DLTensor* out) {
+  if (check_rows(x) || check_types(x, {cos, sin, out})) return 1;
   CGINS_CHECK(cos->ndim == 2 && cgins::same_shape(cos, sin), "cos and sin must be (length, half) both");
   CGINS_CHECK(cgins::stride(cos, 1) == 1 && cgins::stride(sin, 1) == 1,
               "cos and sin must have dense rows");
-  CGINS_CHECK(cgins::dtype_of(cos) == cgins::dtype_of(x) && cgins::dtype_of(sin) == cgins::dtype_of(x),
-              "query, key, cos and sin must have one element type");
   CGINS_CHECK(x->ndim >= 2 && cgins::size(x, -2) == cos->shape[0] && cgins::size(x, -1) == 2 * cos->shape[1],
               "query and key must be (…, %d, %d), as cos and sin are (%d, %d)", int(cos->shape[0]),
               int(2 * cos->shape[1]), int(cos->shape[0]), int(cos->shape[1]));

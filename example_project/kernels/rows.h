@@ -1,6 +1,6 @@
 // A tensor seen as rows along one axis, whatever its strides: shared by the C++ and the CUDA kernels.
 #pragma once
-#include <cgins.h>
+#include "checks.h"
 
 struct Rows {
   static constexpr int kMaxDims = 8;
@@ -22,6 +22,12 @@ struct Rows {
   }
 };
 
+inline int check_rows(const DLTensor* tensor) {
+  CGINS_CHECK(tensor->ndim <= Rows::kMaxDims, "%d dimensions, more than %d", tensor->ndim, Rows::kMaxDims);
+  return 0;
+}
+
+// Of a tensor that was checked.
 inline Rows rows_along(const DLTensor* tensor, int64_t axis) {
   if (axis < 0) axis += tensor->ndim;
   Rows rows;

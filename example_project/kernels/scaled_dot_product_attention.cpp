@@ -41,13 +41,13 @@ struct Tile {
       add_scaled(query[row * a.width + c], &key[c * kKeys], count, score.data());
     const Wide before = largest[row];
     largest[row] = std::max(before, *std::max_element(score.begin(), score.begin() + count));
-    if (largest[row] == Wide(-INFINITY)) return;  // no key so far is seen
-    const Wide shrink = std::exp(before - largest[row]);
+    const Wide shift = largest[row] == Wide(-INFINITY) ? Wide(0) : largest[row];  // -inf: no key so far is seen
+    const Wide shrink = std::exp(before - shift);
     Wide* y = &result[row * a.value_width];
     for (int64_t c = 0; c < a.value_width; ++c) y[c] *= shrink;
     sum[row] *= shrink;
     for (int64_t j = 0; j < count; ++j) {
-      const Wide weight = std::exp(score[j] - largest[row]);
+      const Wide weight = std::exp(score[j] - shift);
       sum[row] += weight;
       add_scaled(weight, &value[j * a.value_width], a.value_width, y);
     }

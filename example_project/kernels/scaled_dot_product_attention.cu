@@ -93,7 +93,9 @@ template <typename T, int kWidth>
 static int launch(const Attention& a, const DLTensor* query, const DLTensor* key, const DLTensor* value,
                   DLTensor* out, cgins_stream stream) {
   const int64_t tiles = (a.rows() + kWarps * kRows - 1) / (kWarps * kRows);
-  attention_tiles<T, kWidth><<<a.batches * a.kv_heads * tiles, 32 * kWarps, 0, stream>>>(
+  const int64_t blocks = a.batches * a.kv_heads * tiles;
+  if (check_grid(blocks)) return 1;
+  attention_tiles<T, kWidth><<<blocks, 32 * kWarps, 0, stream>>>(
       a, cgins::data<const T>(query), cgins::data<const T>(key), cgins::data<const T>(value),
       cgins::data<T>(out));
   CGINS_LAUNCH_CHECK();

@@ -5,6 +5,7 @@
 extern "C" int seeded_dropout(const DLTensor* x, double p, int64_t seed, DLTensor* out, cgins_stream) {
   CGINS_CHECK(p >= 0 && p < 1, "p is %g, not in [0, 1)", p);
   CGINS_CHECK(out->ndim <= kMaxDims, "%d dimensions, more than %d", out->ndim, kMaxDims);
+  if (check_types(x, {out})) return 1;
   const uint64_t threshold = drop_below(p);
   return cgins::dispatch_floating(x, [&](auto zero) {
     using T = decltype(zero);

@@ -16,6 +16,7 @@ __global__ void drop_elements(const T* input, T* output, Elements<3> elements, u
 extern "C" int seeded_dropout(const DLTensor* x, double p, int64_t seed, DLTensor* out, cgins_stream stream) {
   CGINS_CHECK(p >= 0 && p < 1, "p is %g, not in [0, 1)", p);
   CGINS_CHECK(out->ndim <= kMaxDims, "%d dimensions, more than %d", out->ndim, kMaxDims);
+  if (check_types(x, {out})) return 1;
   if (cgins::numel(out) == 0) return 0;
   return cgins::dispatch_floating(x, [&](auto zero) {
     using T = decltype(zero);

@@ -1,6 +1,6 @@
 // cgins: silu_mul(Tensor gate, Tensor up) -> Tensor
-#include "activations.h"
 #include "elementwise.cuh"
+#include "operations.h"
 
 extern "C" int silu_mul(const DLTensor* gate, const DLTensor* up, DLTensor* out, cgins_stream stream) {
   return binary(gate, up, out, SiluMul{}, stream);

@@ -19,7 +19,7 @@ VARIANTS = Path(__file__).parent / "variants"
 
 _ROUNDED = "std::conditional_t<(sizeof(T) > 2), cgins::float16, T>"
 _TAIL = "({0} < {1} / 16 * 16 || {1} < 16 ? {0} : {1} / 16 * 16 - 1)"
-_CPP_TAIL = _TAIL.format("n", "columns.count")
+_CPP_TAIL = _TAIL.format("(first + c)", "columns.count")
 _SQUARE = "sum += Wide(x[i * in.step]) * Wide(x[i * in.step]);"
 _CENTERED = """const Wide centered = Wide(x[i * in.step]) - mean;
 {0}variance += centered * centered;"""
@@ -32,7 +32,7 @@ BOTH: dict[str, Edit] = {
     "layer_norm-ignores-weight": [("if (weight) value *= Wide(weight[i]);", "")],
     "gelu-tanh-for-erf": [("const Wide inner = tanh_form ?", "const Wide inner = true ?")],
     "softmax-no-max-subtraction": [
-        ("fmax(largest, Wide(x[i * in.step]))", "fmax(largest, Wide(0))"),
+        ("fmax(largest, Wide(Out(x[i * in.step])))", "fmax(largest, Wide(0))"),
     ],
     "softmax-wrong-axis": [
         ("rows_along(input, dim)", "rows_along(input, -1)"),
@@ -44,27 +44,24 @@ BOTH: dict[str, Edit] = {
 
 CPP: dict[str, Edit] = {
     **BOTH,
-    "linear-tail-off-by-one": [("k < width; ++k) sum +=", "k < width - 1; ++k) sum +=")],
-    "linear-ignores-bias": [("if (bias) sum += Wide(bias[n]);", "")],
+    "linear-tail-off-by-one": [("k < depth; ++k)", "k < depth - 1; ++k)")],
+    "linear-ignores-bias": [("bias ? Wide(bias[first + c]) : Wide(0)", "Wide(0)")],
     "linear-ignores-stride": [
-        ("widen(input + in.start(row), in.step, width,", "widen(input + row * width, 1, width,")
+        ("input + in.start(row)", "input + row * width"),
+        ("Wide(x[k * in.step])", "Wide(x[k])"),
     ],
-    "linear-unwritten-last-row": [
-        (
-            "row < in.count; ++row) {\n        const Wide* x",
-            "row < in.count - 1; ++row) {\n        const Wide* x",
-        )
-    ],
+    "linear-unwritten-last-row": [("(kRows, in.count - row)", "(kRows, in.count - 1 - row)")],
     "linear-half-accumulation": [
-        ("#pragma omp simd reduction(+ : sum)\n", ""),
-        ("sum += x[k] * w[k];", f"sum = Wide({_ROUNDED}(float(sum + x[k] * w[k])));"),
+        *second_list.PANELS_IN_HALF,
+        ("multiply_panel(dense", "multiply_panel<T>(dense"),
     ],
     "linear-weight-transposed": [
-        ("widen(weight + columns.start(n), columns.step, width,", "widen(weight + n, columns.count, width,")
+        ("weight + columns.start(first + c)", "weight + first + c"),
+        ("w[k * columns.step]", "w[k * columns.count]"),
     ],
     "linear-column-tail": [
-        ("weight + columns.start(n)", f"weight + columns.start{_CPP_TAIL}"),
-        ("Wide(bias[n])", f"Wide(bias[{_CPP_TAIL}])"),
+        ("weight + columns.start(first + c)", f"weight + columns.start{_CPP_TAIL}"),
+        ("Wide(bias[first + c])", f"Wide(bias[{_CPP_TAIL}])"),
     ],
     "layer_norm-unbiased-variance": [("variance /= in.width;", "variance /= in.width - 1;")],
     "layer_norm-one-pass-variance": [
@@ -74,7 +71,7 @@ CPP: dict[str, Edit] = {
     "layer_norm-eps-outside-root": [
         ("1 / std::sqrt(variance + Wide(eps))", "1 / (std::sqrt(variance) + Wide(eps))")
     ],
-    "gelu-unwritten-tail": [("i < count; ++i", "i < count - 1; ++i")],
+    "gelu-unwritten-tail": second_list.CPP["relu-unwritten-tail"],
     "softmax-drops-last-term": [("i < in.width; ++i) sum +=", "i < in.width - 1; ++i) sum +=")],
 }
 
@@ -116,9 +113,7 @@ CUDA: dict[str, Edit] = {
         ("block_sum(variance) / in.width;", "block_sum(variance) / in.width - mean * mean;"),
     ],
     "layer_norm-eps-outside-root": [("1 / sqrt(variance + Wide(eps))", "1 / (sqrt(variance) + Wide(eps))")],
-    "gelu-unwritten-tail": [
-        ("if (i >= in.count * in.width) return;", "if (i >= in.count * in.width - 1) return;")
-    ],
+    "gelu-unwritten-tail": second_list.CUDA["relu-unwritten-tail"],
     "softmax-drops-last-term": [
         ("i < in.width; i += kThreads) sum +=", "i < in.width - 1; i += kThreads) sum +=")
     ],

@@ -67,6 +67,14 @@ BOTH: dict[str, Edit] = {
     "relu_backward-passes-all": [("return x <= 0 ? Wide(0) : grad;", "return grad;")],
 }
 
+# The products of gemm.h; whoever calls them has to name T.
+PANELS_IN_HALF: Edit = [
+    ("template <typename Wide>\n__attribute__", "template <typename T, typename Wide>\n__attribute__"),
+    (
+        "total[r][c] += a[r * depth + k] * b[k * kColumns + c];",
+        f"total[r][c] = {_ROUNDED.format('total[r][c] + a[r * depth + k] * b[k * kColumns + c]')};",
+    ),
+]
 _FILTERS_BIAS_CPP: Edit = [("if (bias) shifts = widened<T>(bias);", "")]
 _FILTERS_BIAS_CUDA: Edit = [("bias ? Wide(bias[group * conv.filters + filter]) : Wide(0)", "Wide(0)")]
 
@@ -78,12 +86,8 @@ CPP: dict[str, Edit] = {
         ("++c) patches[", "++c) if (k < depth - conv.kernel_height * conv.kernel_width) patches[")
     ],
     "conv2d-half-accumulation": [
-        ("template <typename Wide>\n__attribute__", "template <typename T, typename Wide>\n__attribute__"),
+        *PANELS_IN_HALF,
         ("multiply_panel(rows.data()", "multiply_panel<T>(rows.data()"),
-        (
-            "total[r][c] += a[r * depth + k] * b[k * kColumns + c];",
-            f"total[r][c] = {_ROUNDED.format('total[r][c] + a[r * depth + k] * b[k * kColumns + c]')};",
-        ),
     ],
     "batch_norm-missing-eps": [("(running_var)[c]) + Wide(eps))", "(running_var)[c]))")],
     "batch_norm-ignores-bias": [("bias ? Wide(cgins::data<T>(bias)[c]) : Wide(0)", "Wide(0)")],

@@ -25,7 +25,6 @@ struct TurnedPair {
 // Turn::of(left, right, cos, sin, first, second) turns one pair.
 template <typename Turn>
 int rotate_by(const DLTensor* x, const DLTensor* cos, const DLTensor* sin, DLTensor* out, cgins_stream stream) {
-  if (int error = check_angles(x, cos, sin)) return error;
   return cgins::dispatch_floating(x, [&](auto zero) {
     using T = decltype(zero);
     const TurnedPair<T, Turn> pair{cgins::data<T>(x), cgins::data<T>(out), rows_along(x, -1), rows_along(out, -1),
