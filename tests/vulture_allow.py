@@ -35,6 +35,7 @@ _.__getattr__
 
 # attributes that torch reads
 _.supports_higher_order_operators
+_._should_skip_dynamo
 
 # services and their methods, which workers are told by name
 _.TimingService

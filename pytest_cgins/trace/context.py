@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import NamedTuple
 
 import torch
 
@@ -14,18 +16,48 @@ AUTOCAST_DEVICES = ("cpu", "cuda")
 
 def capture(training: bool | None = None) -> Context:
     """The present context. `training` is that of the innermost module, which torch does not keep."""
+    state = _State(
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+        torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        training,
+    )
+    return _context(state)
+
+
+class _State(NamedTuple):
+    """What torch says, as it says it."""
+
+    grad_enabled: bool
+    inference_mode: bool
+    autocast_cpu: torch.dtype | None
+    autocast_cuda: torch.dtype | None
+    default_dtype: torch.dtype
+    deterministic: bool
+    float32_matmul_precision: str
+    training: bool | None
+
+
+# Every recorded call asks for it; there are few different ones.
+@cache
+def _context(state: _State) -> Context:
+    autocast = zip(AUTOCAST_DEVICES, (state.autocast_cpu, state.autocast_cuda), strict=True)
     return Context(
-        grad_enabled=torch.is_grad_enabled(),
-        inference_mode=torch.is_inference_mode_enabled(),
+        grad_enabled=state.grad_enabled,
+        inference_mode=state.inference_mode,
         autocast=tuple(
-            Autocast(device_type=device, dtype=str(torch.get_autocast_dtype(device)).removeprefix("torch."))
-            for device in AUTOCAST_DEVICES
-            if torch.is_autocast_enabled(device)
+            Autocast(device_type=device, dtype=str(dtype).removeprefix("torch."))
+            for device, dtype in autocast
+            if dtype is not None
         ),
-        default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
-        deterministic=torch.are_deterministic_algorithms_enabled(),
-        float32_matmul_precision=torch.get_float32_matmul_precision(),
-        training=training,
+        default_dtype=str(state.default_dtype).removeprefix("torch."),
+        deterministic=state.deterministic,
+        float32_matmul_precision=state.float32_matmul_precision,
+        training=state.training,
     )
 
 

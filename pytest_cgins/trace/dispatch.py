@@ -112,6 +112,7 @@ def overloads(name: str) -> dict[str, OpOverload]:
     return {ops.qualified_name(overload): overload for overload in found_overloads}
 
 
+@cache
 def below_autograd(context: Context) -> Context:
     """The context as an op at the dispatch level has it: autograd and autocast have done their part."""
     return replace(context, grad_enabled=False, inference_mode=False, autocast=())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable
+from typing import Any
 
 import torch
 
@@ -12,9 +13,11 @@ from pytest_cgins import documents
 from pytest_cgins.model import Argument, Context, OpCall, TensorMeta
 from pytest_cgins.trace import adapters, modules
 from pytest_cgins.trace.dtypes import SHORT
-from pytest_cgins.trace.layout import check_recordable, normalized_stride
+from pytest_cgins.trace.layout import check_recordable
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+_PLAIN_VALUES = frozenset({type(None), bool, int, str, torch.dtype, torch.device})
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def fingerprint(arguments: tuple[object, ...]) -> Hashable:
@@ -30,31 +33,60 @@ def fingerprint(arguments: tuple[object, ...]) -> Hashable:
     key = _key(arguments, tensors)
     if len(tensors) < 2:
         return key
-    places = [(tensor.untyped_storage().data_ptr(), tensor.storage_offset()) for tensor in tensors]
-    first: dict[int, int] = {}
-    for index, (pointer, _) in enumerate(places):
-        first.setdefault(pointer, index)
-    if len(first) == len(places):
+    pointers = [tensor.untyped_storage().data_ptr() for tensor in tensors]
+    if len(set(pointers)) == len(pointers):
         return key
-    return key, tuple((first[pointer], offset - places[first[pointer]][1]) for pointer, offset in places)
+    offsets = [tensor.storage_offset() for tensor in tensors]
+    first = [pointers.index(pointer) for pointer in pointers]
+    return key, tuple(
+        [(other, offset - offsets[other]) for other, offset in zip(first, offsets, strict=True)]
+    )
 
 
-def _key(obj: object, tensors: list[torch.Tensor]) -> Hashable:
+def _key(obj: Any, tensors: list[torch.Tensor]) -> Hashable:
+    # Nearly all arguments are of these types, and this runs in every call.
+    kind: type = type(obj)
+    if kind in _PLAIN_TENSORS:
+        return _form_key(obj, tensors)
+    # 1, 1.0 and True are equal, and different arguments.
+    if kind in _PLAIN_VALUES:
+        return kind, obj
+    # 0.0 and -0.0 are equal, and different arguments; NaN is not equal to itself.
+    if kind is float:
+        return kind, obj.hex()
+    if kind is tuple or kind is list:
+        return kind, tuple([_key(item, tensors) for item in obj])
+    if kind is dict:
+        return dict, tuple([(name, _key(item, tensors)) for name, item in obj.items()]) if obj else ()
+    return _rare_key(obj, tensors)
+
+
+def _form_key(tensor: torch.Tensor, tensors: list[torch.Tensor]) -> Hashable:
+    if tensor.layout is not torch.strided or tensor.is_nested or _is_wrapped(tensor):
+        check_recordable(tensor)
+    tensors.append(tensor)
+    shape, stride = tensor.shape, tensor.stride()
+    if 1 in shape:
+        # Those of size 1 address nothing, and torch sets them freely.
+        stride = tuple([0 if size == 1 else step for size, step in zip(shape, stride)])  # noqa: B905
+    return (
+        tensor.dtype,
+        shape,
+        stride,
+        tensor.device,
+        tensor.requires_grad and torch.is_grad_enabled(),
+        tensor.is_conj(),
+        tensor.is_neg(),
+    )
+
+
+def _rare_key(obj: object, tensors: list[torch.Tensor]) -> Hashable:
     adapted = adapters.to_plain(obj)
     if adapted is not None:
         return adapted[0], _key(adapted[1], tensors)
     if isinstance(obj, torch.Tensor):
-        if (
-            type(obj) not in _PLAIN
-            or obj.layout != torch.strided
-            or obj.is_nested
-            or torch._C._functorch.is_functorch_wrapped_tensor(obj)
-        ):
-            check_recordable(obj)
-        tensors.append(obj)
-        grad = obj.requires_grad and torch.is_grad_enabled()
-        views = obj.is_conj(), obj.is_neg()
-        return obj.dtype, tuple(obj.shape), normalized_stride(obj), obj.device, grad, views
+        check_recordable(obj)
+        return _form_key(obj, tensors)
     if isinstance(obj, (tuple, list)):
         return type(obj), tuple([_key(item, tensors) for item in obj])
     if isinstance(obj, dict):
@@ -63,7 +95,6 @@ def _key(obj: object, tensors: list[torch.Tensor]) -> Hashable:
         return tuple([(path, _key(part, tensors)) for path, part in modules.fingerprint(obj)])
     if isinstance(obj, slice):
         return slice, obj.start, obj.stop, obj.step
-    # 1, 1.0 and True are equal, and different arguments.
     return type(obj), obj if isinstance(obj, Hashable) else id(obj)
 
 

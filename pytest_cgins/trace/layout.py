@@ -36,11 +36,6 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def normalized_stride(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Strides with those of size-1 dimensions as 0: they address nothing, and torch sets them freely."""
-    return tuple(0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-
-
 def lay_out(tensors: Sequence[torch.Tensor], *, copy: bool = True) -> Layout:
     """Take tensors apart into metas and byte spans; conj and neg views are resolved first.
 
