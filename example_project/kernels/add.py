@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.checks import check_types
+
 
 @triton.jit
 def _offset(place, size1, size2, size3, stride0, stride1, stride2, stride3):
@@ -29,7 +31,10 @@ def _add_elements(
 
 def add(input: torch.Tensor, other: torch.Tensor, *, alpha: float = 1) -> torch.Tensor:
     """Sum of input and alpha · other, of at most four dimensions after broadcasting; the sum is taken in fp32."""
+    check_types(input, other)
     shape = torch.broadcast_shapes(input.shape, other.shape)
+    if len(shape) > 4:
+        raise ValueError(f"{len(shape)} dimensions, more than 4")
     out = torch.empty(shape, dtype=input.dtype, device=input.device)
     four = (*(1,) * (4 - len(shape)), *shape)
     a, b = input.expand(four), other.expand(four)

@@ -4,12 +4,14 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.checks import check_types
+
 BLOCK = 1024
 
 
 @triton.jit
 def _gelu_elements(x, out, count, TANH: tl.constexpr, BLOCK: tl.constexpr):
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = index < count
     value = tl.load(x + index, mask=inside, other=0.0).to(tl.float32)
     if TANH:
@@ -23,6 +25,7 @@ def _gelu_elements(x, out, count, TANH: tl.constexpr, BLOCK: tl.constexpr):
 
 def gelu(input: torch.Tensor, approximate: str = "none") -> torch.Tensor:
     """The exact form x · Φ(x), or its tanh form, in fp32."""
+    check_types(input)
     dense = input.contiguous()
     out = torch.empty_like(dense)
     count = dense.numel()

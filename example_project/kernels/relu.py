@@ -11,7 +11,7 @@ def _relu_elements(x, out, count, BLOCK: tl.constexpr):
     inside = place < count
     value = tl.load(x + place, mask=inside)
     # Not tl.maximum, which hides NaN.
-    tl.store(out + place, tl.where(value < 0, 0.0, value), mask=inside)
+    tl.store(out + place, tl.where(value < 0, 0, value), mask=inside)
 
 
 def relu(input: torch.Tensor) -> torch.Tensor:

@@ -4,12 +4,14 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.checks import check_types
+
 BLOCK = 1024
 
 
 @triton.jit
 def _silu_mul_elements(gate, up, out, count, BLOCK: tl.constexpr):
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = index < count
     x = tl.load(gate + index, mask=inside, other=0.0).to(tl.float32)
     y = tl.load(up + index, mask=inside, other=0.0).to(tl.float32)
@@ -18,6 +20,9 @@ def _silu_mul_elements(gate, up, out, count, BLOCK: tl.constexpr):
 
 def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """silu(gate) · up of tensors of one shape, in fp32."""
+    check_types(gate, up)
+    if gate.shape != up.shape:
+        raise ValueError(f"gate is {tuple(gate.shape)}, up is {tuple(up.shape)}")
     gate, up = gate.contiguous(), up.contiguous()
     out = torch.empty_like(gate)
     count = gate.numel()

@@ -4,30 +4,29 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.checks import check_types
+
 
 @triton.jit
-def _softmax_rows(x, out, width, x_row_stride, out_row_stride, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
+def _softmax_rows(x, out, width, x_row_stride, x_stride, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < width
-    value = tl.load(x + row * x_row_stride + column, mask=inside, other=float("-inf")).to(tl.float32)
+    value = tl.load(x + row * x_row_stride + column * x_stride, mask=inside, other=float("-inf")).to(
+        tl.float32
+    )
     exponential = tl.exp(value - tl.max(value, axis=0))
     result = exponential / tl.sum(exponential, axis=0)
-    tl.store(out + row * out_row_stride + column, result.to(out.dtype.element_ty), mask=inside)
+    tl.store(out + row * width + column, result.to(out.dtype.element_ty), mask=inside)
 
 
 def softmax(input: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Softmax of any tensor over `dim`; the sum is taken in fp32."""
+    input = input.to(dtype or input.dtype)
+    check_types(input)
     moved = input.movedim(dim, -1)
     rows = moved.reshape(-1, moved.shape[-1])
-    out = torch.empty(moved.shape, dtype=dtype or input.dtype, device=input.device)
-    flat = out.view(rows.shape)
-    _softmax_rows[(rows.shape[0],)](
-        rows,
-        flat,
-        rows.shape[1],
-        rows.stride(0),
-        flat.stride(0),
-        BLOCK=triton.next_power_of_2(rows.shape[1]),
-    )
+    out = torch.empty(moved.shape, dtype=input.dtype, device=input.device)
+    width = rows.shape[1]
+    _softmax_rows[(rows.shape[0],)](rows, out, width, *rows.stride(), BLOCK=triton.next_power_of_2(width))
     return out.movedim(-1, dim)
