@@ -22,11 +22,11 @@ def _softmax_rows(x, out, width, x_row_stride, x_stride, BLOCK: tl.constexpr):
 
 def softmax(input: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Softmax of any tensor over `dim`; the sum is taken in fp32."""
-    input = input.to(dtype or input.dtype)
-    check_types(input)
-    moved = input.movedim(dim, -1)
+    x = input.to(dtype or input.dtype)
+    check_types(x)
+    moved = x.movedim(dim, -1)
     rows = moved.reshape(-1, moved.shape[-1])
-    out = torch.empty(moved.shape, dtype=input.dtype, device=input.device)
+    out = torch.empty(moved.shape, dtype=x.dtype, device=x.device)
     width = rows.shape[1]
     _softmax_rows[(rows.shape[0],)](rows, out, width, *rows.stride(), BLOCK=triton.next_power_of_2(width))
     return out.movedim(-1, dim)
