@@ -26,7 +26,11 @@ def add_parsers(subparsers: Subparsers) -> None:
     build.add_argument("kernels", nargs="*", metavar="KERNEL", help="names in cgins.yaml; default: all")
     build.add_argument("--device", choices=("cpu", "cuda"), help="only the implementations for this device")
     build.add_argument(
-        "-v", "--verbose", action="count", default=0, help="say what the compilers were asked; -vv: all messages"
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="say what the compilers were asked; -vv: all messages",
     )
     build.add_argument("--timeout", type=float, default=600.0, metavar="S", help="limit a kernel, in seconds")
     _add_config_option(build)

@@ -180,8 +180,8 @@ class GradientRecorder:
             self._ledger.refer(blobs_of(taken.storages))
             watched.taken.append((ref(call), taken))
             watched.takes += 1
-        for node, slots in nodes.items():
-            node.register_prehook(call.hook(slots))
+        for watched_node, slots in nodes.items():
+            watched_node.register_prehook(call.hook(slots))
 
     def _arrived(self, call: _Call, index: int, gradient: torch.Tensor) -> None:
         """Take down a gradient of one of a call's outputs."""
