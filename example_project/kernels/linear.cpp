@@ -5,6 +5,12 @@
 #include "gemm.h"
 #include "rows.h"
 
+// A row as dense numbers of the accumulator's type.
+template <typename T, typename Wide>
+static void widen(const T* row, int64_t step, int64_t width, Wide* dense) {
+  for (int64_t k = 0; k < width; ++k) dense[k] = Wide(row[k * step]);
+}
+
 // One panel of the output's columns at a time: its rows of the weight are packed once, and used for all rows.
 template <typename T>
 static void linear_panels(const T* input, Rows in, const T* weight, Rows columns, const T* bias, T* output,
@@ -15,19 +21,17 @@ static void linear_panels(const T* input, Rows in, const T* weight, Rows columns
 #pragma omp parallel if (in.count * width * columns.count > 32768)
   {
 #pragma omp for
-    for (int64_t row = 0; row < in.count; ++row) {
-      const T* x = input + in.start(row);
-      for (int64_t k = 0; k < width; ++k) dense[row * width + k] = Wide(x[k * in.step]);
-    }
-    std::vector<Wide> panel(width * kColumns);
+    for (int64_t row = 0; row < in.count; ++row)
+      widen(input + in.start(row), in.step, width, dense.data() + row * width);
+    std::vector<Wide> rows(kColumns * width), panel(width * kColumns);
     Wide sum[kRows][kColumns];
 #pragma omp for
     for (int64_t first = 0; first < columns.count; first += kColumns) {
       const int64_t across = std::min<int64_t>(kColumns, columns.count - first);
-      for (int64_t c = 0; c < across; ++c) {
-        const T* w = weight + columns.start(first + c);
-        for (int64_t k = 0; k < width; ++k) panel[k * kColumns + c] = Wide(w[k * columns.step]);
-      }
+      for (int64_t c = 0; c < across; ++c)
+        widen(weight + columns.start(first + c), columns.step, width, rows.data() + c * width);
+      for (int64_t k = 0; k < width; ++k)
+        for (int64_t c = 0; c < kColumns; ++c) panel[k * kColumns + c] = rows[c * width + k];
       for (int64_t row = 0; row < in.count; row += kRows) {
         multiply_panel(dense.data() + row * width, panel.data(), width, sum);
         for (int64_t r = 0; r < std::min<int64_t>(kRows, in.count - row); ++r)

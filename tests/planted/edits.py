@@ -47,8 +47,7 @@ CPP: dict[str, Edit] = {
     "linear-tail-off-by-one": [("k < depth; ++k)", "k < depth - 1; ++k)")],
     "linear-ignores-bias": [("bias ? Wide(bias[first + c]) : Wide(0)", "Wide(0)")],
     "linear-ignores-stride": [
-        ("input + in.start(row)", "input + row * width"),
-        ("Wide(x[k * in.step])", "Wide(x[k])"),
+        ("widen(input + in.start(row), in.step, width,", "widen(input + row * width, 1, width,")
     ],
     "linear-unwritten-last-row": [("(kRows, in.count - row)", "(kRows, in.count - 1 - row)")],
     "linear-half-accumulation": [
@@ -56,8 +55,10 @@ CPP: dict[str, Edit] = {
         ("multiply_panel(dense", "multiply_panel<T>(dense"),
     ],
     "linear-weight-transposed": [
-        ("weight + columns.start(first + c)", "weight + first + c"),
-        ("w[k * columns.step]", "w[k * columns.count]"),
+        (
+            "widen(weight + columns.start(first + c), columns.step, width,",
+            "widen(weight + first + c, columns.count, width,",
+        )
     ],
     "linear-column-tail": [
         ("weight + columns.start(first + c)", f"weight + columns.start{_CPP_TAIL}"),
