@@ -65,7 +65,7 @@ class TimingService:
         try:
             with (
                 exclusive(device_key(device), wait_s=params.get("lock_wait_s", LOCK_WAIT_S)),
-                restore(context, device.partition(":")[0]),
+                restore(context, device.partition(":")[0], repeatable=False),
             ):
                 arms = self._make_arms(params, buffers[0], device, rotation.copies)
                 measurement = measure(

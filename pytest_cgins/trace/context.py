@@ -62,11 +62,12 @@ def _context(state: _State) -> Context:
 
 
 @contextmanager
-def restore(context: Context, device_type: str) -> Iterator[None]:
+def restore(context: Context, device_type: str, *, repeatable: bool = True) -> Iterator[None]:
     """Run the body in a recorded context, and put everything back after it.
 
     Autocast recorded on one device type is applied to `device_type`, so that a trace of a GPU replays on
-    the CPU. `training` is not restored: a call carries it in its arguments.
+    the CPU. `training` is not restored: a call carries it in its arguments. With `repeatable` false cuDNN
+    may take algorithms whose bits differ from run to run, as it does when it is timed.
     """
     old_dtype, old_precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
     old_deterministic = torch.are_deterministic_algorithms_enabled()
@@ -80,7 +81,7 @@ def restore(context: Context, device_type: str) -> Iterator[None]:
         if context.deterministic or old_deterministic:
             stack.callback(torch.use_deterministic_algorithms, old_deterministic, warn_only=old_warn_only)
             torch.use_deterministic_algorithms(context.deterministic, warn_only=True)
-        stack.enter_context(whole_float32())
+        stack.enter_context(settled_cudnn(repeatable=repeatable))
         stack.enter_context(torch.inference_mode(mode=context.inference_mode))
         stack.enter_context(torch.set_grad_enabled(context.grad_enabled))
         _enter_autocast(stack, context, device_type)
@@ -92,17 +93,19 @@ def restore(context: Context, device_type: str) -> Iterator[None]:
 
 
 @contextmanager
-def whole_float32() -> Iterator[None]:
-    """Convolutions in full fp32: cuDNN would take TF32 unasked, whose 10 bits no kernel is to be held against.
+def settled_cudnn(*, repeatable: bool = True) -> Iterator[None]:
+    """Convolutions in full fp32, by default with the same bits each time.
 
-    Matrix products follow `torch.get_float32_matmul_precision()`, which is recorded.
+    Unasked cuDNN takes TF32, whose 10 bits no kernel is to be held against, and algorithms that sum in
+    any order. Matrix products follow `torch.get_float32_matmul_precision()`, which is recorded.
     """
-    allowed = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+    cudnn = torch.backends.cudnn
+    before = (cudnn.allow_tf32, cudnn.deterministic)
+    cudnn.allow_tf32, cudnn.deterministic = False, repeatable or before[1]
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = allowed
+        cudnn.allow_tf32, cudnn.deterministic = before
 
 
 @contextmanager

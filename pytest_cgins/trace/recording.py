@@ -19,7 +19,7 @@ from pytest_cgins.errors import DiskError, RecordError
 from pytest_cgins.model import Argument, Context, OpCall, Storage, TracePack
 from pytest_cgins.trace import gold, inputs, mutation, recipe
 from pytest_cgins.trace.backward import is_derived, name_of, parse
-from pytest_cgins.trace.context import capture, neutral, whole_float32
+from pytest_cgins.trace.context import capture, neutral, settled_cudnn
 from pytest_cgins.trace.dispatch import DispatchInterceptor, below_autograd, overloads
 from pytest_cgins.trace.fingerprint import canonical, fingerprint
 from pytest_cgins.trace.finish import Finisher
@@ -127,7 +127,7 @@ class Recording:
             self._interception = stack.enter_context(ExitStack())
             self._mode = self._intercept()
             self._wanted = frozenset[str]().union(*self._names.values())
-            self._interception.enter_context(whole_float32())
+            self._interception.enter_context(settled_cudnn())
             self._interception.enter_context(torch.compiler.set_stance("force_eager"))
             self._interception.enter_context(self._training.watched())
             self._interception.enter_context(self._mode)

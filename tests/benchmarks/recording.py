@@ -52,6 +52,7 @@ from torch.utils._pytree import tree_leaves
 from pytest_cgins import documents
 from pytest_cgins.model import TracePack
 from pytest_cgins.timing.environment import describe
+from pytest_cgins.trace.context import settled_cudnn
 from pytest_cgins.trace.gold import load_gold, to_bytes
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import open_pack
@@ -236,7 +237,7 @@ def golds(pack: TracePack, folder: Path) -> Iterator[tuple[str, Value]]:
 
 def compared_with_plain_run(model: Model, pack: TracePack, folder: Path) -> dict[str, Any]:
     """How many gold tensors a plain run has computed too, and how many of these it has overwritten since."""
-    with Observer() as observer:
+    with settled_cudnn(), Observer() as observer:
         model()
     values, overwritten = {value for value, _ in observer.seen}, observer.overwritten()
     made = list(golds(pack, folder))

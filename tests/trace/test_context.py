@@ -74,17 +74,19 @@ def test_a_replay_does_not_import_the_compiler() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_convolutions_are_whole_fp32_while_recording_and_replaying(tmp_path: Path) -> None:
-    """cuDNN's TF32, on by default, is off for golds and replays, and on again afterwards."""
-    seen: list[bool] = []
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = True
+def test_cudnn_is_settled_while_recording_and_replaying(tmp_path: Path) -> None:
+    """TF32 and algorithms that sum in any order are off for golds and replays, and as before afterwards."""
+    cudnn = torch.backends.cudnn
+    seen: list[tuple[bool, bool]] = []
+    before, cudnn.allow_tf32 = cudnn.allow_tf32, True
     try:
-        with restore(Context(), "cpu"):
-            seen.append(torch.backends.cudnn.allow_tf32)
+        for repeatable in (True, False):
+            with restore(Context(), "cpu", repeatable=repeatable):
+                seen.append((cudnn.allow_tf32, cudnn.deterministic))
         with pytest_cgins.record(tmp_path / "pack", ops=["torch.neg"]):
             torch.neg(torch.ones(2))
-            seen.append(torch.backends.cudnn.allow_tf32)
-        assert (seen, torch.backends.cudnn.allow_tf32) == ([False, False], True)
+            seen.append((cudnn.allow_tf32, cudnn.deterministic))
+        assert seen == [(False, True), (False, False), (False, True)]
+        assert (cudnn.allow_tf32, cudnn.deterministic) == (True, False)
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        cudnn.allow_tf32 = before
