@@ -1,7 +1,7 @@
 // cgins: layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-5) -> Tensor
 #include <cmath>
 
-#include "rows.h"
+#include "layer_norm.h"
 
 template <typename T>
 static void layer_norm_rows(const T* input, Rows in, const T* weight, const T* bias, double eps, T* output,
@@ -33,11 +33,7 @@ static void layer_norm_rows(const T* input, Rows in, const T* weight, const T* b
 extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t normalized_shape_len,
                           const DLTensor* weight, const DLTensor* bias, double eps, DLTensor* out,
                           cgins_stream) {
-  CGINS_CHECK(normalized_shape_len == 1, "only the last dimension can be normalized, not %d",
-              int(normalized_shape_len));
-  if (check_rows(input) || check_types(input, {out}) ||
-      check_parameters(input, cgins::size(input, -1), {weight, bias}))
-    return 1;
+  if (check_layer_norm(input, normalized_shape_len, weight, bias) || check_types(input, {out})) return 1;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     layer_norm_rows(cgins::data<T>(input), rows_along(input, -1), weight ? cgins::data<T>(weight) : nullptr,

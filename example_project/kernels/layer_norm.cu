@@ -1,6 +1,6 @@
 // cgins: layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-5) -> Tensor
+#include "layer_norm.h"
 #include "reduce.cuh"
-#include "rows.h"
 
 // One block a row.
 template <typename T>
@@ -30,11 +30,7 @@ __global__ void layer_norm_rows(const T* input, Rows in, const T* weight, const 
 extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t normalized_shape_len,
                           const DLTensor* weight, const DLTensor* bias, double eps, DLTensor* out,
                           cgins_stream stream) {
-  CGINS_CHECK(normalized_shape_len == 1, "only the last dimension can be normalized, not %d",
-              int(normalized_shape_len));
-  if (check_rows(input) || check_types(input, {out}) ||
-      check_parameters(input, cgins::size(input, -1), {weight, bias}))
-    return 1;
+  if (check_layer_norm(input, normalized_shape_len, weight, bias) || check_types(input, {out})) return 1;
   const Rows rows = rows_along(input, -1);
   if (check_grid(rows.count)) return 1;
   if (rows.count == 0) return 0;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "rows.h"
+#include "layer_norm.h"
 
 constexpr int64_t kColumns = 64;  // whose sums over rows grow side by side
 
@@ -69,11 +69,9 @@ extern "C" int layer_norm_backward(const DLTensor* grad_output, const DLTensor* 
                                    int64_t normalized_shape_len, const DLTensor* weight, const DLTensor* bias,
                                    double eps, DLTensor* grad_input, DLTensor* grad_weight,
                                    DLTensor* grad_bias, cgins_stream) {
-  CGINS_CHECK(normalized_shape_len == 1, "only the last dimension can be normalized, not %d",
-              int(normalized_shape_len));
   CGINS_CHECK(weight && bias, "layers without weight or bias are not supported");
-  if (check_rows(input) || check_types(input, {grad_output, grad_input, grad_weight, grad_bias}) ||
-      check_parameters(input, cgins::size(input, -1), {weight, bias}))
+  if (check_layer_norm(input, normalized_shape_len, weight, bias) ||
+      check_types(input, {grad_output, grad_input, grad_weight, grad_bias}))
     return 1;
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);

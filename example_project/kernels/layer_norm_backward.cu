@@ -1,7 +1,7 @@
 // cgins: layer_norm_backward(Tensor grad_output, Tensor input, int[] normalized_shape, Tensor? weight=None,
 //     Tensor? bias=None, float eps=1e-5) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)
+#include "layer_norm.h"
 #include "reduce.cuh"
-#include "rows.h"
 
 // Mean and 1 / σ of a row: kept in scratch memory for the sums over rows.
 template <typename Wide>
@@ -72,6 +72,7 @@ __global__ void parameter_columns(const T* grad, Rows grads, const T* input, Row
 extern "C" int64_t layer_norm_backward_workspace(const DLTensor*, const DLTensor* input, const int64_t*,
                                                  int64_t, const DLTensor*, const DLTensor*, double,
                                                  DLTensor*, DLTensor*, DLTensor*) {
+  if (check_rows(input)) return -1;
   return rows_along(input, -1).count * int64_t{sizeof(Moments<double>)};
 }
 
@@ -79,11 +80,9 @@ extern "C" int layer_norm_backward(const DLTensor* grad_output, const DLTensor* 
                                    int64_t normalized_shape_len, const DLTensor* weight, const DLTensor* bias,
                                    double eps, DLTensor* grad_input, DLTensor* grad_weight,
                                    DLTensor* grad_bias, void* workspace, int64_t, cgins_stream stream) {
-  CGINS_CHECK(normalized_shape_len == 1, "only the last dimension can be normalized, not %d",
-              int(normalized_shape_len));
   CGINS_CHECK(weight && bias, "layers without weight or bias are not supported");
-  if (check_rows(input) || check_types(input, {grad_output, grad_input, grad_weight, grad_bias}) ||
-      check_parameters(input, cgins::size(input, -1), {weight, bias}))
+  if (check_layer_norm(input, normalized_shape_len, weight, bias) ||
+      check_types(input, {grad_output, grad_input, grad_weight, grad_bias}))
     return 1;
   CGINS_CHECK(cgins::numel(input) > 0, "there is nothing to normalize: the input is empty");
   const Rows grads = rows_along(grad_output, -1), rows = rows_along(input, -1);

@@ -1,4 +1,4 @@
-"""What the three recording scripts share."""
+"""What the recording scripts share."""
 
 import torch
 from torch import nn
