@@ -325,6 +325,9 @@ class Trace(Document):
     """Where it was recorded."""
     lengths: tuple[Length, ...] = ()
     """Sizes for which this trace stands with few others."""
+    rebound: tuple[str, ...] = ()
+    """Arguments, and attributes of a module (`self.ema`), that the op set anew or made longer: the gold
+    does not have what they became."""
 
     @property
     def dtype(self) -> str:

@@ -94,6 +94,7 @@ class Finisher:
             count=one.count,
             origin=origin_of(record.device),
             lengths=one.lengths,
+            rebound=record.rebound,
         )
         if self.tier != "shapes" and trace.gold is None:
             trace = self._with_gold(trace, record, self.tier)

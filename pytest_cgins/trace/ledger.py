@@ -50,6 +50,8 @@ class Record:
     """Its place among the signatures of the recording."""
     folded: bool = False
     """Whether its content was given up, since other sizes of its family stand for it."""
+    rebound: tuple[str, ...] = ()
+    """Arguments and state that the call set anew."""
     mixed: bool = False
     """Whether the gradients of a backward are those of another call than its inputs."""
 

@@ -30,6 +30,7 @@ from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.ledger import Ledger, Outcome, Record, blobs_of
 from pytest_cgins.trace.lengths import form_of
 from pytest_cgins.trace.ops import qualified_name, resolve
+from pytest_cgins.trace.rebound import rebound
 from pytest_cgins.trace.selection import default_ops
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.skipped import Skipped
@@ -291,7 +292,7 @@ class Recording:
         known = _Known(record, watched if backward else None, beyond=wanted and record is None)
         return _New(known, tensors, text, device, storages, taken)
 
-    def _first(self, new: _New, run: Callable[[], Any]) -> tuple[Any, bool]:
+    def _first(self, new: _New, run: partial[Any]) -> tuple[Any, bool]:
         """Run an op, and keep its record unless the result proves unrecordable."""
         made, watched, tensors = new.known.record, new.known.watched, new.tensors
         nodes = nodes_of(tensors) if watched is not None else ()
@@ -306,6 +307,7 @@ class Recording:
         seed = recipe.seed_of("rng", new.canonical) if drew else None
         if made is not None:
             try:
+                made.rebound = rebound(made.call, tensors, run.func, run.args, run.keywords)
                 self._add(made, result, tensors, before, seed)
             except RecordError as error:
                 self._refuse(made.call.op, error)

@@ -94,6 +94,7 @@ def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
             what = f"{storage.nbytes}, but its tensors reach byte {max(0, reach)}"
             yield Problem(f"{field}.storages[{number}].nbytes", what)
     yield from _lengths(f"{field}.lengths", trace)
+    yield from _rebound(f"{field}.rebound", trace.rebound)
     yield from _context(f"{field}.context", trace.context)
     if (trace.gold is None) != (tier == "shapes"):
         yield Problem(f"{field}.gold", f"a pack of tier {tier} must {'not ' * (tier == 'shapes')}have gold")
@@ -232,6 +233,12 @@ def _lengths(field: str, trace: Trace) -> Iterator[Problem]:
             if not 0 <= dim < len(shape) or shape[dim] != length.size:
                 what = f"tensor {tensor} has no size {length.size} at {dim}"
                 yield Problem(f"{field}[{index}].axes[{number}]", what)
+
+
+def _rebound(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
+    for number, name in enumerate(names):
+        if not name or len(name) > MAX_TEXT:
+            yield Problem(f"{field}[{number}]", f"{name[:80]!r} is no name")
 
 
 def _context(field: str, context: Context) -> Iterator[Problem]:

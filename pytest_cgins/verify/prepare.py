@@ -22,6 +22,7 @@ from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
 from pytest_cgins.verify.reference import Answers, answers
 from pytest_cgins.verify.semantics import chooses
 
+_SHOWN = 4
 # What torch raises on arguments that it does not take.
 _REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
@@ -98,7 +99,7 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
         )
     maker = _Maker(trace, relocate(trace.call, device), device)
     sets: list[InputSet] = []
-    notes: list[str] = []
+    notes = _not_compared(trace)
     if trace.gold is None:
         recorded = _blank(trace)
         notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
@@ -139,6 +140,14 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
         notes=tuple(notes),
         at_origin=lambda: _at_origin(trace, source),
     )
+
+
+def _not_compared(trace: Trace) -> list[str]:
+    names = trace.rebound
+    if not names:
+        return []
+    shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])]
+    return [f"the op also sets {', '.join(shown)}, which {'are' if len(names) > 1 else 'is'} not compared"]
 
 
 def _at_origin(trace: Trace, source: BlobSource) -> tuple[ExpectedOutput, ...]:

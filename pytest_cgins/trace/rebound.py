@@ -1,0 +1,79 @@
+"""What a call sets beside the tensors it returns or writes into: attributes of its module, caches that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import RecordError
+from pytest_cgins.model import OpCall, Value
+from pytest_cgins.trace import modules
+from pytest_cgins.trace.context import neutral
+from pytest_cgins.trace.signature import bind
+from pytest_cgins.trace.values import encode
+
+_ABSENT = Value(kind="ellipsis")
+
+
+def rebound(
+    call: OpCall,
+    tensors: Sequence[torch.Tensor],
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[str, ...]:
+    """Names of arguments and state that are no longer what they were before the call.
+
+    A tensor that was written into is still the same; one that has another in its place is not, unless it
+    holds the same values: adapters may make their tensors anew each time.
+
+    Args:
+        call: as it was taken down before it ran.
+        tensors: its argument tensors.
+        func: what was called.
+        args: with these.
+        kwargs: and these by name.
+    """
+    now = list(tensors)
+    with neutral():
+        before = _named({argument.name: argument.value for argument in call.arguments})
+        after = _named({name: _taken(value, now) for name, value, _ in bind(func, args, kwargs)})
+        names = [name for name in (*before, *(after.keys() - before.keys())) if not name.endswith("__")]
+        changed = [n for n in names if not _same(before.get(n, _ABSENT), after.get(n, _ABSENT), now)]
+    return tuple(sorted(changed))
+
+
+def _taken(value: object, tensors: list[torch.Tensor]) -> Value:
+    try:
+        return encode(value, tensors)
+    except RecordError:
+        return _ABSENT
+
+
+def _named(values: dict[str, Value]) -> dict[str, Value]:
+    """The same with the attributes that a trace cannot hold: each has its type for a value."""
+    for name, value in list(values.items()):
+        path, _, leaf = name.rpartition(".")
+        if leaf == modules.LEFT_OUT:
+            values |= {f"{path}.{key}": item for key, item in zip(value.keys, value.items, strict=True)}
+    return values
+
+
+def _same(one: Value, other: Value, tensors: Sequence[torch.Tensor]) -> bool:
+    if one.kind == other.kind == "tensor":
+        old, new = tensors[int(one.value or 0)], tensors[int(other.value or 0)]
+        return old is new or (_form(old) == _form(new) and torch.equal(old, new))
+    if (one.kind, one.value, one.keys, len(one.items)) != (
+        other.kind,
+        other.value,
+        other.keys,
+        len(other.items),
+    ):
+        return False
+    return all(_same(old, new, tensors) for old, new in zip(one.items, other.items, strict=True))
+
+
+def _form(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.shape, tensor.dtype, tensor.device
