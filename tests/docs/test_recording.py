@@ -167,6 +167,38 @@ def test_checkpointed_calls_count_once(folder: Path) -> None:
     assert [trace.count for trace in recording.pack.traces] == [1]
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_backwards_inside_a_reentrant_checkpoint_are_not_seen(folder: Path, reentrant: bool) -> None:
+    """With the other kind they are."""
+    x = torch.ones(3, requires_grad=True)
+    with record(folder / "pack", ["torch.nn.functional.gelu"], backward=True) as recording:
+        checkpoint(lambda a: functional.gelu(a.square()), x, use_reentrant=reentrant).sum().backward()
+    assert recording.pack is not None
+    assert len(recording.pack.traces) == (1 if reentrant else 2)
+
+
+def test_what_the_backward_of_a_custom_function_runs_is_not_seen(folder: Path) -> None:
+    """Its forward is."""
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return torch.square(x)
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return torch.exp(grad)
+
+    x = torch.ones(3, requires_grad=True)
+    with (
+        pytest.warns(UserWarning, match=r"no call of torch\.exp was seen"),
+        record(folder / "pack", ["torch.square", "torch.exp"]) as recording,
+    ):
+        Square.apply(x).sum().backward()
+    assert recording.pack is not None
+    assert [trace.call.op for trace in recording.pack.traces] == ["torch.square"]
+
+
 def test_tables_are_complete_and_options_exist() -> None:
     """No cell is empty, and each option that is named is one of some command."""
     for row in rows(TEXT):
