@@ -78,6 +78,8 @@ def _seeded(
     if dtype in LOWEST and nbytes > SMALL and _has_mask(statistics, dtype):
         mask, values = _mask_of(span.view(tensor.dtype), LOWEST[dtype], add)
         statistics = summarize(values)
+    elif dtype == "bool" and nbytes > SMALL:
+        mask = Mask(_packed(span.view(torch.bool), add), "-inf")
     if _keeps_bytes(tensor, statistics, nbytes):
         return Storage(nbytes=nbytes, dtype=dtype, blob=add(to_bytes(span)))
     recipe = fit(statistics, dtype, seed, parameter=parameter, mask=mask)
@@ -95,9 +97,12 @@ def _mask_of(
 ) -> tuple[Mask, torch.Tensor]:
     """The masked places of a storage's elements, and the elements that are not masked."""
     masked = values <= lowest / 2
-    bits = np.packbits(masked.cpu().numpy(), bitorder="little")
     infinite = bool(torch.isneginf(values).any())
-    return Mask(add(bits.data), "-inf" if infinite else "lowest"), values[~masked]
+    return Mask(_packed(masked, add), "-inf" if infinite else "lowest"), values[~masked]
+
+
+def _packed(bits: torch.Tensor, add: Callable[[memoryview], Blob]) -> Blob:
+    return add(np.packbits(bits.cpu().numpy(), bitorder="little").data)
 
 
 def _keeps_bytes(tensor: torch.Tensor, statistics: Statistics, nbytes: int) -> bool:

@@ -28,12 +28,12 @@ _LOW_QUARTERS = np.uint64(0x0000FFFF0000FFFF)
 
 
 class Mask(NamedTuple):
-    """Where an additive mask stood in recorded scores."""
+    """Where an additive mask stood in recorded scores, or True in a bool mask."""
 
     blob: Blob
     """One bit an element, least significant first."""
     value: Literal["-inf", "lowest"]
-    """What stood there."""
+    """What stood there; of no meaning for a bool mask."""
 
 
 def words(seed: int, count: int) -> npt.NDArray[np.uint64]:
@@ -117,7 +117,7 @@ def fit(
         seed: key of its stream.
         parameter: whether the values are a module's parameters. Constant ones (bias 0, gamma 1, as models
             have before training) are spread around their value, since they hide kernels that ignore them.
-        mask: where an additive mask stood; the statistics are without these elements.
+        mask: where an additive mask stood, and the statistics are without these elements; of a bool mask, all of it.
     """
     recipe = _shape_of(statistics, dtype, seed, parameter=parameter)
     return recipe if mask is None else replace(recipe, masked=mask.blob, masked_value=mask.value)
@@ -200,6 +200,8 @@ def _elements(
         integers = uniform_integers(recipe.seed, count, int(recipe.low), int(recipe.high))
         narrowed: np.ndarray[Any, Any] = integers.astype(np.dtype(dtype).newbyteorder("<"))
         return narrowed
+    if recipe.distribution == "bernoulli" and mask is not None:
+        return np.unpackbits(mask, count=count, bitorder="little")
     if recipe.distribution == "bernoulli":
         threshold = np.uint64(int(recipe.mean * 2**53))
         drawn: np.ndarray[Any, Any] = (words(recipe.seed, count) >> np.uint64(11)) < threshold

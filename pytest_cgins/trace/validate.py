@@ -179,7 +179,7 @@ def _recipe(field: str, recipe: Recipe, storage: Storage) -> Iterator[Problem]:
         yield Problem(f"{field}.high", f"{recipe.low} … {recipe.high} is not within 64 bits")
     if recipe.masked is not None:
         elements = storage.nbytes // ITEMSIZE[dtype]
-        if dtype not in LOWEST or recipe.masked.nbytes != (elements + 7) // 8:
+        if dtype not in {*LOWEST, "bool"} or recipe.masked.nbytes != (elements + 7) // 8:
             yield Problem(
                 f"{field}.masked", f"{recipe.masked.nbytes} bytes are not a bit an element of {dtype}"
             )

@@ -395,6 +395,28 @@ def test_the_recipe_tier_keeps_the_mask_of_large_scores(recorded, tmp_path, dtyp
     assert not gold.values.isnan().any()
 
 
+@pytest.mark.parametrize("kept", [255, 300])
+def test_the_recipe_tier_keeps_bool_masks_of_any_size(recorded, tmp_path, kept) -> None:
+    """A causal mask stays one: beyond 64 KiB it costs a bit an element."""
+    query, mask = torch.randn(1, 1, kept, 4), torch.ones(kept, kept, dtype=torch.bool).tril()
+    recorded(lambda: F.scaled_dot_product_attention(query, query, query, attn_mask=mask))
+    trace, inputs, _ = gold_of(tmp_path / "pack")
+    assert torch.equal(inputs[-1], mask)
+    storage = trace.storages[-1]
+    packed = storage.recipe and storage.recipe.masked.nbytes
+    assert (storage.blob is None, packed) == ((False, None) if kept == 255 else (True, 300 * 300 // 8))
+
+
+def test_the_recipe_tier_keeps_the_storage_under_a_strided_bool_mask(recorded, tmp_path) -> None:
+    """Bits are those of the storage's bytes, of which a transposed slice reaches a part; their number is odd."""
+    whole = torch.rand(301, 305) < 0.5
+    mask = whole.t()[3:, :299]
+    recorded(lambda: torch.where(mask, 1.0, torch.zeros(mask.shape)), ops=["torch.where"])
+    trace, inputs, _ = gold_of(tmp_path / "pack")
+    assert trace.storages[0].recipe.masked is not None
+    assert (torch.equal(inputs[0], mask), inputs[0].stride()) == (True, mask.stride())
+
+
 def test_constant_parameters_are_randomized_in_recipes(recorded, tmp_path) -> None:
     """A fresh LayerNorm has weight 1 and bias 0; its trace has not."""
     recorded(lambda: nn.LayerNorm(64)(torch.randn(2, 64)))
