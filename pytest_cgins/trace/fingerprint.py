@@ -95,7 +95,11 @@ def _rare_key(obj: object, tensors: list[torch.Tensor]) -> Hashable:
         return tuple([(path, _key(part, tensors)) for path, part in modules.fingerprint(obj)])
     if isinstance(obj, slice):
         return slice, obj.start, obj.stop, obj.step
-    return type(obj), obj if isinstance(obj, Hashable) else id(obj)
+    try:
+        hash(obj)
+    except (TypeError, ValueError, AttributeError, RuntimeError):  # a frozen dataclass that holds a list
+        return type(obj), id(obj)
+    return type(obj), obj
 
 
 def canonical(call: OpCall, metas: tuple[TensorMeta, ...], context: Context) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -84,6 +85,27 @@ def test_aliases_are_told_by_who_shares_with_whom(order: list[int], shared: int)
     pattern = [next(i for i, t in enumerate(groups) if t is tensor) for tensor in groups]
     straight = [next(i for i, t in enumerate(tensors) if t is tensor) for tensor in tensors]
     assert (fingerprint(tuple(groups)) == fingerprint(tuple(tensors))) == (pattern == straight)
+
+
+@dataclass(frozen=True)
+class Unhashable:
+    """Looks hashable: it has `__hash__`, which raises."""
+
+    items: list[int]
+
+
+def test_an_object_that_cannot_be_hashed_is_told_by_identity() -> None:
+    """Alone, in containers, and as an attribute of a module."""
+    one, other = Unhashable([1]), Unhashable([1])
+    model = torch.nn.Identity()
+    model.config = one
+    for make in (lambda obj: (obj,), lambda obj: ([obj],), lambda obj: ({"config": obj},)):
+        assert hash(fingerprint(make(one))) == hash(fingerprint(make(one)))
+        assert fingerprint(make(one)) != fingerprint(make(other))
+    before = fingerprint((model,))
+    hash(before)
+    model.config = other
+    assert fingerprint((model,)) != before
 
 
 @pytest.mark.parametrize(
