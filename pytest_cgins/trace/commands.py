@@ -18,12 +18,14 @@ from pytest_cgins.errors import CginsError, PackError, RecordError, ReplayError,
 from pytest_cgins.model import Trace, TracePack
 from pytest_cgins.trace import profile
 from pytest_cgins.trace.console import (
+    add_trust,
     import_path,
     new_table,
     print_failures,
     print_table,
     project_of,
     size_of,
+    trust_named,
 )
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 
@@ -46,13 +48,7 @@ def add_parsers(
     parser.set_defaults(run=show)
     parser = traces.add_parser("verify", help="check a pack's files, and replay every trace")
     parser.add_argument("packs", nargs="+", type=Path, metavar="pack")
-    parser.add_argument(
-        "--trust",
-        action="append",
-        default=[],
-        metavar="OP",
-        help="run this unmarked function, if it is an op",
-    )
+    add_trust(parser)
     parser.set_defaults(run=verify)
     return traces
 
@@ -201,10 +197,7 @@ def verify(args: argparse.Namespace) -> int:
     Marked functions are looked up from the folder of the nearest `cgins.yaml` at or above a pack, as the
     gate does, and then from the current folder, as `python -m` does.
     """
-    from pytest_cgins.trace.ops import trust
-
-    for op in args.trust:
-        trust(op)
+    trust_named(args)
     failures: list[TraceError] = []
     for folder in args.packs:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,25 @@ from pytest_cgins.errors import CginsError, TraceError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add `--trust OP`, which `trust_named` acts on."""
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="OP",
+        help="run this unmarked function, if it is an op",
+    )
+
+
+def trust_named(args: argparse.Namespace) -> None:
+    """Let the ops of `--trust` be run."""
+    from pytest_cgins.trace.ops import trust
+
+    for op in args.trust:
+        trust(op)
 
 
 def new_table(*columns: str) -> Table:

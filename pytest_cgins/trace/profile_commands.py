@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pytest_cgins import documents
 from pytest_cgins.errors import InfrastructureError, TraceError
 from pytest_cgins.trace.console import (
+    add_trust,
     import_path,
     new_table,
     print_failures,
     print_table,
     project_of,
+    trust_named,
 )
 from pytest_cgins.trace.profile import PackProfile, TraceProfile, write
 from pytest_cgins.trace.store import PackReader, open_pack
@@ -44,13 +46,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "--device", choices=("cpu", "cuda"), help="default: where the pack was recorded, if it is there"
     )
     parser.add_argument("--json", action="store_true", help="print the documents instead of a table")
-    parser.add_argument(
-        "--trust",
-        action="append",
-        default=[],
-        metavar="OP",
-        help="run this unmarked function, if it is an op",
-    )
+    add_trust(parser)
     parser.set_defaults(run=run)
 
 
@@ -58,14 +54,13 @@ def run(args: argparse.Namespace) -> int:
     """Profile packs, and print by op what costs how much; 1 if a trace could not be replayed."""
     import torch
 
-    from pytest_cgins.trace import ops, profiler
+    from pytest_cgins.trace import profiler
 
     if args.device == "cuda" and not torch.cuda.is_available():
         raise InfrastructureError(
             "--device cuda: torch sees no CUDA device here", remedy="run it on a machine with one, or on cpu"
         )
-    for op in args.trust:
-        ops.trust(op)
+    trust_named(args)
     readers = [(folder, open_pack(folder)) for folder in args.packs]
     profiles: list[PackProfile] = []
     failures: list[TraceError] = []

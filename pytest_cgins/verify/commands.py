@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins import documents
 from pytest_cgins.errors import RandomOp, TraceError
-from pytest_cgins.trace.console import import_path, new_table, print_failures, print_table, project_of
+from pytest_cgins.trace.console import (
+    add_trust,
+    import_path,
+    new_table,
+    print_failures,
+    print_table,
+    project_of,
+    trust_named,
+)
 from pytest_cgins.trace.store import PackReader, open_pack
 
 if TYPE_CHECKING:
@@ -30,22 +38,13 @@ def add_parsers(traces: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument("--seed", type=int, default=0, help="of the first draw; default: 0")
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a trace is weak")
     parser.add_argument("--json", action="store_true", help="print documents instead of tables")
-    parser.add_argument(
-        "--trust",
-        action="append",
-        default=[],
-        metavar="OP",
-        help="run this unmarked function, if it is an op",
-    )
+    add_trust(parser)
     parser.set_defaults(run=audit)
 
 
 def audit(args: argparse.Namespace) -> int:
     """Say of each pack which traces are weak, why, and what helps."""
-    from pytest_cgins.trace import ops
-
-    for op in args.trust:
-        ops.trust(op)
+    trust_named(args)
     failures: list[TraceError] = []
     found: dict[str, list[TraceAudit]] = {}
     for folder in args.packs:
