@@ -1,8 +1,11 @@
 # Two commands for a newcomer: `make demo` and `make test`. Everything else is below them.
+comma  := ,
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# What the example's kernels need besides where there is a GPU to run them on.
+DEMO   := $(if $(shell command -v nvidia-smi),[triton$(comma)nvrtc$(comma)cutlass$(comma)cute-dsl])
 
 WORKFLOWS := .github/workflows/ci.yml .github/workflows/gpu-gate.yml
 
@@ -20,7 +23,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(DEMO)'
 	@touch $@
 
 $(STAMP): $(BIN)/python pyproject.toml constraints.txt

@@ -1,10 +1,11 @@
 """Name the cache of built kernels. Standard library only; torch is looked at, not imported.
 
 The build cache finds libraries by content, so an old cache is never wrong, only incomplete. The key says
-which caches are worth restoring: same system, interpreter, torch, CUDA and month, and best the same sources.
-The month is there so that libraries of sources that are long gone do not pile up for ever.
+which caches are worth restoring: same system, interpreter, torch, CUDA and compilers, better the same kind of
+processor (C++ kernels are built for it), and best the same sources. What is long unused is pruned before a
+cache is saved, so that libraries of sources that are gone do not pile up for ever.
 
-Outputs: `key`, and `prefix`, its beginning without the sources.
+Outputs: `key`; `near`, its beginning without the sources; `prefix`, without the processor too.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -39,7 +40,7 @@ def prefix(suffix: str) -> str:
         f"torch{torch_version()}",
         f"cuda{torch_cuda()}",
         f"nvcc{nvcc_version()}",
-        time.strftime("%Y-%m", time.gmtime()),
+        f"cxx{cxx_version()}",
     ]
     # A comma would end the key, and a local version such as 2.6.0+cu124 is read well with a dash.
     return "-".join(re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in parts if part) + "-"
@@ -81,6 +82,34 @@ def nvcc_version() -> str:
     return found[1] if found else "unknown"
 
 
+def cxx_version() -> str:
+    """Version of the C++ compiler that builds, "none" without."""
+    try:
+        command = shlex.split(os.environ.get("CXX", "")) or ["g++" if shutil.which("g++") else "clang++"]
+        said = subprocess.run(
+            [*command, "-dumpfullversion", "-dumpversion"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return "none"
+    return said.strip() if re.fullmatch(r"[0-9.]+", said.strip()) else "unknown"
+
+
+def processor() -> str:
+    """A hash of the kind of processor and its features, "any" where the system does not tell."""
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "any"
+    first = told.split("\n\n", 1)[0].splitlines()
+    names = ("vendor_id", "cpu family", "model", "model name", "flags", "CPU part", "Features")
+    kind = [line for line in first if line.partition(":")[0].strip() in names]
+    return hashlib.sha256("\n".join(kind).encode()).hexdigest()[:8] if kind else "any"
+
+
 def sources(folder: Path) -> Iterator[Path]:
     """Files below a folder that kernels may be built from, and every cgins.yaml, in a fixed order."""
     for root, folders, files in os.walk(folder):
@@ -109,8 +138,10 @@ def digest(folder: Path) -> str:
 def main() -> None:
     """Write the outputs."""
     beginning = prefix(os.environ["INPUT_CACHE_KEY_SUFFIX"])
+    near = f"{beginning}cpu{processor()}-"
     set_output("prefix", beginning)
-    set_output("key", beginning + digest(Path(os.environ["CGINS_FOLDER"])))
+    set_output("near", near)
+    set_output("key", near + digest(Path(os.environ["CGINS_FOLDER"])))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,12 @@ def command(environment: Mapping[str, str]) -> list[str]:
     words += ["--cgins-strict"] if environment["INPUT_STRICT"] == "true" else []
     words += ["--cgins-no-timing"] if environment["INPUT_TIMING"] == "false" else []
     words += [f"--cgins-seed={environment['INPUT_SEED']}"] if environment["INPUT_SEED"] else []
+    if environment["INPUT_COMPILE_ONLY"] == "true":
+        words += ["--cgins-compile-only"]
+        words += [f"--cgins-arch={environment['INPUT_ARCHS']}"] if environment["INPUT_ARCHS"] else []
+        words += (
+            [f"--cgins-baseline={environment['INPUT_BASELINE']}"] if environment["INPUT_BASELINE"] else []
+        )
     return words + shlex.split(environment["INPUT_PYTEST_ARGS"])
 
 

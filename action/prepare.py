@@ -21,11 +21,14 @@ CHOICES = {
     "DEVICE": ("auto", "cpu", "cuda"),
     "STRICT": ("true", "false"),
     "TIMING": ("true", "false"),
+    "COMPILE_ONLY": ("true", "false"),
     "ALLOW_EMPTY": ("true", "false"),
     "CACHE": ("true", "false"),
     "SUMMARY": ("true", "false"),
 }
 PATTERNS = {
+    "ARCHS": (r"(sm_[0-9]{2,3}[af]?(, ?sm_[0-9]{2,3}[af]?)*)?", "a list such as sm_80,sm_90a"),
+    "BASELINE": (r"[A-Za-z0-9._/@{}^~-]{0,200}", "a commit, a branch or a tag"),
     "SEED": (r"[0-9]{0,19}", "a whole number"),
     "RETENTION_DAYS": (r"[0-9]{1,3}", "a number of days"),
     "CACHE_KEY_SUFFIX": (r"[A-Za-z0-9._-]{0,100}", "up to 100 letters, digits, dots, dashes and underscores"),
@@ -50,6 +53,9 @@ def prepare(environment: Mapping[str, str]) -> dict[str, str]:
         shlex.split(environment["INPUT_PYTEST_ARGS"])
     except ValueError as wrong:
         raise InputError(f"input pytest-args: {wrong}; quote it as in a shell") from None
+    for name in ("ARCHS", "BASELINE"):
+        if environment[f"INPUT_{name}"] and environment["INPUT_COMPILE_ONLY"] != "true":
+            raise InputError(f"input {_spelled(name)}: goes with compile-only true")
     temporary = Path(environment["RUNNER_TEMP"])
     folder = _folder(environment["INPUT_WORKING_DIRECTORY"])
     _check_installation(environment, folder)

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pytest_cgins import __version__, logs
 from pytest_cgins.doctor import commands as doctor
 from pytest_cgins.errors import CginsError
+from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.report import commands as report
+from pytest_cgins.session import build_command
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
 from pytest_cgins.trace.importers import commands as importers
@@ -38,11 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     maintenance_commands.add_parsers(traces)
     verify.add_parsers(traces)
     profile_commands.add_parsers(subparsers)
-    importers.add_parsers(subparsers)
+    exports = importers.add_parsers(subparsers)
+    build_command.add_parsers(subparsers)
     kernels.add_parsers(subparsers)
+    export_commands.add_parser(exports)
+    cache_commands.add_parsers(subparsers)
     doctor.add_parsers(subparsers)
     report.add_parsers(subparsers)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))
     messages = logs.to_stderr(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In a locale without arrows they are spelled out.

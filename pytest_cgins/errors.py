@@ -18,7 +18,9 @@
     │   ├── WorkerTimeout      it did not answer within its limit and was killed
     │   ├── ProtocolError      it answered something that is not in the protocol
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
+    ├── RevisionError          the commit to compare with cannot be found or read
     └── InfrastructureError    a tool or device that is needed is not there
+        └── LockedError        another process builds the kernel
 
 Each message has three parts: what happened, the value that was met, and the remedy. `remedy` is an
 argument of its own so that no error can forget it.
@@ -133,5 +135,13 @@ class ServiceError(WorkerError):
         self.trace = trace
 
 
+class RevisionError(CginsError):
+    """There is no commit to compare with: no repository, a shallow clone, an unknown name."""
+
+
 class InfrastructureError(CginsError):
     """A tool or device that the run needs is missing or was lost."""
+
+
+class LockedError(InfrastructureError):
+    """Another process has been building a kernel for as long as one may wait for it."""

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,22 +30,21 @@ from pytest_cgins.errors import (
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
-from pytest_cgins.kernels.build import build, default_cache
-from pytest_cgins.kernels.source import find
+from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.progress import Progress
+from pytest_cgins.kernels.supply import Supply
 from pytest_cgins.model import (
     Case,
     CompiledKernel,
     Correctness,
     Environment,
     Evaluation,
-    KernelSource,
     Measurement,
     Reason,
     Status,
     TracePack,
     Verdict,
 )
-from pytest_cgins.text import nearest
 from pytest_cgins.trace.store import open_pack
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,8 @@ class Evaluator:
         timing: whether right kernels are timed.
         cache: folder of built kernels, by default the user's cache folder.
         timeout_s: limit for one request to a worker, in seconds.
+        builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
+        on_build: called several times a second while a kernel is waited for, and with None afterwards.
     """
 
     def __init__(
@@ -88,15 +90,16 @@ class Evaluator:
         timing: bool = True,
         cache: Path | None = None,
         timeout_s: float = 60.0,
+        builds: Ahead | None = None,
+        on_build: Callable[[Progress | None], object] | None = None,
     ) -> None:
         self.config = config
         self.seed = seed
         self._device = device
         self._timing = timing
-        self._cache = cache or default_cache()
         self._timeout_s = timeout_s
         self._pool = WorkerPool(env=_worker_environment())
-        self._kernels: dict[tuple[str, str, str], CompiledKernel | CginsError] = {}
+        self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._environments: dict[str, Environment] | None = None
         self._served: dict[str, bool] = {}
 
@@ -149,8 +152,18 @@ class Evaluator:
         return tuple((self._environments or {}).values())
 
     def close(self) -> None:
-        """End the worker processes."""
+        """End the worker processes, and builds that are its own."""
         self._pool.close()
+        self.supply.close()
+
+    def build_ahead(self, cases: Iterable[Case]) -> None:
+        """Begin to build the kernels of some cases, and wait for nothing; errors are told by `evaluate`.
+
+        Args:
+            cases: in the order in which they will be evaluated.
+        """
+        self._warm()
+        self.supply.build_ahead(_kernel_of(case) for case in cases)
 
     def evaluate(self, case: Case) -> Evaluation:
         """Build, verify, time and judge one case."""
@@ -179,33 +192,15 @@ class Evaluator:
         logger.info("%s: %s (%s) in %.2f s%s", case.name, status, reason, seconds, numbers)
         return replace(result, seconds=seconds)
 
-    def source(self, kernel: str, implementation: str, device: str) -> KernelSource:
-        """The source of one implementation.
-
-        Raises:
-            SourceError: it is not as the contract wants it.
-        """
-        return find(self.config, *self._entry(kernel, implementation, device))
-
-    def _entry(self, kernel: str, implementation: str, device: str) -> tuple[KernelEntry, Implementation]:
-        for entry in self.config.kernels:
-            for candidate in entry.implementations:
-                if (entry.name, candidate.name, candidate.device) == (kernel, implementation, device):
-                    return entry, candidate
-        raise ConfigError(
-            f"{self.config.file} has no implementation {implementation!r} of kernel {kernel!r} for {device}",
-            remedy=nearest(kernel, [entry.name for entry in self.config.kernels]),
-        )
-
     def _require_device(self, case: Case) -> None:
         if self._environments is None:
-            # All import torch at the same time, while the first answer is awaited.
-            self._pool.warm(["reference", "verification", *(["timing"] if self._timing else [])])
+            self._warm()
             reply = self._reference("describe", {})
             self._environments = {
                 name: documents.load_python(Environment, value)
                 for name, value in reply.result["environments"].items()
             }
+            self.supply.found_devices(self._environments)
         device = case.device.split(":")[0]
         if device in self._environments:
             return
@@ -213,6 +208,10 @@ class Evaluator:
             raise _EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
         # Asked for by name: a skip would make a pipeline green that gated nothing.
         raise _EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self._absence(device))
+
+    def _warm(self) -> None:
+        """Have all workers import torch at the same time, while something else is awaited."""
+        self._pool.warm(["reference", "verification", *(["timing"] if self._timing else [])])
 
     def _absence(self, device: str) -> str:
         """Why a device that was asked for by name is not there, as far as the workers know."""
@@ -226,29 +225,14 @@ class Evaluator:
 
     def _compiled(self, case: Case) -> CompiledKernel:
         """The built kernel; its build time is reported with the first case only."""
-        device = case.device.split(":")[0]
-        key = (case.kernel, case.implementation, device)
-        if key not in self._kernels:
-            try:
-                source = self.source(case.kernel, case.implementation, device)
-                compiled = build(source, cache=self._cache)
-                self._kernels[key] = replace(compiled, build_seconds=0.0, cached=True)
-                return compiled
-            except CginsError as error:
-                self._kernels[key] = error
-            except OSError as error:
-                self._kernels[key] = InfrastructureError(
-                    f"the build cache {self._cache} cannot be used: {error}",
-                    remedy="make it writable, or set CGINS_CACHE_DIR to a folder that is",
-                )
-        found = self._kernels[key]
-        if isinstance(found, BuildError):
-            raise _EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(found), found.log)
-        if isinstance(found, InfrastructureError):
-            raise _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(found))
-        if isinstance(found, CginsError):
-            raise _EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(found))
-        return found
+        try:
+            return self.supply.kernel(*_kernel_of(case))
+        except BuildError as error:
+            raise _EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(error), error.log) from error
+        except InfrastructureError as error:
+            raise _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(error)) from error
+        except CginsError as error:
+            raise _EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
 
     def _verified_and_timed(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
         case = result.case
@@ -366,7 +350,8 @@ class Evaluator:
         role = role_of("timing", compiled)
         # Waiting for the device is not the kernel's doing.
         limit_s = self._timeout_s + LOCK_WAIT_S
-        reply = self._untrusted(role, "measure", request, (buffer,), limit_s)
+        with self.supply.builds.quiet():
+            reply = self._untrusted(role, "measure", request, (buffer,), limit_s)
         try:
             return documents.load_python(Measurement, reply.result)
         except ValueError as error:
@@ -408,6 +393,11 @@ class Evaluator:
 
 _ALIASES = {"dsmm": "mm", "spmm": "mm", "hsmm": "hspmm", "saddmm": "sspaddmm"}
 """Functions that torch has under a second last word as well, and the word that packs have."""
+
+
+def _kernel_of(case: Case) -> tuple[str, str, str]:
+    """Names of kernel and implementation, and device type."""
+    return case.kernel, case.implementation, case.device.split(":")[0]
 
 
 def _how_to_have_traces(op: str, recorded: list[str]) -> str:
@@ -491,6 +481,8 @@ def _ended_by(error: dict[str, Any], contract: str, inputs: str, output: str) ->
         return _EndedError(Status.SKIPPED, Reason.CONTRACT, error["message"])
     if error["phase"] != "run" and error["kind"] == "SourceError":
         return _EndedError(Status.BUILD_ERROR, Reason.SOURCE, message)
+    if error["phase"] == "load" and error["kind"] == "InfrastructureError":
+        return _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, message)
     what = {"load": "loading it failed", "bind": "its arguments could not be passed"}
     where = what.get(error["phase"], f"on the {inputs} inputs")
     if error["kind"] != "LaunchError":

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from pytest_cgins.model import Correctness, Measurement, Reason, Status, Verdict
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pytest_cgins.config import ResourceLimits
+from pytest_cgins.model import Correctness, KernelResources, Measurement, Reason, Status, Verdict
+
+WARP_THREADS = 32
+REGISTERS_PER_PARTITION = 16384
+PARTITIONS = 4
+REGISTER_GRANULE = 8
+RESIDENT_WARPS = 64
+FEWER_RESIDENT_WARPS = {75: 32, 86: 48, 87: 48, 88: 48, 89: 48, 110: 48, 120: 48, 121: 48}
+"""Most warps that are resident on a multiprocessor, by compute capability, where it is not `RESIDENT_WARPS`."""
+SHOWN_FUNCTIONS = 5
 
 
 def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict:
@@ -49,3 +63,204 @@ def _numbers(correctness: Correctness, measurement: Measurement | None) -> dict[
         numbers["torch_median_ns_per_call"] = measurement.torch.median_ns_per_call
         numbers["speedup_vs_torch"] = measurement.speedup_vs_torch
     return numbers
+
+
+# ---- resources: what the compile gate judges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """One function that takes more than at the base revision."""
+
+    function: str
+    """Its name today."""
+    reason: Reason
+    """`spills-grew` or `registers-grew`."""
+    message: str
+    """What it takes, what it took, and what that means; one line."""
+    amount: int
+    """Spilled bytes or registers that came, a thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """Functions of two builds, side by side."""
+
+    pairs: tuple[tuple[KernelResources, KernelResources], ...]
+    """Today's and the base's."""
+    appeared: tuple[KernelResources, ...]
+    """Without a counterpart at the base."""
+    vanished: tuple[KernelResources, ...]
+    """Of the base, without a counterpart today."""
+
+
+def decide_resources(
+    found: tuple[KernelResources, ...],
+    base: tuple[KernelResources, ...],
+    *,
+    revision: str,
+    limits: ResourceLimits,
+    kernel: str,
+) -> Verdict:
+    """Judge what a build takes against what it took at the base revision.
+
+    Args:
+        found: every function of the build.
+        base: every function of the base's build for the same architecture.
+        revision: of the base, for messages.
+        limits: growth that is accepted.
+        kernel: its name in cgins.yaml.
+
+    Returns:
+        `RESOURCES` if a function spills more bytes, or spills no fewer, has more registers, and fewer warps
+        therefore fit on a multiprocessor, and the limits do not allow it; else `PASSED`. Spills come first, then
+        the greatest growth.
+    """
+    numbers = resource_numbers(found, base)
+    matched = match(found, base)
+    growths = [growth for now, then in matched.pairs for growth in _growths(now, then, limits, revision)]
+    growths.sort(
+        key=lambda growth: (growth.reason is not Reason.SPILLS_GREW, -growth.amount, growth.function)
+    )
+    news = _appeared_and_vanished(matched, revision)
+    if not growths:
+        return Verdict(status=Status.PASSED, reason=Reason.OK, message="; ".join(news), numbers=numbers)
+    lines = [growth.message for growth in growths[:SHOWN_FUNCTIONS]]
+    if len(growths) > SHOWN_FUNCTIONS:
+        lines.append(f"and {len(growths) - SHOWN_FUNCTIONS} more functions: the JSON report has them all")
+    return Verdict(
+        status=Status.RESOURCES,
+        reason=growths[0].reason,
+        message="\n".join([*lines, *news, f"→ {_remedy(growths, matched, kernel)}"]),
+        numbers=numbers,
+    )
+
+
+def match(found: Iterable[KernelResources], base: Iterable[KernelResources]) -> Matched:
+    """Pair functions by name, template arguments and parameters included; static ones of two files share one.
+
+    What is left is paired by its plain name, where both sides have as many of it: a new parameter makes no new
+    function. Of several with one name, what takes least goes with what took least.
+    """
+    now, then = (sorted(side, key=_taken) for side in (found, base))
+    pairs: list[tuple[KernelResources, KernelResources]] = []
+    for name in sorted({one.function for one in now}):
+        new, old = ([one for one in side if one.function == name] for side in (now, then))
+        # Nobody knows which of the side with more is without a counterpart: no growth is claimed that may be none.
+        shared = min(len(new), len(old))
+        pairs += zip(new[:shared], old[len(old) - shared :], strict=True)
+    now, then = ([one for one in side if not _among(one, pairs)] for side in (now, then))
+    for name in sorted({plain_name(one.function) for one in now}):
+        new, old = ([one for one in side if plain_name(one.function) == name] for side in (now, then))
+        if len(new) == len(old):
+            pairs += zip(new, old, strict=True)
+    appeared, vanished = (tuple(one for one in side if not _among(one, pairs)) for side in (now, then))
+    return Matched(pairs=tuple(pairs), appeared=appeared, vanished=vanished)
+
+
+def _taken(one: KernelResources) -> tuple[int, int, str]:
+    return spilled_nbytes(one), one.registers_per_thread, one.function
+
+
+def _among(one: KernelResources, pairs: Iterable[tuple[KernelResources, KernelResources]]) -> bool:
+    """Whether this very object is of a pair: functions of two files may be equal in all that is known."""
+    return any(one is member for pair in pairs for member in pair)
+
+
+def plain_name(function: str) -> str:
+    """A demangled name without return type, template arguments and parameters: `ns::scale`."""
+    name = function.replace("(anonymous namespace)", "{anonymous}")
+    while "<" in name:
+        shorter = re.sub(r"<[^<>]*>", "", name)
+        if shorter == name:
+            break
+        name = shorter
+    return name.partition("(")[0].split(" ")[-1]
+
+
+def resident_warps(registers_per_thread: int, arch: str) -> int:
+    """Most warps that a multiprocessor of an architecture holds, as far as registers decide it.
+
+    Each of its four partitions has 16384 registers, and gives them to warps of 32 threads in steps of 8 a thread.
+    Source: CUDA C++ Programming Guide, compute capabilities, and the occupancy calculator.
+    """
+    granules = max(1, -(-registers_per_thread // REGISTER_GRANULE))
+    by_registers = PARTITIONS * (REGISTERS_PER_PARTITION // (WARP_THREADS * REGISTER_GRANULE * granules))
+    digits = re.search(r"\d+", arch)
+    most = FEWER_RESIDENT_WARPS.get(int(digits[0]), RESIDENT_WARPS) if digits else RESIDENT_WARPS
+    return min(by_registers, most)
+
+
+def spilled_nbytes(one: KernelResources) -> int:
+    """Bytes a thread writes to and reads from local memory for want of registers."""
+    return one.spill_store_nbytes + one.spill_load_nbytes
+
+
+def resource_numbers(
+    found: tuple[KernelResources, ...], base: tuple[KernelResources, ...] = ()
+) -> dict[str, float]:
+    """The greatest of each resource over the functions, today and at the base."""
+    numbers: dict[str, float] = {}
+    for prefix, functions in (("", found), ("base_", base)):
+        if functions:
+            numbers[f"{prefix}registers_per_thread"] = max(one.registers_per_thread for one in functions)
+            numbers[f"{prefix}spill_nbytes_per_thread"] = max(map(spilled_nbytes, functions))
+            numbers[f"{prefix}stack_nbytes_per_thread"] = max(
+                one.stack_nbytes_per_thread for one in functions
+            )
+            numbers[f"{prefix}static_shared_nbytes_per_block"] = max(
+                one.static_shared_nbytes_per_block for one in functions
+            )
+    return numbers
+
+
+def _growths(
+    now: KernelResources, then: KernelResources, limits: ResourceLimits, revision: str
+) -> Iterable[Growth]:
+    spilled, before = spilled_nbytes(now), spilled_nbytes(then)
+    if spilled > before and spilled > limits.spill_nbytes:
+        yield Growth(
+            function=now.function,
+            reason=Reason.SPILLS_GREW,
+            message=f"{now.function} on {now.arch} spills {spilled:,} bytes a thread ({now.spill_store_nbytes:,} "
+            f"stored, {now.spill_load_nbytes:,} loaded), {before:,} at {revision}: they go through local memory",
+            amount=spilled - before,
+        )
+    if spilled < before:
+        return  # registers are what that was bought with
+    warps, warps_before = (resident_warps(one.registers_per_thread, one.arch) for one in (now, then))
+    if warps < warps_before and now.registers_per_thread > (limits.registers or 0):
+        yield Growth(
+            function=now.function,
+            reason=Reason.REGISTERS_GREW,
+            message=f"{now.function} on {now.arch} takes {now.registers_per_thread} registers a thread, "
+            f"{then.registers_per_thread} at {revision}: at most {warps} warps fit on a multiprocessor, "
+            f"{warps_before} before",
+            amount=now.registers_per_thread - then.registers_per_thread,
+        )
+
+
+def _appeared_and_vanished(matched: Matched, revision: str) -> list[str]:
+    parts = ((matched.appeared, "not at"), (matched.vanished, "only at"))
+    return [f"{word} {revision}: {_names(functions)}" for functions, word in parts if functions]
+
+
+def _names(functions: tuple[KernelResources, ...]) -> str:
+    names = [one.function for one in functions[:SHOWN_FUNCTIONS]]
+    more = len(functions) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _remedy(growths: list[Growth], matched: Matched, kernel: str) -> str:
+    """What to do, with the limits that would accept each growth."""
+    grown = {growth.function for growth in growths}
+    members = [now for now, _ in matched.pairs if now.function in grown]
+    limits = []
+    if any(growth.reason is Reason.REGISTERS_GREW for growth in growths):
+        limits.append(f"registers: {max(one.registers_per_thread for one in members)}")
+    if any(growth.reason is Reason.SPILLS_GREW for growth in growths):
+        limits.append(f"spill_bytes: {max(map(spilled_nbytes, members))}")
+    return (
+        f"take less, or accept it: gate: {{{', '.join(limits)}}} under {kernel} in cgins.yaml; once it is in the base "
+        "revision the line can go"
+    )

@@ -355,7 +355,7 @@ class TracePack(Document):
 
 # ---- kernels ------------------------------------------------------------------------------------
 
-Contract = Literal["launcher", "torch-extension", "python"]
+Contract = Literal["launcher", "device", "torch-extension", "python"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,7 +375,7 @@ class KernelSource(Document):
     entry: str
     """Function name in the source, or attribute in the Python module."""
     schema: str
-    """The schema line of a launcher, in torch's schema language; "" for the other contracts."""
+    """Schema line of a launcher or device kernel, in torch's schema language; "" for other contracts."""
     files: tuple[str, ...]
     """Absolute paths of the sources, main file first."""
     module: str = ""
@@ -388,6 +388,10 @@ class KernelSource(Document):
     """CUDA architectures to build for; () means that of the present device."""
     interpret: bool = False
     """Run Triton's interpreter instead of its compiler (device `cpu`)."""
+    launch: str = ""
+    """The launch line's text (contract `device`): how many blocks and threads, from sizes."""
+    headers: Literal["real", "shadow"] = "real"
+    """`shadow`: a torch extension is compiled on small stand-ins for torch's headers (for search only)."""
     digest: str = ""
     """sha256 over the sources' content and all of the above but paths."""
 
@@ -399,13 +403,39 @@ class CompiledKernel(Document):
     source: KernelSource
     """What it was built from."""
     library: str
-    """Absolute path of the shared library; "" for contract `python`."""
+    """Absolute path of the shared library, or of the cubin (contract `device`); "" for contract `python`."""
     key: str
     """Build cache key: sha256 over source, headers, flags, compiler and contract version."""
     build_seconds: float
     """Wall time of the build; 0 when it came from the cache."""
     cached: bool
     """Whether it came from the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelResources(Document):
+    """What one function takes on one architecture, as the compiler reports it.
+
+    It is a `__global__` function, or a device function that was not inlined.
+    """
+
+    function: str
+    """Its name, demangled."""
+    arch: str
+    """Architecture of the machine code, such as `sm_90a`."""
+    registers_per_thread: int
+    """32-bit registers; 0 for a device function, which uses those of its callers."""
+    spill_store_nbytes: int
+    """Bytes a thread writes to local memory because registers ran out."""
+    spill_load_nbytes: int
+    """Bytes a thread reads back."""
+    stack_nbytes_per_thread: int
+    """Stack frame in local memory."""
+    static_shared_nbytes_per_block: int
+    """Shared memory that the code declares; what the launch adds is not in it."""
+    instructions: tuple[tuple[str, int], ...] | None = None
+    """SASS opcodes (without modifiers) and how often each is in the code, most frequent first; None if the
+    code was not disassembled."""
 
 
 # ---- cases and results --------------------------------------------------------------------------
@@ -510,6 +540,9 @@ class Reason(str, Enum):
     DEVICE_ABSENT = "device-absent"
     CONTRACT = "contract"
     RANDOM = "random"
+    REGISTERS_GREW = "registers-grew"
+    SPILLS_GREW = "spills-grew"
+    ARCHITECTURE = "architecture"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -687,6 +720,42 @@ class Evaluation(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation(Document):
+    """One kernel implementation built for one architecture, without being run."""
+
+    kernel: str
+    """Kernel name."""
+    implementation: str
+    """Implementation name."""
+    arch: str
+    """Architecture, such as `sm_90a`."""
+    verdict: Verdict
+    """`PASSED`, `NEW` (no baseline), `RESOURCES`, `BUILD_ERROR`, `SKIPPED` or `INFRASTRUCTURE`."""
+    resources: tuple[KernelResources, ...]
+    """One a `__global__` function, by name; () if it was not built."""
+    base: tuple[KernelResources, ...]
+    """The same at the base revision; () if there is none."""
+    base_revision: str
+    """Commit that it was compared with; "" if with none."""
+    build_seconds: float
+    """Wall time of its build, 0 from the cache."""
+    seconds: float
+    """Wall time of all of it, the base's build included."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know, such as that no tool could disassemble."""
+    config: str = ""
+    """Path of the `cgins.yaml`, as in `Evaluation`."""
+
+    @property
+    def name(self) -> str:
+        """Node name: `layer_norm/cuda/sm_90a`."""
+        where = (
+            self.implementation if self.implementation.startswith("cuda") else f"cuda-{self.implementation}"
+        )
+        return f"{self.kernel}/{where}/{self.arch}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport(Document):
     """What `--cgins-json` writes."""
 
@@ -708,3 +777,5 @@ class SessionReport(Document):
     """Ordered by case name."""
     strict: bool = False
     """Whether `--cgins-strict` was in force."""
+    compilations: tuple[Compilation, ...] = ()
+    """What `--cgins-compile-only` built, ordered by name."""

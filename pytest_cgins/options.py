@@ -1,6 +1,12 @@
-"""Defaults of pytest's options that others need too. Imports nothing: the plugin imports it at every start."""
+"""Names and defaults of pytest's options that others need too. Imports nothing: the plugin imports it at every start."""
 
 from __future__ import annotations
 
 TIMEOUT_S = 60.0
 """Default of `--cgins-timeout`, in seconds."""
+
+FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_record"})
+"""Fixtures that need `--cgins`."""
+
+BASELINE = "merge-base"
+"""Default of `--cgins-baseline`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.options import TIMEOUT_S
+from pytest_cgins.options import BASELINE, FIXTURES, TIMEOUT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_cgins.session.fixtures import CaseUnderTest, Recorder
     from pytest_cgins.session.remote import RemoteKernel
 
-FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_record"})
 NEEDS_CGINS = "needs --cgins"
 
 
@@ -42,6 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="auto",
         help="run the cases of this device only (default: all, absent devices are skipped)",
     )
+    group.addoption(
+        "--cgins-jobs",
+        type=_jobs,
+        default=0,
+        metavar="N",
+        help="kernels that are built at the same time (default: one a core, as memory allows)",
+    )
     group.addoption("--cgins-no-timing", action="store_true", help="check answers, do not time kernels")
     group.addoption(
         "--cgins-log-level",
@@ -57,6 +63,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="limit for one request to a worker process (default: %(default)s)",
     )
+    group.addoption(
+        "--cgins-compile-only",
+        action="store_true",
+        help="build every CUDA kernel for each architecture, run none, and fail where spills or registers grew",
+    )
+    group.addoption(
+        "--cgins-arch",
+        metavar="ARCH[,ARCH]",
+        help="architectures to build for, such as sm_80,sm_90a (default: those of cgins.yaml, else of "
+        "$CGINS_CUDA_ARCHS, else sm_80,sm_90a,sm_100)",
+    )
+    group.addoption(
+        "--cgins-baseline",
+        metavar="REV",
+        default=BASELINE,
+        help="commit whose builds are compared with; merge-base: where HEAD left the default branch; none: with "
+        "nothing (default: %(default)s)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,7 +95,14 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_cgins.session.run import GateSession
 
         config.pluginmanager.register(LiveLog(config), LiveLog.plugin_name)
-        config.pluginmanager.register(GateSession(config), GateSession.plugin_name)
+        gate = GateSession(config)
+        config.pluginmanager.register(gate, GateSession.plugin_name)
+        if config.getoption("--cgins-compile-only"):
+            from pytest_cgins.session.compile_only import CompileOnly
+
+            config.pluginmanager.register(CompileOnly(config, gate.builds), CompileOnly.plugin_name)
+        elif config.getoption("--cgins-arch"):
+            raise pytest.UsageError("--cgins-arch goes with --cgins-compile-only")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -128,6 +159,13 @@ def _require_gate(request: pytest.FixtureRequest) -> None:
 def _seed(text: str) -> int:
     value = int(text)
     if not 0 <= value < 2**63:
+        raise ValueError(text)
+    return value
+
+
+def _jobs(text: str) -> int:
+    value = int(text)
+    if value < 1:
         raise ValueError(text)
     return value
 

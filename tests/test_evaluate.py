@@ -181,6 +181,15 @@ def test_a_misspelt_parameter_is_a_build_error(project: Path, evaluators: list[E
     assert 'did you mean "inplace"?' in found.verdict.message
 
 
+def test_a_missing_backend_is_no_fault_of_the_kernel(project: Path, evaluators: list[Evaluator]) -> None:
+    """A package of a backend that is not installed is told with its install, as a tool that is missing."""
+    (project / "needs_a_backend.py").write_text("import tilelang\ndef relu(input): ...\n")
+    found = evaluate(project, evaluators, "device: cpu, target: 'needs_a_backend:relu'")
+    assert (found.verdict.status, found.verdict.reason) == (Status.INFRASTRUCTURE, Reason.TOOL_MISSING)
+    assert '"tilelang" is not installed' in found.verdict.message
+    assert "→ pip install tilelang" in found.verdict.message
+
+
 def test_a_write_past_the_end_is_found_and_costs_its_own_case_only(
     project: Path, evaluators: list[Evaluator]
 ) -> None:

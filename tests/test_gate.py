@@ -1,9 +1,22 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_cgins.gate import decide
-from pytest_cgins.model import Arm, Check, Correctness, Measurement, Power, Reason, Status
+from pytest_cgins.config import ResourceLimits
+from pytest_cgins.gate import decide, decide_resources, match, plain_name, resident_warps
+from pytest_cgins.model import (
+    Arm,
+    Check,
+    Correctness,
+    KernelResources,
+    Measurement,
+    Power,
+    Reason,
+    Status,
+    Verdict,
+)
 
 GOOD = Check(
     rule="gold", inputs="recorded", passed=True, reason=Reason.OK, message="", share=0.25, compared=8
@@ -100,3 +113,187 @@ def test_outcome_of_each_status() -> None:
         "WEAK",
         "INCONCLUSIVE",
     ]
+
+
+# ---- resources
+
+
+def function(
+    name: str = "f(float*)", *, registers: int = 40, stores: int = 0, loads: int = 0, arch: str = "sm_90a"
+) -> KernelResources:
+    return KernelResources(
+        function=name,
+        arch=arch,
+        registers_per_thread=registers,
+        spill_store_nbytes=stores,
+        spill_load_nbytes=loads,
+        stack_nbytes_per_thread=0,
+        static_shared_nbytes_per_block=0,
+    )
+
+
+def judged(now: list[KernelResources], then: list[KernelResources], **limits: int) -> Verdict:
+    return decide_resources(
+        tuple(now), tuple(then), revision="1a2b (main)", limits=ResourceLimits(**limits), kernel="scale"
+    )
+
+
+@pytest.mark.parametrize(
+    ("registers", "arch", "warps"),
+    [
+        # NVIDIA's occupancy calculator: 65536 registers, given in steps of 8 a thread.
+        (1, "sm_90a", 64),
+        (32, "sm_80", 64),
+        (33, "sm_80", 48),
+        (40, "sm_80", 48),
+        (64, "sm_100", 32),
+        (65, "sm_100", 28),
+        (128, "sm_90a", 16),
+        (168, "sm_90a", 12),
+        (255, "sm_80", 8),
+        (40, "sm_86", 48),
+        (32, "sm_86", 48),
+        (32, "sm_75", 32),
+    ],
+)
+def test_resident_warps(registers: int, arch: str, warps: int) -> None:
+    """Warps on a multiprocessor, as far as registers and the architecture's own limit decide it."""
+    assert resident_warps(registers, arch) == warps
+
+
+def test_more_spilled_bytes_fail() -> None:
+    """Any growth of stores and loads together fails, and the message has function, numbers and remedy."""
+    verdict = judged([function(stores=1000, loads=500)], [function(stores=1000, loads=496)])
+    assert (verdict.status, verdict.reason) == (Status.RESOURCES, Reason.SPILLS_GREW)
+    assert verdict.message == (
+        "f(float*) on sm_90a spills 1,500 bytes a thread (1,000 stored, 500 loaded), 1,496 at 1a2b (main): they go "
+        "through local memory\n→ take less, or accept it: gate: {spill_bytes: 1500} under scale in cgins.yaml; once "
+        "it is in the base revision the line can go"
+    )
+    assert verdict.numbers["spill_nbytes_per_thread"] == 1500
+    assert verdict.numbers["base_spill_nbytes_per_thread"] == 1496
+    assert judged([function(stores=1000, loads=500)], [function()], spill_nbytes=1500).status is Status.PASSED
+    assert (
+        judged([function(stores=1001, loads=500)], [function()], spill_nbytes=1500).status is Status.RESOURCES
+    )
+
+
+def test_more_registers_fail_where_they_cost_resident_warps() -> None:
+    """A step of occupancy is what counts: 40 to 41 is one, 41 to 48 is none, and on sm_75 neither is."""
+    verdict = judged([function(registers=41)], [function(registers=40)])
+    assert (verdict.status, verdict.reason) == (Status.RESOURCES, Reason.REGISTERS_GREW)
+    assert verdict.message.startswith(
+        "f(float*) on sm_90a takes 41 registers a thread, 40 at 1a2b (main): at most 40 warps fit on a "
+        "multiprocessor, 48 before\n"
+    )
+    assert "gate: {registers: 41} under scale" in verdict.message
+    assert judged([function(registers=48)], [function(registers=41)]).status is Status.PASSED
+    old = [function(registers=41, arch="sm_75")], [function(registers=40, arch="sm_75")]
+    assert judged(*old).status is Status.PASSED
+    assert judged([function(registers=41)], [function(registers=40)], registers=41).status is Status.PASSED
+
+
+def test_registers_that_take_spills_away_are_no_regression() -> None:
+    """Fewer spilled bytes may cost registers."""
+    assert judged([function(registers=64)], [function(registers=32, stores=8)]).status is Status.PASSED
+
+
+def test_the_worst_function_comes_first() -> None:
+    """Spills before registers, then the greatest growth; what is left out is counted."""
+    now = [function("a()", registers=80), function("b()", stores=8), function("c()", stores=80)]
+    verdict = judged(now, [function("a()"), function("b()"), function("c()")])
+    assert [line.partition(" ")[0] for line in verdict.message.splitlines()] == ["c()", "b()", "a()", "→"]
+    assert verdict.reason is Reason.SPILLS_GREW
+    assert "gate: {registers: 80, spill_bytes: 80} under" in verdict.message
+    many = [function(f"f{n}()", stores=n) for n in range(1, 8)]
+    verdict = judged(many, [function(f"f{n}()") for n in range(1, 8)])
+    assert "\nand 2 more functions: the JSON report has them all\n" in verdict.message
+
+
+def test_functions_that_appear_or_vanish_are_listed() -> None:
+    """They are compared with nothing, and named."""
+    now = [function("f<float, 8>(float*)"), function("f<half, 8>(half*)")]
+    verdict = judged(now, [function("f<float, 4>(float*)"), function("g()", stores=9)])
+    assert verdict.status is Status.PASSED
+    assert verdict.message == (
+        "not at 1a2b (main): f<float, 8>(float*), f<half, 8>(half*); only at 1a2b (main): f<float, 4>(float*), g()"
+    )
+
+
+def test_a_new_parameter_makes_no_new_function() -> None:
+    """Where one function of a plain name is left on each side, they are compared."""
+    verdict = judged([function("void ns::f(float*, int)", stores=4)], [function("void ns::f(float*)")])
+    assert verdict.reason is Reason.SPILLS_GREW
+
+
+def test_a_template_argument_more_makes_no_new_functions() -> None:
+    """As many of a plain name on both sides are compared, the one that takes least with the one that took least."""
+    then = [function("void f<float, 8>(float*)"), function("void f<float, 16>(float*)", registers=64)]
+    now = [
+        function("void f<float, 8, false>(float*)"),
+        function("void f<float, 16, true>(float*)", registers=96),
+    ]
+    verdict = judged(now, then)
+    assert verdict.reason is Reason.REGISTERS_GREW
+    assert verdict.message.startswith(
+        "void f<float, 16, true>(float*) on sm_90a takes 96 registers a thread, 64 at"
+    )
+    assert "\n" in verdict.message
+    assert "not at" not in verdict.message
+
+
+def test_functions_of_one_name_are_compared_each() -> None:
+    """Static functions of two files: what grows is found behind a larger one, and what goes blames nobody."""
+    name = "(anonymous namespace)::f(float*)"
+    small, large = function(name, registers=18), function(name, registers=39)
+    for order in ((small, large), (large, small)):
+        verdict = judged([large, function(name, registers=71)], list(order))
+        assert verdict.reason is Reason.REGISTERS_GREW
+        assert "takes 71 registers a thread, 39 at" in verdict.message
+        assert judged([large], list(order)).status is Status.PASSED
+        assert judged(list(order), [small]).message == f"not at 1a2b (main): {name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("plain", "plain"),
+        ("void scale<float, 256>(float*, float, int)", "scale"),
+        ("void (anonymous namespace)::an<launch::{lambda(float)#1}>(float*)", "{anonymous}::an"),
+        ("void a::b<c<(d)1>, e<f> >::g<h>(i<j>)", "a::b::g"),
+        ("_Z5scaleIfLi256EEvPT_fi", "_Z5scaleIfLi256EEvPT_fi"),
+        ("unbalanced<", "unbalanced<"),
+    ],
+)
+def test_plain_names(name: str, plain: str) -> None:
+    """Return type, template arguments and parameters are no part of it."""
+    assert plain_name(name) == plain
+
+
+FUNCTIONS = st.lists(
+    st.builds(
+        function,
+        st.sampled_from(["a(int)", "a(float)", "void a<int>(int)", "b()", "ns::b()", "c<1>()", "c<2>()"]),
+        registers=st.integers(0, 255),
+        stores=st.integers(0, 64),
+    )
+)
+
+
+@given(now=FUNCTIONS, then=FUNCTIONS)
+def test_every_function_is_compared_or_listed_once(
+    now: list[KernelResources], then: list[KernelResources]
+) -> None:
+    """No function is lost, and none is in two places."""
+    found = match(now, then)
+    names = [one.function for one, _ in found.pairs] + [one.function for one in found.appeared]
+    assert sorted(names) == sorted(one.function for one in now)
+    names = [one.function for _, one in found.pairs] + [one.function for one in found.vanished]
+    assert sorted(names) == sorted(one.function for one in then)
+
+
+@given(functions=FUNCTIONS)
+def test_nothing_grows_against_itself(functions: list[KernelResources]) -> None:
+    """An unchanged build passes without a word."""
+    verdict = judged(functions, functions)
+    assert (verdict.status, verdict.message) == (Status.PASSED, "")

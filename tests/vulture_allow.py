@@ -7,9 +7,12 @@ _.pytest_addoption
 _.pytest_configure
 _.pytest_configure_node
 _.pytest_collect_file
+_.pytest_collection_finish
 _.pytest_collection_modifyitems
 _.pytest_generate_tests
 _.pytest_report_header
+_.pytest_runtestloop
+_.pytest_runtest_logfinish
 _.pytest_runtest_logreport
 _.pytest_runtest_makereport
 _.pytest_sessionfinish
@@ -54,3 +57,7 @@ _.iqr_ns_per_call
 _.speedup_low
 _.speedup_high
 _.report_schema
+
+# what exported packages call, and what torch's logger reads
+_.refuse_gradients
+_.disabled

@@ -1,6 +1,6 @@
 """`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read."""
 
 from pytest_cgins.config.load import load
-from pytest_cgins.config.model import Config, Implementation, KernelEntry, Tolerance
+from pytest_cgins.config.model import Config, Implementation, KernelEntry, ResourceLimits, Tolerance
 
-__all__ = ["Config", "Implementation", "KernelEntry", "Tolerance", "load"]
+__all__ = ["Config", "Implementation", "KernelEntry", "ResourceLimits", "Tolerance", "load"]

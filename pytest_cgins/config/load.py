@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Literal, cast
 
 from pytest_cgins.config.document import Section, Value, read
-from pytest_cgins.config.model import Config, Implementation, KernelEntry, Tolerance
+from pytest_cgins.config.model import Config, Implementation, KernelEntry, ResourceLimits, Tolerance
 from pytest_cgins.model import Contract
 
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 TOP_KEYS = ("version", "traces", "kernels")
-KERNEL_KEYS = ("op", "implementations", "tolerance")
+KERNEL_KEYS = ("op", "implementations", "tolerance", "gate")
 IMPLEMENTATION_KEYS = (
     "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "flags",
     "interpret",
@@ -100,12 +100,13 @@ def _kernel(kernels: Section, name: str) -> KernelEntry:
             remedy="add source: FILE.cpp, target: MODULE:FUNCTION, or implementations: […]",
         )
     _refuse_twins(section, implementations)
-    tolerance = section.get("tolerance")
+    tolerance, gate = section.get("tolerance"), section.get("gate")
     return KernelEntry(
         name=name,
         op=op,
         implementations=implementations,
         tolerance=_tolerance(tolerance, name) if tolerance else Tolerance(),
+        limits=_limits(gate.mapping(f'gate of kernel "{name}"')) if gate else ResourceLimits(),
         line=section.line,
     )
 
@@ -146,6 +147,15 @@ def _tolerance(value: Value, kernel: str) -> Tolerance:
     )
 
 
+def _limits(section: Section) -> ResourceLimits:
+    section.refuse_unknown(("registers", "spill_bytes"))
+    registers, spills = section.get("registers"), section.get("spill_bytes")
+    return ResourceLimits(
+        registers=registers.integer() if registers else None,
+        spill_nbytes=spills.integer() if spills else 0,
+    )
+
+
 def _implementation(section: Section, *, known: tuple[str, ...] = IMPLEMENTATION_KEYS) -> Implementation:
     section.refuse_unknown(known)
     sources = _sources(section)
@@ -166,6 +176,8 @@ def _implementation(section: Section, *, known: tuple[str, ...] = IMPLEMENTATION
         section.fail(f"{section.title} has no entry", remedy="add entry: the function on torch::Tensor")
     if contract != "python" and not sources:
         section.fail(f"{section.title} has no source", remedy="add source: FILE.cpp or FILE.cu")
+    if contract == "device":
+        _check_device_kernel(section, sources, device)
     return Implementation(
         name=_name(section, contract, sources),
         device=device,
@@ -192,7 +204,7 @@ def _sources(section: Section) -> tuple[Path, ...]:
 def _contract(section: Section) -> Contract:
     value = section.get("contract")
     if value:
-        return cast("Contract", value.choice("launcher", "torch-extension", "python"))
+        return cast("Contract", value.choice("launcher", "device", "torch-extension", "python"))
     return "python" if "target" in section else "launcher"
 
 
@@ -224,6 +236,22 @@ def _refuse_foreign_keys(section: Section, contract: Contract, device: str) -> N
                 f'"{key}" has no effect in {section.title}: its contract is {contract}, its device {device}',
                 remedy=f"remove it; it goes with {wanted}",
             )
+
+
+def _check_device_kernel(section: Section, sources: tuple[Path, ...], device: str) -> None:
+    """Refuse what NVRTC cannot build: other devices, several sources, other files."""
+    if device != "cuda":
+        section.fail(f"{section.title} has contract device and device {device}", remedy="write device: cuda")
+    if len(sources) > 1:
+        section.fail(
+            f"{section.title} has {len(sources)} sources; a device kernel is one file",
+            remedy='keep the main one, and include the others in it: #include "rows.cuh"',
+        )
+    if sources[0].suffix != ".cu":
+        section.fail(
+            f"{section.title}: a device kernel cannot be a {sources[0].suffix or 'nameless'} file",
+            remedy="its source ends in .cu",
+        )
 
 
 def _name(section: Section, contract: Contract, sources: tuple[Path, ...]) -> str:

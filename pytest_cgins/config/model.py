@@ -22,6 +22,16 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLimits:
+    """How far a kernel's resources may grow without failing the compile gate."""
+
+    registers: int | None = None
+    """Growth up to so many registers a thread is accepted; None: up to what costs no resident warps."""
+    spill_nbytes: int = 0
+    """Growth up to so many spilled bytes a thread, stores and loads together, is accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
     """One way in which a kernel is written."""
 
@@ -36,7 +46,7 @@ class Implementation:
     target: str = ""
     """`module:function`, contract `python`."""
     entry: str = ""
-    """Function in the main source (contract `torch-extension`); a launcher's is in its schema line."""
+    """Function in the main source (contract `torch-extension`); that of a launcher or device kernel is in its schema line."""
     defines: tuple[tuple[str, str], ...] = ()
     """Preprocessor definitions, in the order of the file."""
     flags: tuple[str, ...] = ()
@@ -61,6 +71,8 @@ class KernelEntry:
     """At least one."""
     tolerance: Tolerance = Tolerance()
     """For rule 1."""
+    limits: ResourceLimits = ResourceLimits()
+    """For the compile gate."""
     line: int = 0
     """Line in cgins.yaml, 1-based."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.findings import Finding, State
 from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.kernels import cutlass as installed_cutlass
 from pytest_cgins.kernels import toolchain
 
 CUDA = "CUDA"
@@ -109,8 +109,9 @@ def nvcc(found: Toolkit | None) -> Finding:
         version=parse.written(found.version) if found else "",
         where=found.nvcc if found else "",
         detail=found.trouble if found else "",
-        disables="kernels that are written in CUDA C++",
-        remedy=f"install the CUDA toolkit, {parse.written(OLDEST_NVCC)} or later, and set CUDA_HOME to it",
+        disables="kernels that are written in CUDA C++, but not device kernels (contract: device)",
+        remedy=f"install the CUDA toolkit, {parse.written(OLDEST_NVCC)} or later, and set CUDA_HOME to it, or "
+        "pip install 'pytest-cgins[nvcc]'",
     )
 
 
@@ -151,43 +152,21 @@ def host_compiler(found: Toolkit | None) -> Finding | None:
 
 
 def cutlass() -> Finding:
-    """CUTLASS's headers: named by a variable, in a package, or in a usual place."""
+    """CUTLASS's headers, where builds find them."""
     found = Finding(
         group=CUDA,
         name="CUTLASS headers",
         state="missing",
         disables="kernels that include CuTe or CUTLASS",
-        remedy="pip install nvidia-cutlass, or set CUTLASS_PATH to a checkout",
+        remedy=installed_cutlass.INSTALL,
     )
-    for place in _cutlass_places():
-        for include in (place / "include", place):
-            header = tools.text_of(include / "cutlass/version.h")
-            if header is not None:
-                version = parse.cutlass(header)
-                return replace(
-                    found,
-                    state="ok" if version else "unknown",
-                    version=parse.written(version),
-                    where=str(include),
-                )
-    named = [name for name in ("CUTLASS_PATH", "CUTLASS_DIR") if os.environ.get(name)]
-    return replace(found, detail=f"{' and '.join(named)} lead to none" if named else "")
-
-
-def _cutlass_places() -> list[Path]:
-    places = [Path(os.environ[name]) for name in ("CUTLASS_PATH", "CUTLASS_DIR") if os.environ.get(name)]
     try:
-        package = importlib.util.find_spec("cutlass_library")
-    except (ImportError, ValueError):
-        package = None
-    if package is not None and package.origin:
-        places.append(Path(package.origin).parent / "source")
-    home = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
-    return [
-        *places,
-        Path(home),
-        Path("/usr/local/cutlass"),
-        Path("/opt/cutlass"),
-        Path("/usr/local"),
-        Path("/usr"),
-    ]
+        headers = installed_cutlass.installed()
+    except InfrastructureError as error:
+        # Builds do not look any further, either.
+        return replace(found, state="unusable", detail=error.what, remedy=error.remedy)
+    if headers is None:
+        return found
+    version = parse.version(headers.version)
+    state: State = "ok" if version else "unknown"
+    return replace(found, state=state, version=parse.written(version), where=str(headers.folders[0]))

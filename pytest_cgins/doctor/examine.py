@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import __version__
-from pytest_cgins.doctor import compilers, gpu, profiling, python, sandbox, services, storage
+from pytest_cgins.doctor import compilers, gpu, nvrtc, profiling, python, sandbox, services, storage
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport, Finding
 
 Check = Callable[[], "Finding | Iterable[Finding | None] | None"]
@@ -27,6 +27,7 @@ def examine(*, probe: bool = False, proc: Path = Path("/proc")) -> DoctorReport:
         driver = pool.submit(gpu.ask_driver, proc=proc).result
         toolkit = pool.submit(compilers.toolkit).result
         cxx = pool.submit(compilers.cxx).result
+        library = pool.submit(nvrtc.library).result
         triton = pool.submit(python.triton).result
         isolation = pool.submit(sandbox.isolation, proc=proc).result
         checks: tuple[tuple[str, str, Check], ...] = (
@@ -37,6 +38,8 @@ def examine(*, probe: bool = False, proc: Path = Path("/proc")) -> DoctorReport:
             (compilers.CUDA, "GPU", lambda: gpu.gpus(driver(), torch()[0])),
             (compilers.CUDA, "nvcc", lambda: compilers.nvcc(toolkit())),
             (compilers.CUDA, "host compiler", lambda: compilers.host_compiler(toolkit())),
+            (compilers.CUDA, "NVRTC", library),
+            (compilers.CUDA, "CUDA headers", lambda: nvrtc.headers(library())),
             (compilers.CUDA, "CUTLASS headers", compilers.cutlass),
             (
                 profiling.PROFILING,

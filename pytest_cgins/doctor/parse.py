@@ -108,15 +108,6 @@ def has_capability(capability_set: int, bit: int) -> bool:
     return bool(capability_set >> bit & 1)
 
 
-def cutlass(version_header: str) -> Version:
-    """Version from `cutlass/version.h`; () if it has none."""
-    parts = [
-        re.search(rf"#\s*define\s+CUTLASS_{part}\s+(\d{{1,6}})\b", version_header)
-        for part in ("MAJOR", "MINOR", "PATCH")
-    ]
-    return tuple(int(part[1]) for part in parts if part) if parts[0] else ()
-
-
 def size(nbytes: float) -> str:
     """`139.8 GiB`."""
     for unit in ("B", "KiB", "MiB"):

@@ -139,7 +139,6 @@ def package(
 def packages() -> tuple[Finding, ...]:
     """What else is used if it is there."""
     return (
-        package("ninja", oldest=(1, 11), disables="kernels with contract: torch-extension"),
         package("nvidia-cutlass-dsl", oldest=(4, 0), disables="kernels that are written in CuTe DSL"),
         package("transformers", oldest=(4, 48), disables="recording the example project's models"),
         package("openai", oldest=(1, 60), disables="regeneration"),

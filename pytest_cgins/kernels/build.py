@@ -2,84 +2,240 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import json
 import logging
 import os
 import re
 import shlex
-import signal
-import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
-from pytest_cgins.errors import BuildError, SourceError
-from pytest_cgins.kernels import cpp, cuda, diagnostics, torch_extension
+from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
+from pytest_cgins.kernels import (
+    cache_space,
+    cpp,
+    cuda,
+    device,
+    diagnostics,
+    libraries,
+    shadow,
+    slots,
+    torch_extension,
+)
 from pytest_cgins.kernels import plan as plans
-from pytest_cgins.kernels.cache import RECORD, Cache, Entry, file_digest
+from pytest_cgins.kernels.cache import Cache, Entry, default_cache
+from pytest_cgins.kernels.headers import file_digest
+from pytest_cgins.kernels.process import Outcome
+from pytest_cgins.kernels.source import portable_flags
 from pytest_cgins.model import CONTRACT_VERSION, CompiledKernel, KernelSource
 
+__all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", "last_seconds", "planner"]
+
 logger = logging.getLogger(__name__)
-LOG_LIMIT_NBYTES = 1 << 20
 DEFAULT_TIMEOUT_S = 600.0
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+VARIABLES = (
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH",
+    "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN",
+)  # fmt: skip
+"""Environment variables that change what a compiler makes, whatever the contract."""
 
 
-def default_cache() -> Path:
-    """Folder of built kernels: `$CGINS_CACHE_DIR/builds`, else the user's cache folder."""
-    named = os.environ.get("CGINS_CACHE_DIR")
-    if named:
-        return Path(named).absolute() / "builds"
-    from platformdirs import user_cache_path
+def cached(source: KernelSource, *, cache: Path | None = None) -> CompiledKernel | None:
+    """What `build` would take from the cache; None if it would compile.
 
-    return user_cache_path("pytest-cgins") / "builds"
+    Raises:
+        KernelError, InfrastructureError: as `build`.
+    """
+    if source.contract == "python":
+        return build(source)
+    plan = planner(source)(source)
+    base, _ = base_key(source, plan)
+    store = Cache(cache or default_cache())
+    entry = store.lookup(base, plan.roots)
+    return None if entry is None else _compiled(source, plan, store, entry, cached=True)
 
 
 def build(
-    source: KernelSource, *, cache: Path | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    source: KernelSource,
+    *,
+    cache: Path | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    wait_s: float | None = None,
+    plan: plans.Plan | None = None,
 ) -> CompiledKernel:
     """Build one implementation, or take it from the cache.
+
+    Safe from many threads and processes at once: a kernel is compiled once, and the machine runs no more
+    compilers than it has cores and memory for.
 
     Args:
         source: what `source.find` gave.
         cache: folder of built kernels, by default `default_cache()`.
-        timeout_s: limit of the compilation, and of the wait for another process that does it.
+        timeout_s: limit of the compilation.
+        wait_s: limit of the wait for another process that compiles it, by default `timeout_s`.
+        plan: another way to build it than that of its contract, such as `op.plan`.
 
     Raises:
-        BuildError: the compiler refused the source, or did not end in time.
+        BuildError: the compiler refused the source, now or when it last saw the same, or did not end in time.
         SourceError: a source is gone or has another schema line.
-        InfrastructureError: a compiler is missing, or the lock was not free in time.
+        LockedError: another process was compiling it for `wait_s`.
+        InfrastructureError: a compiler is missing, or the disk is full.
     """
     if source.contract == "python":
         return CompiledKernel(source=source, library="", key=source.digest, build_seconds=0.0, cached=True)
-    plan = planner(source)(source)
+    plan = plan or planner(source)(source)
     base, before = base_key(source, plan)
     store = Cache(cache or default_cache())
-    name = f"{source.kernel}/{source.implementation}"
     entry = store.lookup(base, plan.roots)
-    if entry is not None:
-        return _cached(source, entry, name)
+    if entry is None:
+        try:
+            store = _writable(store)
+            with store.lock(base, name_of(source), timeout_s if wait_s is None else wait_s):
+                entry = store.lookup(base, plan.roots)
+                if entry is None:
+                    entry = _compile(source, plan, store, base=base, before=before, timeout_s=timeout_s)
+                    return _compiled(source, plan, store, entry, cached=False)
+        except OSError as error:
+            raise _unusable(store, error) from error
+    return _compiled(source, plan, store, entry, cached=True)
+
+
+def last_seconds(source: KernelSource, *, cache: Path | None = None) -> float | None:
+    """Wall time of the last build of an implementation, whatever its source was then; None if there was none."""
+    return Cache(cache or default_cache()).last_seconds(name_of(source))
+
+
+def name_of(source: KernelSource) -> str:
+    """`kernel/implementation`, as messages name it."""
+    return f"{source.kernel}/{source.implementation}"
+
+
+def _compile(
+    source: KernelSource,
+    plan: plans.Plan,
+    store: Cache,
+    *,
+    base: str,
+    before: list[str | None],
+    timeout_s: float,
+) -> Entry:
+    """Compile, and keep what came of it.
+
+    Raises:
+        BuildError: the compiler did not end in time, or a source changed meanwhile.
+        InfrastructureError: the disk is full, or a compiler was killed.
+    """
+    name = name_of(source)
     logger.debug("%s: not in the cache %s under %s", name, store.folder, base)
-    with store.lock(base, name, timeout_s):
-        entry = store.lookup(base, plan.roots)
-        if entry is not None:
-            return _cached(source, entry, name)
-        started = time.monotonic()
-        with store.work_folder() as folder:
-            outcome = _run(plan, folder, name, timeout_s)
-            if outcome.status != 0:
-                kept = store.keep_log(base, f"{outcome.command}\n\n{outcome.log}")
-                raise _refusal(source, plan, outcome, kept, timeout_s)
-            seconds = time.monotonic() - started
-            if before != [file_digest(Path(file)) for file in source.files]:
-                raise BuildError(f"{name}: a source changed while it was compiled", remedy="run again")
-            record = {
-                "command": outcome.command, "seconds": seconds, "log": outcome.log, "module": plan.module
-            }  # fmt: skip
-            headers = sorted(set(_headers(folder, source)))
-            entry = store.store(base, plan.roots, headers=headers, built=folder, record=record)
-    return _compiled(source, entry, seconds=seconds, cached=False)
+    deadline = time.monotonic() + timeout_s
+    slot = slots.hold(store.folder, name, plan.memory_nbytes, deadline, jobs=_jobs(source, plan))
+    with store.work_folder() as folder, slot:
+        began, started = time.time(), time.monotonic()
+        try:
+            outcome = plan.run(folder, name, started + timeout_s)
+        except FileNotFoundError as error:
+            raise InfrastructureError(
+                f"{name}: {plan.compiler} is gone: {error}", remedy="install it again, and run again"
+            ) from error
+        seconds = time.monotonic() - started
+        if outcome.status != 0:
+            _require_verdict(source, plan, outcome, store.keep_log(base, _whole_log(outcome)), timeout_s)
+        read = sorted(set(_headers(folder, source)))
+        if before != [file_digest(file) for file in source.files] or _written_since(read, plan.roots, began):
+            raise BuildError(f"{name}: a source changed while it was compiled", remedy="run again")
+        if outcome.status != 0 and not _repeatable(source, plan, outcome, folder):
+            return Entry(
+                key="", artifact=None, status=outcome.status or 0, command=outcome.command, log=outcome.log,
+                seconds=seconds,
+            )  # fmt: skip
+        record = {
+            "kernel": source.kernel, "implementation": source.implementation, "device": source.device,
+            "contract": source.contract, "archs": list(plan.archs or source.archs), "module": plan.module,
+            "status": outcome.status, "command": outcome.command, "seconds": seconds, "log": outcome.log,
+        }  # fmt: skip
+        artifact = plan.artifact if outcome.status == 0 else ""
+        entry = store.store(base, plan.roots, read=read, built=folder, artifact=artifact, record=record)
+    if artifact:
+        store.keep_seconds(name, seconds)
+    cache_space.added(store.folder, sum(file.stat().st_size for file in store.folder_of(entry).iterdir()))
+    return entry
+
+
+def _require_verdict(
+    source: KernelSource, plan: plans.Plan, outcome: Outcome, kept: Path, timeout_s: float
+) -> None:
+    """Go on only if the compiler has judged the source. `kept` has the whole log.
+
+    Raises:
+        BuildError: it did not end in time.
+        InfrastructureError: it was killed, or lacked something.
+    """
+    if outcome.status is None:
+        raise BuildError(
+            f"{name_of(source)}: {plan.compiler} was not done after {timeout_s:g} s and was killed",
+            remedy=f"simplify the source, or raise the limit; what it printed is in {kept}",
+            log=outcome.log,
+            command=outcome.command,
+        )
+    trouble = diagnostics.not_the_source(outcome.status, outcome.log)
+    if trouble:
+        what, remedy = trouble
+        raise InfrastructureError(
+            f"{name_of(source)}: {plan.compiler} could not do its work: {what}",
+            remedy=f"{remedy}; the whole log is in {kept}",
+        )
+
+
+def _repeatable(source: KernelSource, plan: plans.Plan, outcome: Outcome, folder: Path) -> bool:
+    """Whether a refusal may be remembered: it is known what was read, and the compiler did not crash."""
+    depfiles = len(list(folder.glob("*.d")))
+    wanted = len(source.files) if plan.prototyped else 1
+    return depfiles >= wanted and not diagnostics.crashed(outcome.status or 0, outcome.log)
+
+
+def _written_since(files: Sequence[Path], folders: Sequence[Path], began: float) -> bool:
+    """Whether a file in one of the user's folders was written after a time: nobody knows which text was read."""
+    now = time.time()
+    for file in files:
+        with suppress(OSError):
+            # Of a clock that is ahead, nothing follows: such a file must not be refused for ever.
+            if began < file.stat().st_ctime <= now and any(file.is_relative_to(folder) for folder in folders):
+                return True
+    return False
+
+
+def _jobs(source: KernelSource, plan: plans.Plan) -> int:
+    """Compilers that run side by side: one a source of a launcher."""
+    return len(source.files) if plan.prototyped else 1
+
+
+def _compiled(
+    source: KernelSource, plan: plans.Plan, store: Cache, entry: Entry, *, cached: bool
+) -> CompiledKernel:
+    """What a worker can load.
+
+    Raises:
+        BuildError: the entry is a refusal.
+    """
+    if cached:
+        commands = " && ".join(entry.command.splitlines())
+        logger.info("%s: cached, once done in %.2f s: %s", name_of(source), entry.seconds, commands)
+    if entry.artifact is None:
+        base, _ = base_key(source, plan)
+        raise _refusal(source, plan, entry, store.keep_log(base, _whole_log(entry)))
+    return CompiledKernel(
+        source=source,
+        library=str(entry.artifact),
+        key=entry.key,
+        build_seconds=0.0 if cached else entry.seconds,
+        cached=cached,
+    )
 
 
 def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
@@ -89,7 +245,9 @@ def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
         SourceError: the main file's suffix is not one that the device's compiler takes.
     """
     if source.contract == "torch-extension":
-        return torch_extension.plan
+        return shadow.plan if source.headers == "shadow" else torch_extension.plan
+    if source.contract == "device":
+        return device.plan
     suffix = Path(source.files[0]).suffix
     wanted = {"cpu": (".cpp", ".cc", ".cxx"), "cuda": (".cu",)}[source.device]
     if suffix not in wanted:
@@ -102,106 +260,83 @@ def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
 
 def base_key(source: KernelSource, plan: plans.Plan) -> tuple[str, list[str | None]]:
     """Key over all that is known before compiling, and the digests of the sources that are in it."""
-    digests = [file_digest(Path(file)) for file in source.files]
+    digests = [file_digest(file) for file in source.files]
     for file, digest in zip(source.files, digests, strict=True):
         if digest is None:
             raise SourceError(f"{file}: gone since it was found", remedy="put it back, or correct cgins.yaml")
     header = file_digest(plans.INCLUDE / "cgins.h")
     parts = [
-        f"contract {CONTRACT_VERSION}", source.contract, source.device, source.entry, str(header),
-        *plan.identity, *(f"{Path(file).name} {digest}" for file, digest in zip(source.files, digests, strict=True)),
+        f"contract {CONTRACT_VERSION}", source.contract, source.device, source.entry, source.headers, str(header),
+        plan.artifact, *_compiler_arguments(), *plan.identity, *plans.environment_identity(*VARIABLES),
+        *libraries.identity(source.flags),
+        *(f"{Path(file).name} {digest}" for file, digest in zip(source.files, digests, strict=True)),
     ]  # fmt: skip
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest(), digests
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest(), digests
 
 
-def _compiled(source: KernelSource, entry: Entry, *, seconds: float, cached: bool) -> CompiledKernel:
-    return CompiledKernel(
-        source=source, library=str(entry.library), key=entry.key, build_seconds=seconds, cached=cached
-    )
-
-
-def _cached(source: KernelSource, entry: Entry, name: str) -> CompiledKernel:
-    if logger.isEnabledFor(logging.INFO):
-        # The cache has just read this file, so it is there and whole.
-        record = json.loads((entry.library.parent / RECORD).read_bytes())
-        commands = " && ".join(record["command"].splitlines())
-        logger.info("%s: cached, once done in %.2f s: %s", name, record["seconds"], commands)
-    return _compiled(source, entry, seconds=0.0, cached=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """How a plan's commands went."""
-
-    status: int | None
-    """Exit status of the last one that was run; None if it was killed at the time limit."""
-    log: str
-    """What they printed, bounded."""
-    command: str
-    """The commands as a person would type them."""
-
-
-def _run(plan: plans.Plan, folder: Path, name: str, timeout_s: float) -> _Outcome:
-    """Run a plan's commands in `folder`, up to the first that fails."""
-    if plan.prototype:
-        (folder / plans.PROTOTYPE).write_text(plan.prototype, encoding="utf-8")
-    commands = plan.commands(folder)
-    environment = {**os.environ, "LC_ALL": "C", **plan.environment}
-    deadline = time.monotonic() + timeout_s
-    log = folder / "build.log"
-    status: int | None = 0
-    for command in commands:
-        started = time.monotonic()
-        with log.open("ab") as output:
-            status = _wait(command, folder, environment, output.fileno(), deadline - started)
-        ended = "killed" if status is None else f"exit status {status}" if status else "done"
-        logger.info("%s: %s in %.2f s: %s", name, ended, time.monotonic() - started, shlex.join(command))
-        if status != 0:
-            break
-    with log.open("rb") as printed:
-        text = printed.read(LOG_LIMIT_NBYTES).decode(errors="replace")
-    return _Outcome(status=status, log=text, command="\n".join(shlex.join(command) for command in commands))
-
-
-def _refusal(
-    source: KernelSource, plan: plans.Plan, outcome: _Outcome, kept: Path, timeout_s: float
-) -> BuildError:
-    """The error for an outcome that is not 0. `kept` has the whole log."""
-    name = f"{source.kernel}/{source.implementation}"
-    if outcome.status is None:
-        return BuildError(
-            f"{name}: {plan.compiler} was not done after {timeout_s:g} s and was killed",
-            remedy=f"simplify the source, or raise the limit; what it printed is in {kept}",
-            log=outcome.log,
-            command=outcome.command,
-        )
-    count, summary = diagnostics.summarize(outcome.log, source.files, source.entry if plan.prototype else "")
-    errors = f"{count} error{'s' if count != 1 else ''}" if count else f"exit status {outcome.status}"
-    hint = f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototype else ""
-    return BuildError(
-        f"{name}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
-        remedy=f"the whole log is in {kept}{hint}",
-        log=outcome.log,
-        command=outcome.command,
-    )
-
-
-def _wait(
-    command: list[str], folder: Path, environment: dict[str, str], output: int, timeout_s: float
-) -> int | None:
-    """Exit status of a command in a process group of its own, None if it had to be killed."""
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        start_new_session=True,
-    )  # fmt: skip
+def _compiler_arguments() -> tuple[str, ...]:
+    """Arguments that `$CXX` has besides the compiler, whose version alone does not tell them."""
     try:
-        return process.wait(timeout=max(0.0, timeout_s))
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        if process.returncode is None:  # the time limit, or Ctrl-C
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        return portable_flags(tuple(shlex.split(os.environ.get("CXX", ""))[1:]))
+    except ValueError:  # refused by who needs it
+        return ()
+
+
+def _writable(store: Cache) -> Cache:
+    """The cache, or a private one of this process where it is read-only.
+
+    Raises:
+        OSError: it cannot be used for another reason.
+    """
+    try:
+        store.usable()
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+        _warn_read_only(store.folder, error.strerror)
+        return Cache(_private_folder())
+    return store
+
+
+@lru_cache(maxsize=8)
+def _warn_read_only(folder: Path, reason: str) -> None:
+    logger.warning("%s: %s: kernels are built for this process only", folder, reason)
+
+
+@lru_cache(maxsize=1)
+def _private_folder() -> Path:
+    import atexit
+    import shutil
+
+    folder = Path(tempfile.mkdtemp(prefix="cgins-builds-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _unusable(store: Cache, error: OSError) -> InfrastructureError:
+    return InfrastructureError(
+        f"the build cache {store.folder} cannot be used: {error}",
+        remedy="make room there (`cgins cache prune --max-size 1GB`), or set CGINS_CACHE_DIR to a folder that is "
+        "writable and has room",
+    )
+
+
+def _whole_log(done: Outcome | Entry) -> str:
+    return f"{done.command}\n\n{done.log}"
+
+
+def _refusal(source: KernelSource, plan: plans.Plan, entry: Entry, kept: Path) -> BuildError:
+    """The error for a refusal, new or remembered. `kept` has the whole log."""
+    count, summary = diagnostics.summarize(entry.log, source.files, source.entry if plan.prototyped else "")
+    errors = f"{count} error{'s' if count != 1 else ''}" if count else f"exit status {entry.status}"
+    hint = f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototyped else ""
+    unknown = diagnostics.unknown_architecture(entry.log)
+    return BuildError(
+        f"{name_of(source)}: {plan.compiler} refused {diagnostics.shown(source.files[0])}: {errors}\n{summary}",
+        remedy=f"{unknown}; the whole log is in {kept}" if unknown else f"the whole log is in {kept}{hint}",
+        log=entry.log,
+        command=entry.command,
+    )
 
 
 def _headers(folder: Path, source: KernelSource) -> Iterator[Path]:

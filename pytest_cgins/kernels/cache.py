@@ -1,12 +1,17 @@
-"""Built libraries on disk, found again by content.
+"""Built kernels on disk, found again by content.
 
     <cache>/manifests/<base>.json   builds of one base key: header hashes → key
-    <cache>/<key[:2]>/<key>/        kernel.so and build.json, never changed once there
+    <cache>/<key[:2]>/<key>/        artifact and build.json, never changed once there
+    <cache>/manifests/<base>.stat   how these headers looked when they were last read on this machine
+    <cache>/durations/              how long each implementation last took; outlives its builds
     <cache>/locks/, logs/, work/    locks a base key, logs of failed builds, builds under way
+    <cache>/slots/<host>/, size     see `slots` and `cache_space`
 
 The base key covers everything that is known before compiling. The headers are known only afterwards, from
-the compiler's depfiles, so a manifest lists them with their hashes for each build; a lookup hashes them
-again (by content, never by time). A header that newly shadows another one is not noticed.
+the compiler's depfiles, so a manifest lists them with their hashes for each build, and what else in the user's
+folders has their names. A compiler's refusal is kept like a build, without an artifact. The time of
+`build.json` is that of the last use. A process holds a shared lock on what it was given until it ends, so
+that nothing is evicted between lookup and load.
 """
 
 from __future__ import annotations
@@ -15,50 +20,82 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.errors import InfrastructureError
-from pytest_cgins.kernels.plan import LIBRARY
+from pytest_cgins.errors import InfrastructureError, LockedError
+from pytest_cgins.kernels import cache_holds, headers, locks
 
 logger = logging.getLogger(__name__)
 RECORD = "build.json"
 QUIET_WAIT_S = 2.0
+BUILDS_A_BASE = 16
+
+
+def default_cache() -> Path:
+    """Folder of built kernels: `$CGINS_CACHE_DIR/builds`, else the user's cache folder."""
+    named = os.environ.get("CGINS_CACHE_DIR")
+    if named:
+        return Path(named).absolute() / "builds"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("pytest-cgins") / "builds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A library in the cache."""
+    """A build in the cache, or a compiler's refusal."""
 
     key: str
     """Build key: sha256 over the base key and the headers."""
-    library: Path
-    """Absolute path of the shared library."""
+    artifact: Path | None
+    """Absolute path of the shared library or cubin; None for a refusal."""
+    status: int
+    """Exit status of the compilation: 0 for a build."""
+    command: str
+    """The commands that made it."""
+    log: str
+    """What the compilers printed, with the paths of this lookup's sources."""
+    seconds: float
+    """Wall time that the build took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A build cache in one folder, safe for many processes."""
+    """A build cache in one folder, safe for many processes and threads."""
 
     folder: Path
     """Absolute path; made when first written to."""
 
     def lookup(self, base: str, roots: Sequence[Path]) -> Entry | None:
-        """The build of a base key whose headers are as they were, if it is whole."""
-        hashes: dict[str, str | None] = {}
+        """The build of a base key whose headers are as they were, if it is whole.
+
+        Args:
+            base: the base key.
+            roots: folders under which headers are remembered by relative path.
+        """
+        remembered = self._signatures(base)
+        shadows: dict[tuple[str, ...], list[str]] = {}
         for build in self._builds(base):
-            for name in build["headers"]:
-                if name not in hashes:
-                    hashes[name] = file_digest(_resolve(name, roots))
-            if all(hashes[name] == digest for name, digest in build["headers"].items()):
-                entry = self._entry(build["key"])
-                if entry is not None:
-                    return entry
+            names = tuple(build["headers"])
+            if names not in shadows:
+                shadows[names] = headers.shadows(names, roots)
+            if shadows[names] != build["shadows"]:
+                continue
+            signature = remembered.get(build["key"], "")
+            differs, now = headers.differ(build["headers"], roots, signature)
+            entry = None if differs else self._entry(build["key"], roots)
+            if entry is not None:
+                if now and now != signature:
+                    self._remember(base, {**remembered, build["key"]: now})
+                return entry
         return None
 
     def store(
@@ -66,132 +103,254 @@ class Cache:
         base: str,
         roots: Sequence[Path],
         *,
-        headers: Sequence[Path],
+        read: Sequence[Path],
         built: Path,
-        record: dict[str, Any],
+        artifact: str,
+        record: Mapping[str, Any],
     ) -> Entry:
         """Move a finished build into place.
 
         Args:
             base: its base key; the caller holds its lock.
             roots: folders under which headers are remembered by relative path.
-            headers: every header that was read.
-            built: folder with `kernel.so`, on the cache's file system.
-            record: what to keep in `build.json`.
+            read: every header that was read.
+            built: folder of the build, on the cache's file system.
+            artifact: name of the file in it to keep; "" for a refusal.
+            record: `status`, `command`, `log`, `seconds`, and what else to keep in `build.json`.
+
+        Raises:
+            OSError: the disk does not take it.
         """
-        digests = {_portable(header, roots): file_digest(header) or "" for header in headers}
+        names = headers.portable(read, roots)
+        digests = {name: headers.file_digest(file) or "" for name, file in zip(names, read, strict=True)}
         parts = [base, *sorted(f"{name}={digest}" for name, digest in digests.items())]
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        record = {**record, "library_sha256": file_digest(built / LIBRARY)}
+        key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
         kept = built / "entry"  # without object files
         kept.mkdir()
-        (built / LIBRARY).rename(kept / LIBRARY)
-        (kept / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        if artifact:
+            (built / artifact).rename(kept / artifact)
+        content = {
+            **record,
+            "key": key,
+            "base": base,
+            "log": _without_roots(record["log"], roots),
+            "artifact": artifact,
+            "artifact_sha256": headers.file_digest(kept / artifact) if artifact else None,
+            "built_at": time.time(),
+        }
+        (kept / RECORD).write_text(
+            json.dumps({**content, "sha256": _digest(content)}, indent=1), encoding="utf-8"
+        )
         place = self._place(key)
-        if self._entry(key) is None:
+        entry = self._entry(key, roots)
+        if entry is None:
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists():  # corrupt: out of the way first, since a rename cannot replace a full folder
                 place.rename(Path(tempfile.mkdtemp(dir=self.folder / "work")) / "corrupt")
-            kept.rename(place)
+            try:
+                kept.rename(place)
+            except OSError:
+                if not place.exists():  # else another builder was faster, where there are no locks
+                    raise
+            entry = self._entry(key, roots)
+        if entry is None:
+            raise InfrastructureError(
+                f"{place}: what was just written there reads differently",
+                remedy="check the disk, or set CGINS_CACHE_DIR to a folder on another one",
+            )
         others = [build for build in self._builds(base) if build["key"] != key]
-        self._write_manifest(base, [{"key": key, "headers": digests}, *others[:15]])
-        return Entry(key=key, library=place / LIBRARY)
+        shadows = headers.shadows(tuple(digests), roots)
+        builds = [{"key": key, "headers": digests, "shadows": shadows}, *others[: BUILDS_A_BASE - 1]]
+        _write(self.folder / "manifests" / f"{base}.json", json.dumps(builds))
+        return entry
+
+    def usable(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OSError: it cannot be made or written to.
+        """
+        for name in ("work", "locks", "manifests"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self.folder / "work", prefix=".try-")
+        os.close(handle)
+        Path(name).unlink()
 
     @contextmanager
     def work_folder(self) -> Iterator[Path]:
-        """A fresh folder on the cache's file system, removed afterwards."""
-        (self.folder / "work").mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=self.folder / "work"))
+        """A fresh folder on the cache's file system, removed afterwards.
+
+        Its lock says that its builder is alive. Folders whose builder was killed are removed here too.
+        """
+        work = self.folder / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        self.clear_dead_work()
+        folder = work / secrets.token_hex(8)
+        lock = folder.with_name(f"{folder.name}.lock")
+        held = locks.acquire(lock, 0.0)
+        assert held is not None
         try:
+            folder.mkdir()
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+            locks.release(held)
+
+    def clear_dead_work(self) -> None:
+        """Remove work folders that no living builder holds, as far as the file system can tell."""
+        for folder in (self.folder / "work").glob("*"):
+            if not folder.is_dir():
+                continue
+            lock = folder.with_name(f"{folder.name}.lock")
+            with suppress(OSError):
+                held = locks.try_lock(lock)
+                if held is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    lock.unlink(missing_ok=True)
+                    locks.release(held)
 
     @contextmanager
     def lock(self, base: str, name: str, timeout_s: float) -> Iterator[None]:
         """Hold the lock of a base key: the operating system lets go of it when its holder dies.
 
         Raises:
-            InfrastructureError: another process held it for `timeout_s`.
+            LockedError: another process held it for `timeout_s`.
         """
-        from filelock import FileLock, Timeout
-
         path = self.folder / "locks" / f"{base}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=min(QUIET_WAIT_S, timeout_s))
-        except Timeout:
+        held = locks.acquire(path, min(QUIET_WAIT_S, timeout_s))
+        if held is None and timeout_s > 0:
             logger.warning("%s: waiting for another process that builds it (%s)", name, path)
-            try:
-                lock.acquire(timeout=max(0.0, timeout_s - QUIET_WAIT_S))
-            except Timeout:
-                raise InfrastructureError(
-                    f"{name}: another process has been building it for more than {timeout_s:g} s ({path})",
-                    remedy="end that process, or wait for it and run again",
-                ) from None
+            held = locks.acquire(path, max(0.0, timeout_s - QUIET_WAIT_S))
+        if held is None:
+            raise LockedError(
+                f"{name}: another process has been building it for more than {timeout_s:g} s ({path})",
+                remedy="end that process, or wait for it and run again",
+            )
         try:
             yield
         finally:
-            lock.release()
+            locks.release(held)
 
     def keep_log(self, base: str, text: str) -> Path:
-        """Keep the log of a failed build, and say where."""
-        path = self.folder / "logs" / f"{base[:16]}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        """Keep the log of a failed build, and say where: in a read-only cache, in the temporary folder."""
+        name = f"{base[:16]}.log"
+        path = self.folder / "logs" / name
+        with suppress(OSError):
+            if path.read_text(encoding="utf-8") == text:
+                return path
+        try:
+            _write(path, text)
+        except OSError:
+            path = Path(tempfile.mkdtemp(prefix="cgins-")) / name
+            path.write_text(text, encoding="utf-8")
         return path
+
+    def last_seconds(self, name: str) -> float | None:
+        """Wall time of the last build of an implementation; None if there was none.
+
+        Args:
+            name: `kernel/implementation`.
+        """
+        try:
+            return float(self._duration(name).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
+    def keep_seconds(self, name: str, seconds: float) -> None:
+        """Keep the wall time of a build, if the disk takes it."""
+        with suppress(OSError):
+            _write(self._duration(name), f"{seconds:.4f}")
+
+    def _duration(self, name: str) -> Path:
+        return self.folder / "durations" / hashlib.sha256(name.encode()).hexdigest()[:24]
+
+    def folder_of(self, entry: Entry) -> Path:
+        """Where an entry lies."""
+        return self._place(entry.key)
 
     def _place(self, key: str) -> Path:
         return self.folder / key[:2] / key
 
-    def _entry(self, key: str) -> Entry | None:
-        library = self._place(key) / LIBRARY
-        try:
-            record = json.loads((library.parent / RECORD).read_bytes())
-            whole = record["library_sha256"] == file_digest(library) is not None
-        except (OSError, ValueError, KeyError, TypeError):
+    def _entry(self, key: str, roots: Sequence[Path]) -> Entry | None:
+        """An entry that is whole, and that this process holds from now on."""
+        place = self._place(key)
+        text = cache_holds.hold(place / RECORD)
+        if text is None:
             return None
-        return Entry(key=key, library=library) if whole else None
+        try:
+            record = json.loads(text)
+            whole = record.pop("sha256") == _digest(record) and record["key"] == key
+            artifact = place / Path(record["artifact"]).name if record["artifact"] else None
+            if artifact is not None:
+                whole = whole and record["artifact_sha256"] == headers.file_digest(artifact)
+            if not whole:
+                return None
+            return Entry(
+                key=key,
+                artifact=artifact,
+                status=int(record["status"]),
+                command=str(record["command"]),
+                log=_with_roots(str(record["log"]), roots),
+                seconds=float(record["seconds"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def _builds(self, base: str) -> list[dict[str, Any]]:
         """Builds of a base key, newest first; [] where the manifest is missing or damaged."""
         try:
             builds = json.loads((self.folder / "manifests" / f"{base}.json").read_bytes())
             return [
-                {"key": str(build["key"]), "headers": {str(k): str(v) for k, v in build["headers"].items()}}
+                {
+                    "key": str(build["key"]),
+                    "headers": {str(k): str(v) for k, v in build["headers"].items()},
+                    "shadows": [str(shadow) for shadow in build["shadows"]],
+                }
                 for build in builds
             ]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
 
-    def _write_manifest(self, base: str, builds: list[dict[str, Any]]) -> None:
-        path = self.folder / "manifests" / f"{base}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(builds), encoding="utf-8")
-        draft.replace(path)
+    def _signatures(self, base: str) -> dict[str, str]:
+        try:
+            found = json.loads((self.folder / "manifests" / f"{base}.stat").read_bytes())
+            return {str(key): str(signature) for key, signature in found.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def _remember(self, base: str, signatures: Mapping[str, str]) -> None:
+        with suppress(OSError):  # a cache may be read-only
+            kept = dict(list(signatures.items())[-BUILDS_A_BASE:])
+            _write(self.folder / "manifests" / f"{base}.stat", json.dumps(kept))
 
 
-def file_digest(path: Path) -> str | None:
-    """sha256 of a file's bytes, None if it cannot be read."""
+def _write(path: Path, text: str) -> None:
+    """Replace a file at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".")
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
 
 
-def _portable(header: Path, roots: Sequence[Path]) -> str:
-    """`<root's index>:<rest>` for a header under a root, as the compiler spelled it; else its path."""
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def _without_roots(text: str, roots: Sequence[Path]) -> str:
+    """A log in which folders are named by the number of their root, so that it may be read elsewhere."""
+    for root, index in sorted(((str(root), i) for i, root in enumerate(roots)), key=lambda r: -len(r[0])):
+        text = text.replace(f"{root}{os.sep}", f"\x00{index}\x00")
+    return text
+
+
+def _with_roots(text: str, roots: Sequence[Path]) -> str:
     for index, root in enumerate(roots):
-        prefix = f"{root}{os.sep}"
-        if str(header).startswith(prefix):
-            return f"{index}:{str(header)[len(prefix) :]}"
-    return str(header)
-
-
-def _resolve(name: str, roots: Sequence[Path]) -> Path:
-    index, colon, rest = name.partition(":")
-    if colon and index.isdigit() and int(index) < len(roots):
-        return roots[int(index)] / rest
-    return Path(name)
+        text = text.replace(f"\x00{index}\x00", f"{root}{os.sep}")
+    return text

@@ -11,7 +11,9 @@ from typing import Protocol
 
 import torch
 
-from pytest_cgins.errors import LaunchError
+from pytest_cgins.errors import ContractError, LaunchError
+from pytest_cgins.kernels import architectures
+from pytest_cgins.kernels.device_kernel import DeviceKernel
 from pytest_cgins.kernels.functions import ExtensionKernel, PythonKernel, import_target
 from pytest_cgins.kernels.launcher import Launcher
 from pytest_cgins.model import CompiledKernel, OpCall, TensorMeta
@@ -70,15 +72,45 @@ def load(compiled: CompiledKernel) -> LoadedKernel:
         LaunchError: its library or module cannot be loaded.
     """
     source = compiled.source
+    if source.archs and source.device == "cuda" and torch.cuda.is_available():
+        capability = torch.cuda.get_device_capability()
+        if not any(architectures.runs_on(arch, capability) for arch in source.archs):
+            return ElsewhereKernel(compiled, capability)
     if source.contract == "launcher":
         return Launcher(compiled)
+    if source.contract == "device":
+        return DeviceKernel(compiled)
     if source.contract == "python":
-        return PythonKernel(import_target(source), f"{source.module}:{source.entry}")
+        name = f"{source.module}:{source.entry}"
+        return PythonKernel(import_target(source), name, interpreted=source.interpret)
     return ExtensionKernel(_extension_function(compiled), source.entry)
+
+
+class ElsewhereKernel:
+    """A kernel that is written for other GPUs than the current one: no call is within its contract."""
+
+    def __init__(self, compiled: CompiledKernel, capability: tuple[int, int]) -> None:
+        self._why = (
+            f"{compiled.source.entry} is for {', '.join(compiled.source.archs)}; "
+            f"{torch.cuda.get_device_name()} is sm_{capability[0]}{capability[1]}"
+        )
+
+    def bind(
+        self,
+        call: OpCall,  # noqa: ARG002
+        tensors: Sequence[torch.Tensor],  # noqa: ARG002
+        outputs: Sequence[TensorMeta],  # noqa: ARG002
+        device: str,  # noqa: ARG002
+    ) -> BoundCall:
+        """See `LoadedKernel.bind`: always refused."""
+        raise ContractError(self._why)
 
 
 def _extension_function(compiled: CompiledKernel) -> object:
     library = Path(compiled.library)
+    namespace, colons, operator = compiled.source.entry.partition("::")
+    if colons:
+        return _operator(library, namespace, operator)
     name = json.loads(library.with_name("build.json").read_bytes())["module"]
     loader = ExtensionFileLoader(name, str(library))
     spec = spec_from_loader(name, loader, origin=str(library))
@@ -91,4 +123,21 @@ def _extension_function(compiled: CompiledKernel) -> object:
         raise LaunchError(
             f"{library}: {error}", remedy="build it again: `cgins build`, after clearing the build cache"
         ) from error
+    return function
+
+
+def _operator(library: Path, namespace: str, operator: str) -> object:
+    """An operator that a library registers with torch as it is loaded."""
+    name = f"{namespace}::{operator}"
+    # A second registration would end the process, not raise.
+    if torch._C._jit_get_schemas_for_operator(name) and str(library) not in torch.ops.loaded_libraries:
+        raise LaunchError(
+            f"{library}: {name} is registered in this process already, by another library",
+            remedy="give each implementation a namespace of its own, or let entry name a function",
+        )
+    try:
+        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+        function: object = getattr(getattr(torch.ops, namespace), operator)
+    except (OSError, RuntimeError, AttributeError) as error:
+        raise LaunchError(f"{library}: {error}", remedy=f"the sources must register {name}") from error
     return function

@@ -1,4 +1,4 @@
-"""C++ launchers for the CPU: one object a source, linked into one shared library."""
+"""C++ launchers for the CPU: a shared library of one source, or of an object a source."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from pytest_cgins.model import KernelSource
 FLAGS = ("-O3", "-std=c++17", "-fopenmp", "-fPIC", "-Wall")
 
 
-def plan(source: KernelSource) -> plans.Plan:
+def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
     """How to build a C++ launcher.
+
+    Args:
+        source: the launcher.
+        linked: whether to make the library, or an object `0.o` a source.
 
     Raises:
         SourceError: its schema line is missing or wrong.
@@ -30,16 +34,23 @@ def plan(source: KernelSource) -> plans.Plan:
             *plans.environment_identity("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
         ),
         roots=plans.header_roots(source),
-        prototype=prototype,
-        commands=lambda folder: _commands(source, [*compiler], [*FLAGS, *machine, *source.flags], folder),
+        prototyped=True,
+        run=plans.commands(
+            lambda folder: _stages(source, [*compiler], [*FLAGS, *machine, *source.flags], folder, linked),
+            files={plans.PROTOTYPE: prototype},
+        ),
     )  # fmt: skip
 
 
-def _commands(source: KernelSource, compiler: list[str], flags: list[str], folder: Path) -> list[list[str]]:
+def _stages(
+    source: KernelSource, compiler: list[str], flags: list[str], folder: Path, linked: bool
+) -> list[list[list[str]]]:
     objects, compile_each = plans.compile_each(source, compiler, flags, folder)
+    if not linked:
+        return [compile_each]
     libraries = [flag for flag in source.flags if flag.startswith(("-l", "-L", "-Wl,"))]
-    link = [
-        *compiler, "-shared", "-fopenmp", *objects, *libraries,
-        "-Wl,-Bsymbolic", f"-Wl,--require-defined={source.entry}", "-o", plans.LIBRARY,
-    ]  # fmt: skip
-    return [*compile_each, link]
+    end = [*libraries, "-Wl,-Bsymbolic", f"-Wl,--require-defined={source.entry}", "-o", plans.LIBRARY]
+    if len(objects) == 1:  # one command compiles and links: starting the compiler twice takes longer
+        command = compile_each[0][: -len(["-c", "file", "-o", "object"])]
+        return [[[*command, "-shared", source.files[0], *end]]]
+    return [compile_each, [[*compiler, "-shared", "-fopenmp", *objects, *end]]]

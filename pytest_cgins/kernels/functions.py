@@ -12,7 +12,14 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import CginsError, LaunchError, RecordError, SourceError
+from pytest_cgins.errors import (
+    CginsError,
+    ContractError,
+    InfrastructureError,
+    LaunchError,
+    RecordError,
+    SourceError,
+)
 from pytest_cgins.kernels.arguments import call_values, require_defaults
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.text import nearest
@@ -21,12 +28,24 @@ from pytest_cgins.trace.modules import is_module_call, rebuild
 from pytest_cgins.trace.values import decode, has_adapted
 
 INTERPRET = "TRITON_INTERPRET"
+BACKENDS = {
+    "cuda": "cuda-python",
+    "cuda.bindings": "cuda-python",
+    "cutlass": "nvidia-cutlass-dsl",
+    "cutlass.cute": "nvidia-cutlass-dsl",
+    "helion": "helion",
+    "numba": "numba",
+    "tilelang": "tilelang",
+    "triton": "'pytest-cgins[triton]'",
+}
+"""What pip installs for modules in which kernels are written: a missing one is no fault of the kernel."""
 
 
 def import_target(source: KernelSource) -> Callable[..., object]:
     """Import a Python target.
 
     Raises:
+        InfrastructureError: a package in which kernels are written is not installed.
         SourceError: the module or the function is missing, or the module fails to import.
         LaunchError: Triton is in this process in another mode than the kernel asks for.
     """
@@ -39,7 +58,12 @@ def import_target(source: KernelSource) -> Callable[..., object]:
     except CginsError:
         raise
     except Exception as error:  # whatever a user's module raises
-        missing = isinstance(error, ModuleNotFoundError) and error.name
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing in BACKENDS:
+            raise InfrastructureError(
+                f'{name}: the Python package "{missing}" is not installed in {sys.prefix}',
+                remedy=f"pip install {BACKENDS[missing]}",
+            ) from error
         raise SourceError(
             f"{name}: importing {source.module} raised {type(error).__name__}: {error}",
             remedy=f'install or correct the module "{missing}"' if missing else "mend the module",
@@ -79,8 +103,9 @@ def _choose_triton_mode(source: KernelSource) -> None:
 class PythonKernel:
     """A Python callable, called with the op's own arguments; a module op's module is the first of them."""
 
-    def __init__(self, function: Callable[..., object], name: str) -> None:
+    def __init__(self, function: Callable[..., object], name: str, *, interpreted: bool = False) -> None:
         self._function = function
+        self._interpreted = interpreted
         self.name = name
 
     def bind(
@@ -91,6 +116,12 @@ class PythonKernel:
         device: str,  # noqa: ARG002 - follows from the tensors
     ) -> BoundFunction:
         """See `callable.LoadedKernel.bind`. By name where the names agree, else in the op's order."""
+        if self._interpreted and any(tensor.dtype == torch.bfloat16 for tensor in tensors):
+            # It also multiplies them as fp16 in tl.dot.
+            raise ContractError(
+                f"{self.name}: Triton's interpreter cuts bfloat16 off where a GPU rounds it",
+                remedy="bfloat16 needs a GPU: name an implementation for device: cuda besides",
+            )
         values = call_values(call, tensors)
         positional, keyword = self._match(call, values, tensors)
         function = _anew(self._function, call, values, tensors)

@@ -12,7 +12,7 @@ import torch
 from pytest_cgins.errors import ContractError, LaunchError, SourceError
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
-from pytest_cgins.kernels.schema import Schema, SchemaArgument
+from pytest_cgins.kernels.schema import Schema, SchemaArgument, SchemaOutput
 from pytest_cgins.model import CompiledKernel, OpCall, TensorMeta
 
 DLPACK_TYPES = {
@@ -113,26 +113,11 @@ class Launcher:
         packer: Packer,
     ) -> list[torch.Tensor]:
         """Allocate and pass the outputs; what the schema calls aliased is the mutated argument itself."""
-        declared = self.schema.outputs
-        singles = sum(not output.list for output in declared)
-        lists = len(declared) - singles
-        if lists > 1 or (lists == 0 and singles != len(outputs)) or len(outputs) < singles:
-            raise SourceError(
-                f"{self.name}: the schema line declares {_counted(self.schema)}, the op returns {len(outputs)}",
-                remedy="declare the op's outputs: -> Tensor, -> (Tensor a, Tensor b), or one Tensor[]",
-            )
-        remaining = list(outputs)
         results: list[torch.Tensor] = []
-        for output in declared:
-            count = len(outputs) - singles if output.list else 1
-            metas = [remaining.pop(0) for _ in range(count)]
-            if output.aliased:
-                aliased = values[output.aliased]
-                results += aliased if output.list else [aliased]
-                continue
-            allocated = [packer.allocate(meta, device) for meta in metas]
-            packer.add_tensors(allocated) if output.list else packer.add_tensor(allocated[0])
-            results += allocated
+        for output, tensors in allocate_outputs(self.schema, values, outputs, device, packer):
+            if not output.aliased:
+                packer.add_tensors(tensors) if output.list else packer.add_tensor(tensors[0])
+            results += tensors
         return results
 
     def _workspace_nbytes(self, packer: Packer) -> int:
@@ -175,7 +160,7 @@ class BoundLaunch:
         if self._device.type != "cuda":
             self._launcher.launch(self._arguments, ctypes.c_void_p(None))
             return self._results
-        with _on(self._device):
+        with on_device(self._device):
             # Asked for at every run: under graph capture the current stream is another one.
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             self._launcher.launch(self._arguments, stream)
@@ -183,10 +168,7 @@ class BoundLaunch:
 
     def poison(self) -> None:
         """See `callable.BoundCall.poison`."""
-        for memory in self._packer.allocated:
-            poison(memory)
-        if self._packer.scratch is not None:
-            self._packer.scratch.fill_(SCRATCH_BYTE)
+        self._packer.poison()
 
     def overrun(self) -> str:
         """See `callable.BoundCall.overrun`."""
@@ -285,6 +267,13 @@ class Packer:
         self.allocated.append(memory)
         return memory.as_strided(meta.shape, meta.stride, guard)
 
+    def poison(self) -> None:
+        """Overwrite all that was allocated, so that what is not written shows."""
+        for memory in self.allocated:
+            poison(memory)
+        if self.scratch is not None:
+            self.scratch.fill_(SCRATCH_BYTE)
+
     def overrun(self) -> str:
         """What was written outside an output or the scratch memory; "" if nothing was."""
         places = [(f"output {index}", memory) for index, memory in enumerate(self.allocated)]
@@ -322,6 +311,35 @@ class Packer:
         )
         self._kept += [tensor, sizes, strides, structure]
         return structure
+
+
+def allocate_outputs(
+    schema: Schema, values: dict[str, Any], outputs: Sequence[TensorMeta], device: str, packer: Packer
+) -> list[tuple[SchemaOutput, list[torch.Tensor]]]:
+    """The tensors of each declared output: new ones, or the mutated argument that it is.
+
+    Raises:
+        SourceError: the schema line declares other outputs than the op returns.
+    """
+    declared = schema.outputs
+    singles = sum(not output.list for output in declared)
+    lists = len(declared) - singles
+    if lists > 1 or (lists == 0 and singles != len(outputs)) or len(outputs) < singles:
+        raise SourceError(
+            f"{packer.name}: the schema line declares {_counted(schema)}, the op returns {len(outputs)}",
+            remedy="declare the op's outputs: -> Tensor, -> (Tensor a, Tensor b), or one Tensor[]",
+        )
+    remaining = list(outputs)
+    found: list[tuple[SchemaOutput, list[torch.Tensor]]] = []
+    for output in declared:
+        count = len(outputs) - singles if output.list else 1
+        metas = [remaining.pop(0) for _ in range(count)]
+        if output.aliased:
+            aliased = values[output.aliased]
+            found.append((output, aliased if output.list else [aliased]))
+        else:
+            found.append((output, [packer.allocate(meta, device) for meta in metas]))
+    return found
 
 
 def convert(kind: str, value: Any) -> Any:
@@ -395,7 +413,8 @@ def _counted(schema: Schema) -> str:
     return f"{count} output{'s' if count != 1 else ''}"
 
 
-def _on(device: torch.device) -> AbstractContextManager[object]:
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Makes a GPU the current one for a while, if it is not."""
     if torch.cuda.current_device() == device.index:
         return nullcontext()
     return torch.cuda.device(device)

@@ -1,25 +1,45 @@
-"""What a builder hands to the build: commands, and all that decides their result besides the sources."""
+"""What a builder hands to the build: how to compile, and all that decides the result besides the sources."""
 
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels import source as sources
+from pytest_cgins.kernels.process import Outcome, run_stages
 from pytest_cgins.model import KernelSource
 
 INCLUDE = Path(__file__).parent / "include"
 LIBRARY = "kernel.so"
 PROTOTYPE = "cgins_prototype.h"
+HEADER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+
+
+class Run(Protocol):
+    """Compiles once."""
+
+    def __call__(self, folder: Path, name: str, deadline: float) -> Outcome:
+        """Compile in a fresh folder.
+
+        On success it leaves the artifact there and, where headers were read, depfiles `*.d` in make's syntax.
+
+        Args:
+            folder: the folder, on the cache's file system.
+            name: `kernel/implementation`, for log messages.
+            deadline: time of `time.monotonic()` at which to give up.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to build one source. Every command runs in a fresh folder and leaves `kernel.so` there."""
+    """How to build one source."""
 
     compiler: str
     """Name for messages, e.g. `g++`."""
@@ -27,14 +47,40 @@ class Plan:
     """What enters the key: compiler version, flags, architectures, environment."""
     roots: tuple[Path, ...]
     """Folders in which headers are looked up; headers under them are remembered by relative path."""
-    commands: Callable[[Path], list[list[str]]]
-    """Commands, in order, for a build in the given folder; they write depfiles `*.d` in make's syntax."""
-    prototype: str = ""
-    """Content of the generated header `cgins_prototype.h`; "" for none."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to the environment of the commands."""
+    run: Run
+    """Compiles."""
+    artifact: str = LIBRARY
+    """Name of the file that it leaves."""
+    prototyped: bool = False
+    """Whether the main function must match a generated prototype."""
     module: str = ""
     """Python module name of the library; "" for a plain shared library."""
+    archs: tuple[str, ...] = ()
+    """CUDA architectures that it builds for, for `cgins cache ls`; () for none or those of the source."""
+    memory_nbytes: int = 1 << 30
+    """Memory that its compilers may take at once: the machine runs fewer builds beside it where it is short."""
+
+
+def commands(
+    stages: Callable[[Path], Sequence[Sequence[Sequence[str]]]],
+    *,
+    files: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Run:
+    """Compile by commands.
+
+    Args:
+        stages: given the folder, stages of commands; those of one stage may run side by side.
+        files: generated files, by name, that are written to the folder first.
+        environment: added to the environment of the commands.
+    """
+
+    def run(folder: Path, name: str, deadline: float) -> Outcome:
+        for file, text in (files or {}).items():
+            (folder / file).write_text(text, encoding="utf-8")
+        return run_stages(stages(folder), folder, name, deadline, environment)
+
+    return run
 
 
 def launcher_prototype(source: KernelSource) -> tuple[str, str]:
@@ -53,10 +99,15 @@ def launcher_prototype(source: KernelSource) -> tuple[str, str]:
 
 
 def header_roots(source: KernelSource) -> tuple[Path, ...]:
-    """Folders of the sources and of their `-I` flags, longest first."""
-    folders = {Path(file).parent for file in source.files}
-    folders |= {Path(flag[2:]) for flag in source.flags if flag.startswith("-I")}
-    return tuple(sorted(folders, key=lambda folder: (-len(str(folder)), str(folder))))
+    """Folders of the sources, those of flags that search headers (`-I`, `-isystem`), those of the environment."""
+    folders = [Path(file).parent for file in source.files]
+    for flag, following in zip(source.flags, (*source.flags[1:], ""), strict=False):
+        found = re.match(r"-(?:I|isystem|iquote|idirafter)=?(.*)", flag, re.DOTALL)
+        if found:
+            folders.append(Path(found[1] or following))
+    for variable in HEADER_VARIABLES:
+        folders += [Path(folder) for folder in os.environ.get(variable, "").split(os.pathsep) if folder]
+    return tuple(dict.fromkeys(folder for folder in folders if folder.is_absolute()))
 
 
 def environment_identity(*names: str) -> tuple[str, ...]:

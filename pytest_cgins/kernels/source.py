@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.model import CONTRACT_VERSION, KernelSource
 from pytest_cgins.text import nearest
@@ -27,13 +28,22 @@ def find(config: Config, kernel: KernelEntry, implementation: Implementation) ->
         SourceError: a file, schema line, entry point or Python target is missing or wrong.
     """
     files = implementation.sources
-    schema = module = import_root = ""
-    if implementation.contract == "launcher":
-        schema, line = schemas.locate(read(files[0]), files[0])
-        entry = schemas.parse(schema, f"{files[0]}:{line}").entry
+    schema = launch = module = import_root = ""
+    if implementation.contract in ("launcher", "device"):
+        text = read(files[0])
+        schema, line = schemas.locate(text, files[0])
+        parsed = schemas.parse(schema, f"{files[0]}:{line}")
+        entry = parsed.entry
+        if implementation.contract == "device":
+            launch = launch_line.locate(text, files[0])
+            launch_line.read(launch, parsed, str(files[0]))
+            _refuse_host_launch(text, files[0])
     elif implementation.contract == "torch-extension":
         entry = implementation.entry
-        _require_function(files[0], entry)
+        if "::" in entry:
+            _require_operator(files, entry)
+        else:
+            _require_function(files[0], entry)
     else:
         module, _, entry = implementation.target.partition(":")
         import_root = str(config.root)
@@ -47,6 +57,7 @@ def find(config: Config, kernel: KernelEntry, implementation: Implementation) ->
         contract=implementation.contract,
         entry=entry,
         schema=schema,
+        launch=launch,
         files=tuple(str(file) for file in files),
         module=module,
         import_root=import_root,
@@ -85,6 +96,27 @@ def code_of(text: str) -> str:
 def wants_workspace(text: str, entry: str) -> bool:
     """Whether a launcher's source defines `<entry>_workspace`, and so takes scratch memory."""
     return re.search(rf"\b{re.escape(entry)}_workspace\s*\(", code_of(text)) is not None
+
+
+def _refuse_host_launch(text: str, file: Path) -> None:
+    code = code_of(text)
+    if "<<<" in code:
+        line = code.count("\n", 0, code.index("<<<")) + 1
+        raise SourceError(
+            f"{file}:{line}: <<<…>>> in a device kernel, which has no host code",
+            remedy="leave the launch to the launch line, or write contract: launcher",
+        )
+
+
+def _require_operator(files: tuple[Path, ...], entry: str) -> None:
+    """An entry NAMESPACE::NAME is an operator that the sources register."""
+    namespace = entry.partition("::")[0]
+    registration = re.compile(rf"\bTORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*{re.escape(namespace)}\s*,")
+    if not any(registration.search(code_of(read(file))) for file in files):
+        raise SourceError(
+            f'{files[0]}: no TORCH_LIBRARY registers "{namespace}"',
+            remedy=f"write TORCH_LIBRARY({namespace}, m) {{ … }}, or let entry name a function on torch::Tensor",
+        )
 
 
 def _require_function(file: Path, entry: str) -> None:
@@ -180,7 +212,7 @@ def _with_digest(source: KernelSource) -> KernelSource:
     digest = hashlib.sha256()
     parts = [
         f"contract {CONTRACT_VERSION}", source.kernel, source.implementation, source.op, source.device,
-        source.contract, source.entry, source.schema, source.module, *portable_flags(source.flags),
+        source.contract, source.entry, source.schema, source.launch, source.module, *portable_flags(source.flags),
         *source.archs, str(source.interpret),
     ]  # fmt: skip
     for file in source.files:

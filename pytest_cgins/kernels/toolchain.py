@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import sysconfig
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_cgins.errors import InfrastructureError
@@ -37,7 +44,7 @@ def cxx() -> tuple[str, ...]:
 
 
 def nvcc() -> tuple[str, ...]:
-    """Command of the CUDA compiler: of `$CUDA_HOME`, on PATH, or in /usr/local/cuda.
+    """Command of the CUDA compiler: of `$CUDA_HOME`, on PATH, in /usr/local/cuda, or of an installed wheel.
 
     Raises:
         InfrastructureError: there is none.
@@ -46,13 +53,48 @@ def nvcc() -> tuple[str, ...]:
     places = [Path(home) / "bin/nvcc"] if home else []
     on_path = shutil.which("nvcc")
     places += [Path(on_path)] if on_path else []
-    for place in [*places, Path("/usr/local/cuda/bin/nvcc")]:
+    for place in itertools.chain([*places, Path("/usr/local/cuda/bin/nvcc")], _packaged("nvcc")):
         if os.access(place, os.X_OK):
             return (str(place),)
     raise InfrastructureError(
-        "no CUDA compiler: nvcc is neither in $CUDA_HOME/bin nor on PATH nor in /usr/local/cuda/bin",
-        remedy="install the CUDA toolkit (cuda-nvcc), or set CUDA_HOME to where it is",
+        "no CUDA compiler: nvcc is neither in $CUDA_HOME/bin nor on PATH nor in /usr/local/cuda/bin, and the "
+        "package nvidia-cuda-nvcc is not installed",
+        remedy="pip install 'pytest-cgins[nvcc]', or install the CUDA toolkit (apt install cuda-nvcc-13-0, conda "
+        "install cuda-nvcc) and set CUDA_HOME to where it is",
     )
+
+
+def _packaged(tool: str) -> Iterator[Path]:
+    """Where the toolkit's packages for Python put a tool, newest first; they are looked for when asked."""
+    spec = find_spec("nvidia")  # a namespace: nothing is imported
+    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    found = [place for folder in folders for place in folder.glob(f"cu[0-9]*/bin/{tool}")]
+    yield from sorted(
+        found,
+        key=lambda place: [int(part) for part in re.findall(r"\d+", place.parents[1].name)],
+        reverse=True,
+    )
+
+
+def homes() -> dict[str, Path]:
+    """Folders that a machine may have elsewhere with the same content: CUDA toolkit and Python's packages."""
+    found = {"cgins": Path(__file__).parent / "include", "python": Path(sysconfig.get_paths()["purelib"])}
+    with suppress(InfrastructureError):
+        compiler = _behind(Path(nvcc()[0]))
+        found["cuda"] = compiler.parents[1]
+        found["cuda-real"] = compiler.resolve().parents[1]
+    return found
+
+
+def _behind(command: Path) -> Path:
+    """The command that a shell script of one line stands for; the command itself if it is none."""
+    try:
+        with command.open("rb") as file:
+            text = file.read(400)
+    except OSError:
+        return command
+    script = re.fullmatch(rb'#!\s*/\S*sh\s*\n\s*exec\s+(/\S+)\s+"\$@"\s*', text)
+    return Path(os.fsdecode(script[1])) if script else command
 
 
 @lru_cache(maxsize=16)
@@ -96,8 +138,7 @@ def present_archs() -> tuple[str, ...]:
         return tuple(arch.strip() for arch in named.split(",") if arch.strip())
     if not shutil.which("nvidia-smi"):
         return PORTABLE_ARCHS
-    query = ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
-    capabilities = {line.strip() for line in _output(query, check=False).splitlines()}
+    capabilities = {line.strip() for line in _compute_capabilities().splitlines()}
     return (
         tuple(
             f"sm_{major}{minor}"
@@ -106,6 +147,29 @@ def present_archs() -> tuple[str, ...]:
         )
         or PORTABLE_ARCHS
     )
+
+
+def _compute_capabilities(driver: Path = Path("/proc/driver/nvidia")) -> str:
+    """What nvidia-smi says, remembered by what the driver tells of itself: asking takes longer than a cache hit."""
+    from pytest_cgins.kernels.cache import default_cache
+
+    files = [driver / "version", *sorted(driver.glob("gpus/*/information"))]
+    told: list[object] = [sorted(place.name for place in Path("/dev").glob("nvidia[0-9]*"))]
+    with suppress(OSError):
+        told += [file.read_text(encoding="utf-8", errors="replace") for file in files]
+    kept = default_cache() / f"devices-{hashlib.sha256(repr(told).encode()).hexdigest()[:16]}"
+    known = len(told) == 1 + len(files) > 2
+    if known:
+        with suppress(OSError, UnicodeDecodeError):
+            return kept.read_text(encoding="ascii")
+    text = _output(("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"), check=False)
+    if known and re.fullmatch(r"(?:\d+\.\d+\s*)+", text):
+        with suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            draft = kept.with_name(f"{kept.name}.{os.getpid()}")
+            draft.write_text(text, encoding="ascii")
+            draft.replace(kept)
+    return text
 
 
 def _output(command: tuple[str, ...], *, check: bool = True) -> str:

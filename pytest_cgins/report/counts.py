@@ -1,4 +1,4 @@
-"""How many cases of a report ended how."""
+"""How many cases and builds of a report ended how."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pytest_cgins.report import summary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Cases of a report by outcome; the first is the sum of the next four."""
+    """Cases and builds of a report by outcome; the first is the sum of the next four."""
 
     total: int
-    """All cases."""
+    """All of them."""
     passed: int
     """Those that pytest passes: `WEAK` and `INCONCLUSIVE` ones too, unless they were made to fail."""
     failed: int
@@ -33,9 +33,12 @@ class Counts:
 
 def counts(report: SessionReport) -> Counts:
     """Count; under `--cgins-strict` a `WEAK` case failed."""
-    outcomes = Counter(summary.outcome(evaluation, strict=report.strict) for evaluation in report.evaluations)
+    outcomes: Counter[str] = Counter(
+        summary.outcome(evaluation, strict=report.strict) for evaluation in report.evaluations
+    )
+    outcomes.update(compilation.verdict.status.outcome for compilation in report.compilations)
     return Counts(
-        total=len(report.evaluations),
+        total=outcomes.total(),
         passed=outcomes["pass"],
         failed=outcomes["fail"],
         errors=outcomes["error"],

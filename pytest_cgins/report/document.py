@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import documents
-from pytest_cgins.model import REPORT_VERSION, Environment, Evaluation, SessionReport
+from pytest_cgins.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport
 
 
 def session_report(
@@ -24,6 +24,7 @@ def session_report(
     seconds: float,
     exit_status: int,
     strict: bool = False,
+    compilations: Iterable[Compilation] = (),
 ) -> SessionReport:
     """Put together what a session found; `version` is that of pytest-cgins, `started_at` is in UTC."""
     return SessionReport(
@@ -36,6 +37,7 @@ def session_report(
         environments=tuple(environments),
         evaluations=tuple(sorted(evaluations, key=lambda evaluation: evaluation.case.name)),
         strict=strict,
+        compilations=tuple(sorted(compilations, key=lambda compilation: compilation.name)),
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from pytest_cgins.model import Environment, Evaluation, Measurement, SessionReport
-from pytest_cgins.report import summary
+from pytest_cgins.model import Compilation, Environment, Evaluation, Measurement, SessionReport, Status
+from pytest_cgins.report import compiled, summary
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
@@ -40,6 +40,8 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     page.add(_heading(report, counts(report)))
     evaluations = report.evaluations
     failed = summary.failures(evaluations, strict=report.strict)
+    if report.compilations:
+        _add_builds(page, report.compilations)
     page.table("Kernels", _KERNELS, [_kernel(row) for row in summary.rows(evaluations)], share=0.25)
     page.table("Failures", _FAILURES, [_failure(one, report) for one in failed], share=0.4)
     page.elements([_message(one, report) for one in failed[:MESSAGES]], share=0.5)
@@ -49,6 +51,23 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
     page.table("Notes", _REASONS, [_reason(*one) for one in summary.notes(evaluations)], share=0.9)
     return page.text()
+
+
+def _add_builds(page: _Page, compilations: Sequence[Compilation]) -> None:
+    failed = compiled.failures(compilations)
+    page.table("Failed builds", _FAILURES, [_failed_build(one) for one in failed], share=0.4)
+    page.elements([_build_message(one) for one in failed[:MESSAGES]], share=0.5)
+    page.table("Builds", _BUILDS, [_build(row) for row in compiled.rows(compilations)], share=0.6)
+    for title, status in (
+        ("Functions without a counterpart", Status.PASSED),
+        ("Not compared", Status.NEW),
+        ("Not built", Status.SKIPPED),
+    ):
+        found = compiled.reasons(compilations, status)
+        page.table(title, _BUILD_REASONS, [_reason(*one) for one in found], share=0.5)
+    page.table(
+        "Notes on builds", _BUILD_REASONS, [_reason(*one) for one in compiled.notes(compilations)], share=0.5
+    )
 
 
 def reproduction(evaluation: Evaluation, report: SessionReport) -> str:
@@ -115,9 +134,17 @@ def _heading(report: SessionReport, found: Counts) -> str:
     title = f"## cgins: {', '.join([*counted, f'{found.passed} passed{weak}'])}\n\n"
     shown = report.environments[:ENVIRONMENTS]
     places = "".join(f"<br>{_environment(environment)}" for environment in shown)
+    seed = (
+        ""
+        if report.compilations
+        else (
+            f" seed <code>{report.seed}</code> (<code>--cgins-seed={report.seed}</code> repeats the fresh inputs);"
+        )
+    )
+    compared = ", ".join(code(commit[:10], length=10) for commit in compiled.revisions(report.compilations))
+    seed += f" compared with {compared};" if compared else ""
     return (
-        f"{title}<p>Exit code {report.exit_status}; seed <code>{report.seed}</code>"
-        f" (<code>--cgins-seed={report.seed}</code> repeats the fresh inputs);"
+        f"{title}<p>Exit code {report.exit_status};{seed}"
         f" {report.seconds:.1f} s; pytest-cgins {code(report.cgins, length=40)}{places}</p>\n"
     )
 
@@ -201,3 +228,31 @@ _REASONS = ("cases", "reason")
 
 def _reason(text: str, count: int) -> str:
     return _row(str(count), code(text, length=HEADLINE_LENGTH))
+
+
+_BUILD_REASONS = ("builds", "reason")
+_BUILDS = ("kernel", "implementation", "architectures", "status", *(name for name, _ in compiled.FIGURES))
+
+
+def _build(row: compiled.BuildRow) -> str:
+    return _row(
+        code(row.kernel, length=NAME_LENGTH),
+        code(row.implementation, length=NAME_LENGTH),
+        code(", ".join(row.archs), length=NAME_LENGTH),
+        ", ".join(f"{count} {status.value}" for status, count in row.statuses),
+        *compiled.figures(row),
+    )
+
+
+def _failed_build(compilation: Compilation) -> str:
+    return _row(
+        code(compilation.name, length=NAME_LENGTH),
+        code(compiled.headline(compilation), length=HEADLINE_LENGTH),
+        code(compiled.command(compilation), length=2 * NAME_LENGTH),
+    )
+
+
+def _build_message(compilation: Compilation) -> str:
+    text = compiled.message(compilation, command=compiled.command(compilation))
+    name = code(compilation.name, length=NAME_LENGTH)
+    return f"<details><summary>{name}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from pytest_cgins.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import summary
+from pytest_cgins.report import compiled, console, summary
 from pytest_cgins.report.failure import headline
 from pytest_cgins.report.numbers import ratio, speedup, time_ns
 
 SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""
-
-UNLIMITED = 100_000
-"""Width at which nothing is folded; tables take only what they need."""
-
-_STYLES = {"pass": "green", "fail": "red", "error": "magenta", "skip": "yellow"}
 
 
 def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -> str:
@@ -35,38 +27,23 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
         colour: whether escape codes and drawn lines may be used; logs get neither.
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
     """
-    parts = [_text(_kernels(report, width=width, colour=colour), width=UNLIMITED, colour=colour)]
+    if report.compilations:
+        return _builds(report, colour=colour, verbosity=verbosity)
+    parts = [console.text(_kernels(report, width=width, colour=colour), colour=colour)]
     if verbosity > 0:
         # Names are there to be copied, so this table would rather be too wide than fold them.
-        parts.append(_text(_cases(report, colour=colour), width=UNLIMITED, colour=colour))
+        parts.append(console.text(_cases(report, colour=colour), colour=colour))
     lines = _lines(report, verbosity=verbosity)
-    parts += [_text(line, width=UNLIMITED, colour=colour) for line in lines]
+    parts += [console.text(line, colour=colour) for line in lines]
     return "".join(parts)
 
 
-def _text(part: Table | Text, *, width: int, colour: bool) -> str:
-    out = io.StringIO()
-    # Whether there is colour and how wide the terminal is, pytest has settled: the environment is not asked.
-    console = Console(
-        file=out,
-        width=width,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        no_color=not colour,
-        highlight=False,
-        emoji=False,
-        markup=False,
-        legacy_windows=False,
-        _environ={},
-    )
-    console.print(part)
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
-
-
-def _table(*, colour: bool) -> Table:
-    # A drawn table has a blank of its own between columns.
-    padding = (0, _GAP - 1 if colour else _GAP, 0, 0)
-    return Table(box=box.SIMPLE_HEAD if colour else None, pad_edge=False, show_edge=False, padding=padding)
+def _builds(report: SessionReport, *, colour: bool, verbosity: int) -> str:
+    table = compiled.table(report.compilations, colour=colour, each=verbosity > 0)
+    shown = None if verbosity > 0 else SHOWN_LINES
+    lines = compiled.lines(report.compilations, shown=shown, brief=verbosity < 0)
+    parts = [console.text(table, colour=colour), *(console.text(line, colour=colour) for line in lines)]
+    return "".join(parts)
 
 
 def _kernels(report: SessionReport, *, width: int, colour: bool) -> Table:
@@ -84,7 +61,7 @@ def _kernels(report: SessionReport, *, width: int, colour: bool) -> Table:
         for column, cell in zip(columns, cells, strict=True):
             column.cells.append(cell)
     room = _fit(columns, width)
-    table = _table(colour=colour)
+    table = console.table(colour=colour)
     for index, column in enumerate(columns):
         table.add_column(
             column.text(column.heading),
@@ -109,8 +86,6 @@ _HEADINGS = (
     (("speed", " vs torch"), False),
 )
 _KERNEL, _IMPLEMENTATION, _, _STATUS, _ERROR, _SPEED = range(len(_HEADINGS))
-_GAP = 2
-"""Blanks between columns."""
 
 
 @dataclass(slots=True)
@@ -158,7 +133,7 @@ def _fit(columns: list[_Column], width: int) -> int:
 
 def _left(columns: list[_Column], width: int) -> int:
     """Blanks that are over when the table is as wide as its columns; negative where it does not fit."""
-    return width - sum(column.width for column in columns) - _GAP * (len(columns) - 1)
+    return width - sum(column.width for column in columns) - console.GAP * (len(columns) - 1)
 
 
 def _broken(name: str, width: int) -> tuple[str, ...]:
@@ -179,7 +154,7 @@ def _counts(statuses: tuple[tuple[Status, int], ...]) -> tuple[str, ...]:
 def _styled(statuses: tuple[tuple[Status, int], ...], text: str) -> Text:
     styled = Text(text)
     for status, count in statuses:
-        styled.highlight_words([f"{count} {status.value}"], _style(status))
+        styled.highlight_words([f"{count} {status.value}"], console.style(status))
     return styled
 
 
@@ -189,19 +164,17 @@ def _speed(speed: summary.Speed) -> tuple[str, ...]:
     return speedup(speed.median), f" ({ratio(speed.low)}..{ratio(speed.high)})"
 
 
-def _style(status: Status) -> str:
-    return "yellow" if status in (Status.WEAK, Status.INCONCLUSIVE) else _STYLES[status.outcome]
-
-
 def _cases(report: SessionReport, *, colour: bool) -> Table:
-    table = _table(colour=colour)
+    table = console.table(colour=colour)
     table.add_column("case")
     table.add_column("status")
     for heading in ("error", "kernel", "torch", "speed"):
         table.add_column(heading, justify="right")
     for evaluation in report.evaluations:
         status = evaluation.verdict.status
-        style = "red" if summary.outcome(evaluation, strict=report.strict) == "fail" else _style(status)
+        style = (
+            "red" if summary.outcome(evaluation, strict=report.strict) == "fail" else console.style(status)
+        )
         share = evaluation.correctness.share if evaluation.correctness is not None else None
         timing = evaluation.measurement
         table.add_row(
@@ -240,13 +213,15 @@ def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
             yield Text(f"note, {count} cases: {note}")
     again = f"seed {report.seed} (--cgins-seed={report.seed} repeats the fresh inputs)"
     built = summary.build_seconds(report.evaluations)
-    builds = f"builds took {time_ns(built * 1e9)}" if built else "nothing had to be built"
+    builds = (
+        f"builds took {time_ns(built * 1e9)} in all, side by side" if built else "nothing had to be built"
+    )
     yield Text(again if verbosity < 0 else f"{again}; {builds}")
 
 
 def _failure(evaluation: Evaluation, *, strict: bool) -> Text:
     status, _, rest = headline(evaluation).partition(" ")
-    style = _STYLES[summary.outcome(evaluation, strict=strict)]
+    style = console.OUTCOME_STYLES[summary.outcome(evaluation, strict=strict)]
     return Text(f"{status} ", style=style) + Text(f"{evaluation.case.name} {rest}")
 
 

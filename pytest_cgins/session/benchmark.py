@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.session.run import GateSession
 from pytest_cgins.timing import environment, lock, stats
 from pytest_cgins.timing.timer import Arms, Timer
 
@@ -40,7 +41,7 @@ class Benchmark:
     """Times a callable in this process, unlike kernels of `cgins.yaml`, which run in workers.
 
     Every call gets the same arguments, so times are those of a warm cache. One process times at once
-    on a device, xdist's workers included.
+    on a device, xdist's workers included, and no compiler of this process runs meanwhile.
     """
 
     def __init__(self, item: pytest.Item, *, lock_wait_s: float) -> None:
@@ -70,7 +71,8 @@ class Benchmark:
         device = device or _device_of([*args, *kwargs.values()])
         arms: Arms = {"kernel": lambda _: function(*args, **kwargs)}
         key = environment.device_key(device)
-        with lock.exclusive(key, wait_s=self._lock_wait_s), _current(device):
+        builds = GateSession.of(self._item.config).builds.ahead
+        with builds.quiet(), lock.exclusive(key, wait_s=self._lock_wait_s), _current(device):
             timer, notes = _make_timer(arms, device, budget_s / LEAST_BATCHES)
             samples = _batches(timer, budget_s)
         spread = stats.quartiles(samples)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Generator
 from typing import Any
 
@@ -23,11 +25,24 @@ class LiveLog:
         self._config = config
         self._is_worker = hasattr(config, "workerinput")
         self._waiting: list[str] = []
+        self._by_threads: deque[str] = deque()
         wanted = logs.levels(config.getoption("--cgins-log-level"), config.get_verbosity())
         self._lines = logs.Lines(self._write, wanted)
         self._lines.open()
 
     def _write(self, line: str) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            # Of a build in the background: only the main thread may touch pytest's capture.
+            self._by_threads.append(line)
+            return
+        self._pass_on_what_threads_wrote()
+        self._put(line)
+
+    def _pass_on_what_threads_wrote(self) -> None:
+        while self._by_threads:
+            self._put(self._by_threads.popleft())
+
+    def _put(self, line: str) -> None:
         if self._is_worker:
             self._waiting.append(line)
             return
@@ -59,6 +74,7 @@ class LiveLog:
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Worker: send along what was said until now."""
         report = yield
+        self._pass_on_what_threads_wrote()
         if self._waiting:
             report.__dict__["cgins_log"], self._waiting = self._waiting, []
         return report
@@ -72,7 +88,8 @@ class LiveLog:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Worker: send what no report took, such as the end of worker processes."""
+        """Show, or send as a worker, what no report took, such as the end of worker processes."""
+        self._pass_on_what_threads_wrote()
         if self._is_worker:
             getattr(self._config, "workeroutput")["cgins_log"] = self._waiting  # noqa: B009 (xdist sets it)
 

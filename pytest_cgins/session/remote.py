@@ -11,7 +11,6 @@ from pytest_cgins.config import Implementation
 from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError, LaunchError
 from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.kernels.build import build, default_cache
 from pytest_cgins.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.session import results
 from pytest_cgins.session.parametrize import nearest_config, selection
@@ -141,7 +140,7 @@ class RemoteKernel:
                 f"kernel {self._entry.name!r} has no implementation{asked} for {device}, where the tensors are",
                 remedy=f"move the tensors to {self._chosen()[0].device}",
             )
-        return build(self._evaluator.source(self._entry.name, fitting[0], device), cache=default_cache())
+        return self._evaluator.supply.kernel(self._entry.name, fitting[0], device)
 
 
 def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:

@@ -1,4 +1,4 @@
-"""The evaluations of a session, as they come in from this process or from xdist's workers."""
+"""The evaluations and builds of a session, as they come in from this process or from xdist's workers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_cgins import documents
-from pytest_cgins.model import Environment, Evaluation
+from pytest_cgins.model import Compilation, Environment, Evaluation, Verdict
 from pytest_cgins.report.summary import rank
 
 _PENDING = pytest.StashKey[list[Evaluation]]()
+_COMPILATION = pytest.StashKey[Compilation]()
 _EXCUSED = pytest.StashKey[bool]()
 
 
@@ -24,7 +25,17 @@ def keep(item: pytest.Item, file: Path, evaluation: Evaluation) -> None:
     """
     config = relpath(file, item.config.invocation_params.dir)
     item.stash.setdefault(_PENDING, []).append(replace(evaluation, config=config))
-    verdict = evaluation.verdict
+    _tell(item, evaluation.verdict)
+
+
+def keep_compilation(item: pytest.Item, file: Path, compilation: Compilation) -> None:
+    """The same for a build."""
+    config = relpath(file, item.config.invocation_params.dir)
+    item.stash[_COMPILATION] = replace(compilation, config=config)
+    _tell(item, compilation.verdict)
+
+
+def _tell(item: pytest.Item, verdict: Verdict) -> None:
     item.user_properties += [("cgins_status", verdict.status.value), ("cgins_reason", verdict.reason.value)]
     item.user_properties += [(f"cgins_{name}", number) for name, number in verdict.numbers.items()]
 
@@ -41,6 +52,9 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     if pending:
         report.__dict__["cgins"] = [documents.dump_python(evaluation) for evaluation in pending]
         del item.stash[_PENDING]
+    if _COMPILATION in item.stash:
+        report.__dict__["cgins_compilation"] = documents.dump_python(item.stash[_COMPILATION])
+        del item.stash[_COMPILATION]
 
 
 class Results:
@@ -48,6 +62,7 @@ class Results:
 
     def __init__(self) -> None:
         self._evaluations: dict[tuple[str, str], Evaluation] = {}
+        self._compilations: dict[tuple[str, str], Compilation] = {}
         self._environments: dict[str, Environment] = {}
         self._blameless: set[str] = set()
         self._kernel_failures = 0
@@ -60,6 +75,12 @@ class Results:
             evaluation = documents.load_python(Evaluation, value)
             self._add_evaluation(evaluation)
             if evaluation.verdict.status.outcome == "error":
+                self._blameless.add(report.nodeid)
+        built = report.__dict__.get("cgins_compilation")
+        if built is not None:
+            compilation = documents.load_python(Compilation, built)
+            self._compilations[compilation.config, compilation.name] = compilation
+            if compilation.verdict.status.outcome == "error":
                 self._blameless.add(report.nodeid)
         if report.__dict__.get("cgins_excused"):
             self._blameless.add(report.nodeid)
@@ -85,6 +106,11 @@ class Results:
     def evaluations(self) -> tuple[Evaluation, ...]:
         """Ordered by case name."""
         return tuple(sorted(self._evaluations.values(), key=lambda evaluation: evaluation.case.name))
+
+    @property
+    def compilations(self) -> tuple[Compilation, ...]:
+        """Ordered by name."""
+        return tuple(sorted(self._compilations.values(), key=lambda compilation: compilation.name))
 
     @property
     def environments(self) -> tuple[Environment, ...]:

@@ -21,7 +21,9 @@ from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.options import TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
 from pytest_cgins.session import results
+from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import CaseItem, CginsFile
+from pytest_cgins.session.compile_only import BuildItem
 from pytest_cgins.session.parametrize import parametrize
 
 EXIT_INFRASTRUCTURE = 6
@@ -42,6 +44,7 @@ class GateSession:
         self._workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.seed = self._choose_seed()
         self.strict: bool = config.getoption("--cgins-strict")
+        self._compile_only: bool = config.getoption("--cgins-compile-only")
         self._evaluators: dict[Path, Evaluator] = {}
         self._cases: dict[Path, tuple[Case, ...]] = {}
         self._results = results.Results()
@@ -49,6 +52,8 @@ class GateSession:
         self._started = time.monotonic()
         self._report: SessionReport | None = None
         self._unwritten: OSError | None = None
+        self.builds = RunBuilds(self)
+        config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
 
     @classmethod
     def of(cls, config: pytest.Config) -> GateSession:
@@ -80,6 +85,8 @@ class GateSession:
                 device=option("--cgins-device"),
                 timing=not option("--cgins-no-timing"),
                 timeout_s=option("--cgins-timeout"),
+                builds=self.builds.ahead,
+                on_build=self.builds.show,
             )
         return self._evaluators[file]
 
@@ -107,20 +114,20 @@ class GateSession:
 
     # ---- pytest's hooks
 
-    def pytest_report_header(self) -> str:
+    def pytest_report_header(self) -> str | None:
         """Say the seed before anything can go wrong."""
-        return f"cgins: seed {self.seed}"
+        return None if self._compile_only else f"cgins: seed {self.seed}"
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every `cgins.yaml`."""
-        if file_path.name == "cgins.yaml":
+        if file_path.name == "cgins.yaml" and not self._compile_only:
             file: pytest.Collector = CginsFile.from_parent(parent, path=file_path, gate=self)
             return file
         return None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run tests that take `cgins_case` once a case."""
-        if "cgins_case" in metafunc.fixturenames:
+        if "cgins_case" in metafunc.fixturenames and not self._compile_only:
             parametrize(metafunc, self)
 
     @pytest.hookimpl(wrapper=True)
@@ -132,7 +139,7 @@ class GateSession:
         if call.excinfo is not None and isinstance(call.excinfo.value, InfrastructureError):
             results.excuse(item)
         results.attach(item, report)
-        if isinstance(item, CaseItem):
+        if isinstance(item, CaseItem | BuildItem):
             item.locate_skip(report)
         return report
 
@@ -164,6 +171,7 @@ class GateSession:
             seconds=time.monotonic() - self._started,
             exit_status=int(session.exitstatus),
             strict=self.strict,
+            compilations=self._results.compilations,
         )
         self._write(session)
 
@@ -184,7 +192,7 @@ class GateSession:
         """Show the section `cgins`."""
         if self._unwritten is not None:
             terminalreporter.write_line(f"cgins: --cgins-json was not written: {self._unwritten}", red=True)
-        if self._report is None or not self._report.evaluations:
+        if self._report is None or not (self._report.evaluations or self._report.compilations):
             return
         terminalreporter.section("cgins", sep="=")
         writer = self.config.get_terminal_writer()

@@ -99,6 +99,14 @@ def bind_given(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     return unnamed + [Bound(name, value, "keyword") for name, value in kwargs.items()]
 
 
+def parameters(func: Callable[..., Any]) -> list[str]:
+    """Names of an op's parameters, those of all overloads in the order of the first; [] if nothing knows them."""
+    known = _python_signature(func)
+    if known is not None:
+        return list(known.parameters)
+    return list(dict.fromkeys(parameter.name for schema in _schemas(func) for parameter in schema))
+
+
 @lru_cache(maxsize=1024)
 def _python_signature(func: Callable[..., Any]) -> inspect.Signature | None:
     """What `inspect` knows, unless it is only `*args, **kwargs`."""

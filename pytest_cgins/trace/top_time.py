@@ -94,8 +94,8 @@ def select(candidates: Sequence[Candidate], *, share: float | None, max_per_op: 
     covered = 0.0
     for index in order:
         candidate = candidates[index]
-        # Sums of floats in another order differ in the last bits.
-        if share is not None and total and covered >= share * total * (1 - 1e-9):
+        # Sums of floats in another order differ in the last bits; a share of next to nothing is still one trace.
+        if share is not None and covered and covered >= share * total * (1 - 1e-9):
             break
         room = candidate.traces if max_per_op is None else max_per_op - used[candidate.op]
         kept[index] = max(0, min(room, candidate.traces))

@@ -68,7 +68,7 @@ def examples() -> list[dict[str, Any]]:
 
 def test_examples_fit_the_schema_and_name_real_inputs(tmp_path: Path) -> None:
     """The workflows in the README are valid, ask for no more than reading, and use inputs and outputs that exist."""
-    assert len(examples()) == 2
+    assert len(examples()) == 3
     for number, example in enumerate(examples()):
         file = tmp_path / f"{number}.yml"
         # YAML 1.1 reads the key `on` as true.

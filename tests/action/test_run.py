@@ -64,7 +64,11 @@ def test_failing_gate_ends_in_its_exit_code_after_summary_and_upload(failed: Job
     assert "pytest --cgins --cgins-seed=7 cgins.yaml::relu/cpu-wrong/tiny/" in html.unescape(failed.summary)
     assert failed.used["Upload the report"]["path"] == str(report)
     assert failed.used["Keep built kernels"]["key"] == failed.used["Restore built kernels"]["key"]
-    assert failed.ran[-1] == "Verdict"
+    near, prefix = failed.used["Restore built kernels"]["restore-keys"].split()
+    assert failed.used["Keep built kernels"]["key"].startswith(near)
+    assert near.startswith(prefix + "cpu")
+    assert failed.ran[-2:] == ["Prune built kernels", "Verdict"]
+    assert " removed from " in failed.log
 
 
 def test_reproduction_line_selects_its_case(failed: Job) -> None:
@@ -108,6 +112,7 @@ def test_restored_kernels_are_used_and_not_saved_again(failed: Job, workspace: P
     assert "### Times against torch" in job.summary
     assert "nothing had to be built" in job.log
     assert "Keep built kernels" not in job.used
+    assert "Prune built kernels" not in job.ran
     assert job.outputs["report-path"] == str(tmp_path / "temp" / "cgins" / "report.json")
 
 
@@ -123,6 +128,23 @@ def test_lost_gpu_is_not_a_pass(workspace: Path, tmp_path: Path) -> None:
     assert (job.code, job.outputs["status"], job.outputs["exit-code"]) == (5, "empty", "5"), job.log
     assert job.summary.startswith("**Nothing was gated**")
     assert job.used == {}
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
+def test_kernels_are_built_for_architectures_that_are_not_there(workspace: Path, tmp_path: Path) -> None:
+    """With compile-only the CUDA kernels are built, none is run, and summary and counts are of builds."""
+    job = run_action(
+        workspace,
+        tmp_path / "temp",
+        working_directory="my project",
+        compile_only="true",
+        archs="sm_80",
+        baseline="none",
+    )
+    assert (job.code, job.outputs["status"], job.outputs["total"]) == (0, "passed", "1"), job.log
+    assert "--cgins-compile-only --cgins-arch=sm_80 --cgins-baseline=none" in job.log
+    assert "### Builds" in job.summary
+    assert "compared with nothing, as asked" in job.summary
 
 
 def test_report_of_the_checkout_is_no_report_of_the_run(workspace: Path, tmp_path: Path) -> None:
@@ -160,6 +182,9 @@ def test_wrong_inputs_end_before_anything_is_installed(workspace: Path, tmp_path
         "package": "pytest-cgins",
         "json": "my project",
         "python": "no such python",
+        "compile_only": "yes",
+        "archs": "sm_80",
+        "baseline": "main",
     }
     for number, (name, value) in enumerate(wrong.items()):
         job = run_action(workspace, tmp_path / str(number), **{name: value})

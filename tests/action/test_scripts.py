@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,14 +58,15 @@ def sources(tmp_path: Path) -> Path:
     return folder
 
 
-def test_key_names_system_interpreter_torch_cuda_and_month(keys: Keys, sources: Path) -> None:
-    """All that makes a cache useless elsewhere is in the prefix; the key adds the hash of the sources."""
+def test_key_names_system_interpreter_torch_compilers_and_processor(keys: Keys, sources: Path) -> None:
+    """All that makes a cache useless elsewhere is in the prefix; the key adds the processor and the sources."""
     found = keys(sources, suffix="clang.18")
     version = f"py{sys.version_info[0]}.{sys.version_info[1]}"
     assert found["prefix"].startswith(f"cgins-clang.18-Linux-X64-{version}-torch")
-    for part in ("-torch", "-cuda", "-nvcc", datetime.now(timezone.utc).strftime("-%Y-%m-")):
+    for part in ("-torch", "-cuda", "-nvcc", "-cxx"):
         assert part in found["prefix"]
-    assert found["key"].removeprefix(found["prefix"]).isalnum()
+    assert re.fullmatch(r"cpu(any|[0-9a-f]{8})-", found["near"].removeprefix(found["prefix"]))
+    assert found["key"].removeprefix(found["near"]).isalnum()
     assert len(found["key"]) < 512
     assert "," not in found["key"]
 
@@ -116,6 +118,11 @@ def test_compiler_is_part_of_the_key(keys: Keys, sources: Path, tmp_path: Path) 
     assert "-nvcc12.8.93-" in keys(sources, CUDA_HOME=str(tmp_path / "cuda home"))["prefix"]
     nvcc.write_text("#!/bin/sh\nexit 1\n")
     assert "-nvccnone-" in keys(sources, CUDA_HOME=str(tmp_path / "cuda home"))["prefix"]
+    cxx = tmp_path / "my-g++"
+    cxx.write_text("#!/bin/sh\n[ $1 = -Dx ] && echo 14.2.0\n")
+    cxx.chmod(0o755)
+    assert "-cxx14.2.0-" in keys(sources, CXX=f"{cxx} -Dx")["prefix"]
+    assert "-cxxnone-" in keys(sources, CXX="false")["prefix"]
 
 
 class Finish:

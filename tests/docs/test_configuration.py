@@ -19,6 +19,7 @@ PLACES = {
     r'kernel "[^"]*"': "kernels.NAME.",
     r'implementation .* of kernel "[^"]*"': "kernels.NAME.implementations[].",
     r'tolerance of kernel "[^"]*"': "kernels.NAME.tolerance.",
+    r'gate of kernel "[^"]*"': "kernels.NAME.gate.",
 }
 
 

@@ -66,5 +66,7 @@ def test_counts_are_those_of_the_example_project() -> None:
     words = {3: "three", 8: "eight", 12: "twelve"}
     triton = sum("triton" in names for names in named)
     assert f"has {len(kernels)} ops, {words[backwards]} of them backwards" in WORDS
-    assert f"{words[triton]} with a Triton one, and {words[len(config['traces'])]} packs" in WORDS
+    device = sum("nvrtc" in names for names in named)
+    assert f"{words[triton]} with a Triton one, {words[device]} by the device contract" in WORDS
+    assert f"and {words[len(config['traces'])]} packs" in WORDS
     assert all({"cpp", "cuda"} <= names for names in named)

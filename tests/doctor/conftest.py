@@ -19,7 +19,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTool:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    for name in ("CUDA_HOME", "CUDA_PATH", "CXX", "NVCC_CCBIN", "CUTLASS_PATH", "CUTLASS_DIR"):
+    for name in ("CUDA_HOME", "CUDA_PATH", "CXX", "NVCC_CCBIN", "CUTLASS_PATH", "CUTLASS_INCLUDE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(toolchain.os, "access", _only_below(tmp_path))
 

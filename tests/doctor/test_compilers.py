@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cgins.doctor import compilers
 from pytest_cgins.doctor.findings import Finding
+from pytest_cgins.kernels import cutlass as cutlass_headers
 
 if TYPE_CHECKING:
     from conftest import FakeTool
@@ -147,14 +148,25 @@ def test_no_host_compiler(tool: FakeTool, tmp_path: Path) -> None:
     assert compilers.host_compiler(None) is None
 
 
-def test_cutlass(tool: FakeTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkout that CUTLASS_PATH names is found with its version; a wrong path is named."""
-    monkeypatch.setattr(compilers, "_cutlass_places", lambda: [tmp_path / "cutlass"])
+def test_cutlass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout that CUTLASS_PATH names is found with its version; a wrong path is named, as builds do."""
     monkeypatch.setenv("CUTLASS_PATH", str(tmp_path / "cutlass"))
     found = compilers.cutlass()
-    assert (found.state, found.detail) == ("missing", "CUTLASS_PATH lead to none")
+    assert found.state == "unusable"
+    assert found.detail == (
+        f"$CUTLASS_PATH is '{tmp_path}/cutlass': there is no include/cutlass/version.h in it"
+    )
+    assert found.remedy.startswith("set it to a checkout, or unset it: pip install 'pytest-cgins[cutlass]'")
     header = tmp_path / "cutlass/include/cutlass/version.h"
     header.parent.mkdir(parents=True)
     header.write_text("#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 2\n#define CUTLASS_PATCH 0\n")
     found = compilers.cutlass()
     assert (found.state, found.version, found.where) == ("ok", "4.2.0", str(tmp_path / "cutlass/include"))
+
+
+def test_no_cutlass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a variable or the package it is missing, with the command that installs it."""
+    monkeypatch.setattr(cutlass_headers, "_packaged", tuple)
+    found = compilers.cutlass()
+    assert (found.state, found.where) == ("missing", "")
+    assert "pip install 'pytest-cgins[cutlass]'" in found.remedy

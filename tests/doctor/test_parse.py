@@ -118,13 +118,6 @@ def test_capabilities() -> None:
     assert parse.capabilities("") is None
 
 
-def test_cutlass() -> None:
-    """Three macros make the version; without the first there is none."""
-    header = "#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 2\n#define CUTLASS_PATCH 1\n"
-    assert parse.cutlass(header) == (4, 2, 1)
-    assert parse.cutlass("#define CUTLASS_MINOR 2\n") == ()
-
-
 @pytest.mark.parametrize(
     ("nbytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (8 << 20, "8.0 MiB"), (150_754_820_096, "140.4 GiB")],
@@ -158,7 +151,6 @@ def test_garbage_is_read_without_an_exception(text: str) -> None:
     assert isinstance(parse.gpus(f"x, 9.0, {text}"), list)
     assert isinstance(parse.driver(f"CUDA Version: {text}"), tuple)
     assert isinstance(parse.toolkit(text), str)
-    assert isinstance(parse.cutlass(f"#define CUTLASS_MAJOR {text}"), tuple)
     newest = parse.newest_gcc(f"#if __GNUC__ > {text}")
     assert newest is None or newest >= 0
     assert parse.profiling_is_restricted(text) in (True, False, None)

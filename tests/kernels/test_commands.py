@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.kernels.commands import add_parsers
+from pytest_cgins.errors import ConfigError, RevisionError
+from pytest_cgins.kernels import commands
+from pytest_cgins.session import build_command
 
 
 @pytest.fixture
@@ -26,7 +31,9 @@ def cgins(project: Any, scale_text: str, monkeypatch: pytest.MonkeyPatch) -> Cal
         "  python: {op: torch.mul, device: cuda, target: cgins_test_py:f}\n",
     )
     parser = argparse.ArgumentParser()
-    add_parsers(parser.add_subparsers())
+    subparsers = parser.add_subparsers()
+    build_command.add_parsers(subparsers)
+    commands.add_parsers(subparsers)
 
     def run(*words: str) -> int:
         arguments = parser.parse_args(words)
@@ -79,3 +86,110 @@ def test_schema_of_a_python_kernel(cgins: Callable[..., int]) -> None:
     """Only launchers have a prototype."""
     with pytest.raises(ConfigError, match='kernel "python" has no launcher'):
         cgins("schema", "python")
+
+
+# ---- architectures
+
+COPY = """\
+// cgins: copy(Tensor x) -> Tensor
+#include <cgins.h>
+__global__ void copy_values(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }
+extern "C" int copy(const DLTensor* x, DLTensor* out, cgins_stream stream) {
+  copy_values<<<1, 32, 0, stream>>>(cgins::data<float>(x), cgins::data<float>(out));
+  CGINS_LAUNCH_CHECK();
+  return 0;
+}
+"""
+needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
+
+
+@pytest.fixture
+def with_cuda(cgins: Callable[..., int], project: Any) -> Callable[..., int]:
+    """The same with a CUDA kernel for one chip."""
+    project.write("copy.cu", COPY)
+    file = project.root / "cgins.yaml"
+    file.write_text(file.read_text() + "  copy: {op: torch.clone, source: copy.cu, archs: [sm_90a]}\n")
+    return cgins
+
+
+@needs_nvcc
+def test_build_for_architectures(with_cuda: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    """--arch builds CUDA kernels only, a line each, and the table has the document's numbers."""
+    assert with_cuda("build", "--arch", "sm_80,sm_90") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:4] for line in lines[1:5]] == [
+        ["python", "python", "sm_80", "SKIPPED"],
+        ["python", "python", "sm_90", "SKIPPED"],
+        ["copy", "cuda", "sm_80", "SKIPPED"],
+        ["copy", "cuda", "sm_90a", "NEW"],
+    ]
+    assert with_cuda("build", "copy", "--arch", "sm_90", "--json") == 0
+    (one,) = json.loads(capsys.readouterr().out)["compilations"]
+    numbers = one["verdict"]["numbers"]
+    names = ("registers", "spill_nbytes", "stack_nbytes")
+    cells = [f"{numbers[f'{name}_per_thread']:.0f}" for name in names]
+    assert lines[4].split()[4:8] == [*cells, f"{numbers['static_shared_nbytes_per_block']:.0f}"]
+    (function,) = one["resources"]
+    assert function["arch"] == one["arch"] == "sm_90a"
+    assert with_cuda("build", "copy", "--arch", "sm_90a", "--resources") == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^copy/cuda/sm_90a +\d+ +0 +0 +0 +\w+ \d+, .* copy_values\(", listed, re.MULTILINE)
+    assert listed.endswith("nothing had to be built\n")
+
+
+@needs_nvcc
+def test_build_all_for_architectures(
+    with_cuda: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--all builds what has no architecture too, and a failure of either fails the command."""
+    assert with_cuda("build", "copy", "good", "--arch", "sm_90a", "--all") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("copy ")
+    assert lines[-1].startswith("good/cpp (cpu) ")
+    assert with_cuda("build", "copy", "broken", "--arch", "sm_90a", "--all") == 1
+
+
+@needs_nvcc
+def test_build_against_a_commit(
+    with_cuda: Callable[..., int], project: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--baseline compares; an unknown commit is refused."""
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "base"]):
+        settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *settings, *words], cwd=project.root, check=True)
+    assert with_cuda("build", "copy", "--arch", "sm_90a", "--baseline", "merge-base") == 0
+    assert " PASSED " in capsys.readouterr().out
+    with pytest.raises(RevisionError, match='git knows no commit "v1"'):
+        with_cuda("build", "copy", "--arch", "sm_90a", "--baseline", "v1")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--timeout", "0"], "'0' is not a number of seconds above 0"),
+        (["--timeout", "nan"], "'nan' is not a number of seconds above 0"),
+        (["--timeout", "soon"], "'soon' is not a number of seconds above 0"),
+        (["-j", "0"], "'0' is not a number of builds, at least 1"),
+        (["-j", "-1"], "'-1' is not a number of builds, at least 1"),
+    ],
+)
+def test_wrong_numbers(
+    cgins: Callable[..., int], capsys: pytest.CaptureFixture[str], words: list[str], what: str
+) -> None:
+    """Limits and numbers of jobs are checked before anything is built."""
+    with pytest.raises(SystemExit):
+        cgins("build", *words)
+    assert what in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--resources"], ["--baseline", "main"]])
+def test_what_goes_with_architectures(cgins: Callable[..., int], words: list[str]) -> None:
+    """Options that would be without effect are refused."""
+    with pytest.raises(ConfigError, match=f"{words[0]} goes with --arch"):
+        cgins("build", *words)
+
+
+def test_an_empty_list_of_architectures(cgins: Callable[..., int]) -> None:
+    """A variable that is not set builds nothing for this machine instead, and passes nothing."""
+    with pytest.raises(ConfigError, match='--arch "," names no architecture'):
+        cgins("build", "--arch", ",", "--baseline", "main")

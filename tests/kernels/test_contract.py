@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.kernels import launch_expression, launch_line
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.model import CONTRACT_VERSION
 
@@ -26,13 +27,15 @@ def test_versions_agree() -> None:
 
 @pytest.mark.parametrize("index", range(len(EXAMPLES)))
 def test_example_compiles(project: Any, index: int) -> None:
-    """Every example is a whole launcher and compiles without a warning."""
+    """Every example is a whole kernel and compiles without a warning."""
     language, text = EXAMPLES[index]
-    if language == "cuda" and not shutil.which("nvcc"):
+    device = "cgins-launch:" in text
+    if language == "cuda" and not device and not shutil.which("nvcc"):
         pytest.skip("no nvcc")
     suffix = {"c++": "cpp", "cuda": "cu"}[language]
     project.write(f"example.{suffix}", text)
     kernel = {"cpp": "flags: [-Wextra, -Werror]", "cu": "archs: [sm_90]"}[suffix]
+    kernel += ", contract: device" if device else ""
     compiled = project.build(f"{{op: torch.mul, source: example.{suffix}, {kernel}}}")
     assert Path(compiled.library).stat().st_size > 0
 
@@ -65,4 +68,23 @@ def test_table_of_types(spelling: str, expected: str) -> None:
 def test_examples_were_found() -> None:
     """The document has examples in both languages, and a table."""
     assert {language for language, _ in EXAMPLES} == {"c++", "cuda"}
+    assert sum("cgins-launch:" in text for _, text in EXAMPLES) == 3
     assert len(rows()) > 20
+
+
+def test_device_contract_names_what_there_is() -> None:
+    """Each key, function and stand-in header of device kernels is in the document, and no other."""
+    section = TEXT.partition("## Launch lines")[2]
+    keys = re.findall(r"^\| (`\w+=.*?) \|", section, re.MULTILINE)
+    named = [name for row in keys for name in re.findall(r"`(\w+)=", row)]
+    assert sorted(named) == sorted(launch_line.KEYS)
+    for function in (
+        *launch_expression.FUNCTIONS,
+        *launch_expression.METHODS,
+        "dtype",
+        "cuda_type",
+        "choose",
+    ):
+        assert re.search(rf"\b{function}\b", section), function
+    headers = {path.name for path in (files("pytest_cgins.kernels") / "include/nvrtc").iterdir()}
+    assert set(re.findall(r"`<(\w+)>`", section)) <= headers

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,3 +112,19 @@ def test_runs_on_the_gpu(project: Any, op_call: Any, metas_of: Any, dtype: str) 
     assert out.isnan().all()
     graph.replay()
     assert torch.equal(out, want)
+
+
+@needs_nvcc
+def test_device_code_of_several_files(project: Any) -> None:
+    """Device code is linked where a flag lets files call each other's, and only there."""
+    project.write(
+        "kernel.cu", "__device__ float half_of(float x);\n" + SCALE.replace("float(x[i])", "half_of(x[i])")
+    )
+    project.write("half.cu", "__device__ float half_of(float x) { return x / 2; }\n")
+    both = project.build("{op: torch.mul, sources: [kernel.cu, half.cu], archs: [sm_90], flags: [-rdc=true]}")
+    ctypes.CDLL(both.library)
+    assert "-nodlink" not in Path(both.library).with_name("build.json").read_text()
+    project.write("kernel.cu", SCALE)
+    single = project.build("{op: torch.mul, source: kernel.cu, archs: [sm_90]}")
+    ctypes.CDLL(single.library)
+    assert "-nodlink" in Path(single.library).with_name("build.json").read_text()

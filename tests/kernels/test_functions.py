@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 import torch
 
-from pytest_cgins.errors import ContractError, LaunchError, SourceError
+from pytest_cgins.errors import ContractError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.functions import PythonKernel
 from pytest_cgins.trace.ops import resolve
@@ -149,6 +150,41 @@ def test_module_that_fails_to_import(project: Any) -> None:
         load(compiled)
     assert "importing cgins_test_broken raised ModuleNotFoundError" in caught.value.what
     assert caught.value.remedy == 'install or correct the module "nosuchmodule"'
+
+
+@pytest.mark.parametrize(
+    ("statement", "package", "remedy"),
+    [
+        ("import tilelang", "tilelang", "pip install tilelang"),
+        ("from cutlass import cute", "cutlass", "pip install nvidia-cutlass-dsl"),
+    ],
+)
+def test_backend_that_is_not_installed(project: Any, statement: str, package: str, remedy: str) -> None:
+    """A missing package of a backend is no fault of the kernel: the error names it and how to install it."""
+    assert find_spec(package) is None, "this test needs an environment without the package"
+    project.write(f"cgins_test_needs_{package}.py", f"{statement}\ndef f(input): ...\n")
+    compiled = project.build(f"{{op: {GELU}, device: cuda, target: cgins_test_needs_{package}:f}}")
+    with pytest.raises(
+        InfrastructureError, match=f'the Python package "{package}" is not installed'
+    ) as caught:
+        load(compiled)
+    assert caught.value.remedy == remedy
+
+
+def test_module_without_a_part_is_the_kernels_fault(project: Any) -> None:
+    """A part that an installed backend does not have stays an error of the source."""
+    pytest.importorskip("triton")
+    project.write("cgins_test_part.py", "import triton.nosuchpart\ndef f(input): ...\n")
+    compiled = project.build(f"{{op: {GELU}, device: cuda, target: cgins_test_part:f}}")
+    with pytest.raises(SourceError, match=r"No module named .triton\.nosuchpart"):
+        load(compiled)
+
+
+def test_bfloat16_is_not_for_the_interpreter(op_call: Any) -> None:
+    """Triton's interpreter truncates bfloat16: such calls are skipped, since a right kernel would look wrong."""
+    call, tensors = op_call(GELU, torch.ones(2, dtype=torch.bfloat16))
+    with pytest.raises(ContractError, match="interpreter cuts bfloat16 off"):
+        PythonKernel(torch.nn.functional.gelu, "k:f", interpreted=True).bind(call, tensors, [], "cpu")
 
 
 TRITON = """\

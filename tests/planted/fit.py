@@ -22,6 +22,7 @@ from pytest_cgins.trace.store import open_pack
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.tolerance import against_reference, assess, peak, rms
+from tests.planted.project import source
 
 CANDIDATES = {
     "float32": ((16, 32, 64, 128), (8, 16, 32, 64)),
@@ -59,7 +60,7 @@ def samples(evaluator: Evaluator, seed: int, device: str, cache: Path) -> list[S
                 trace = next(trace for trace in reader.pack.traces if trace.id == case.trace_id)
                 trust(case.op)
                 prepared[case.trace_id] = prepare(trace, reader, case.device, seed)
-            compiled = build(evaluator.source(case.kernel, case.implementation, device), cache=cache)
+            compiled = build(source(evaluator.config, case.kernel, case.implementation, device), cache=cache)
             taken += _of_case(pool, case, prepared[case.trace_id], compiled)
     finally:
         sys.path.remove(str(evaluator.config.root))

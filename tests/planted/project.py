@@ -17,6 +17,8 @@ from pytest_cgins import config
 from pytest_cgins.errors import BuildError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.kernels.build import build
+from pytest_cgins.kernels.source import find
+from pytest_cgins.model import KernelSource
 from tests.planted.calls import OPS, Calls
 from tests.planted.edits import KERNELS, Source
 
@@ -70,6 +72,13 @@ def _take_models() -> dict[str, object]:
     return {name: sys.modules.pop(name) for name in names}
 
 
+def source(loaded: config.Config, kernel: str, implementation: str, device: str) -> KernelSource:
+    """The source of one implementation."""
+    entry = next(entry for entry in loaded.kernels if entry.name == kernel)
+    wanted = (implementation, device)
+    return find(loaded, entry, next(i for i in entry.implementations if (i.name, i.device) == wanted))
+
+
 def build_all(
     evaluator: Evaluator, names: Sequence[str], device: str, cache: Path, jobs: int
 ) -> dict[str, str]:
@@ -77,7 +86,7 @@ def build_all(
 
     def attempt(name: str) -> tuple[str, str]:
         try:
-            build(evaluator.source(name, "planted", device), cache=cache)
+            build(source(evaluator.config, name, "planted", device), cache=cache)
         except BuildError as error:
             return name, f"{error}\n{error.log}"
         return name, ""

@@ -16,8 +16,9 @@ from pytest_cgins.errors import RecordError
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.top_time import Candidate, OpTime, select
 
+SECONDS = st.just(0.0) | st.floats(1e-12, 10)
 CANDIDATES = st.lists(
-    st.builds(Candidate, st.sampled_from("abc"), st.floats(0, 10), st.integers(1, 4)), min_size=1, max_size=12
+    st.builds(Candidate, st.sampled_from("abc"), SECONDS, st.integers(1, 4)), min_size=1, max_size=12
 )
 
 
@@ -34,6 +35,11 @@ def test_without_a_share_the_first_are_kept() -> None:
     candidates = [Candidate("a", 1, 1), Candidate("a", 9, 3), Candidate("b", 1, 1), Candidate("a", 9, 1)]
     assert select(candidates, share=None, max_per_op=2).traces == [1, 1, 1, 0]
     assert select(candidates, share=0.9, max_per_op=2).traces == [0, 2, 1, 0]
+
+
+def test_the_least_time_there_is_keeps_one() -> None:
+    """Half of the smallest float is 0, and one trace is kept all the same."""
+    assert select([Candidate("a", 5e-324, 1)], share=0.5, max_per_op=None).traces == [1]
 
 
 @given(CANDIDATES, st.floats(0.01, 1), st.none() | st.integers(1, 3))

@@ -5,13 +5,18 @@
  * CONTRACT.md beside this folder is the contract; `cgins schema KERNEL` prints a prototype.
  *
  * C sees the DLPack structs, cgins_stream, cgins_scalar and cgins_fail. C++17 and CUDA C++ see namespace
- * cgins besides.
+ * cgins besides. A device kernel (NVRTC, which has no host code) sees the part of it that is for devices: the
+ * 16-bit types, accumulator, and tensor.
  */
 #ifndef CGINS_H_
 #define CGINS_H_
 
 #define CGINS_CONTRACT_VERSION 1
 
+#ifdef __CUDACC_RTC__
+#include <math.h>
+#include <stdint.h>
+#else
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -121,10 +126,13 @@ __attribute__((weak, visibility("hidden"), format(printf, 1, 2))) int cgins_fail
 #define CGINS_LAUNCH_CHECK() CGINS_CUDA_CHECK(cudaGetLastError())
 #endif
 
+#endif /* __CUDACC_RTC__ */
+
 /* ---- C++ --------------------------------------------------------------------------------------- */
 #ifdef __cplusplus
+#ifndef __CUDACC_RTC__
 #include <cstring>
-#include <type_traits>
+#endif
 
 #ifdef __CUDACC__
 #define CGINS_HOST_DEVICE __host__ __device__
@@ -140,6 +148,7 @@ enum class Dtype : int {
   float16, bfloat16, float32, float64, complex64, complex128,
 };
 
+#ifndef __CUDACC_RTC__
 inline Dtype dtype_of(DLDataType type) {
   if (type.lanes != 1) return Dtype::unknown;
   const int bits = type.bits;
@@ -231,6 +240,8 @@ inline T* data(const DLTensor* tensor) {
   return reinterpret_cast<T*>(static_cast<char*>(tensor->data) + tensor->byte_offset);
 }
 
+#endif /* __CUDACC_RTC__ */
+
 /* ---- 16-bit floating point ---------------------------------------------------------------------
  * Storage types with conversion from and to float, on the host and on the device. Rounding is to nearest,
  * ties to even; NaN stays NaN; subnormal numbers are kept. Arithmetic is float's:
@@ -320,9 +331,46 @@ struct bfloat16 {
   CGINS_HOST_DEVICE operator float() const { return detail::bfloat16_to_float(bits); }
 };
 
+namespace detail {
+template <typename T>
+struct accumulator_of {
+  using type = float;
+};
+template <>
+struct accumulator_of<double> {
+  using type = double;
+};
+}  // namespace detail
+
 /* The type to accumulate in: float for 16-bit and 32-bit floating point, double for double. */
 template <typename T>
-using accumulator = std::conditional_t<std::is_same<T, double>::value, double, float>;
+using accumulator = typename detail::accumulator_of<T>::type;
+
+#ifdef __CUDACC_RTC__
+/* A tensor with any strides, as `view(x)` of a launch line passes it by value. */
+template <typename T>
+struct tensor {
+  T* data;
+  int64_t ndim; /* at most 8 */
+  int64_t shape[8];
+  int64_t strides[8]; /* in elements */
+
+  __device__ int64_t numel() const {
+    int64_t product = 1;
+    for (int64_t d = 0; d < ndim; ++d) product *= shape[d];
+    return product;
+  }
+  /* The element with this index in row-major order. */
+  __device__ T& operator[](int64_t index) const {
+    int64_t offset = 0;
+    for (int64_t d = ndim - 1; d >= 0; --d) {
+      offset += index % shape[d] * strides[d];
+      index /= shape[d];
+    }
+    return data[offset];
+  }
+};
+#else
 
 /* Calls `function` with a value of the tensor's element type, for the four floating-point types, and returns
  * what it returns; fails with a message for other types:
@@ -337,6 +385,7 @@ inline int dispatch_floating(const DLTensor* tensor, Function&& function) {
     default: return cgins_fail("element type %s is not supported", name_of(dtype_of(tensor)));
   }
 }
+#endif /* __CUDACC_RTC__ */
 
 }  // namespace cgins
 #endif /* __cplusplus */

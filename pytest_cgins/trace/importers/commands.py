@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from pytest_cgins.trace.importers.references import References
     from pytest_cgins.trace.inputs import Tier
 
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
 CODE = ("flashinfer-bench", "kernelbench", "refpy", "robustkbench")
 """Kinds whose sources are code, which an import runs."""
 _MAX_MIB = 1024.0
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to the `cgins` command line."""
+def add_parsers(subparsers: Subparsers) -> Subparsers:
+    """Add the commands to the `cgins` command line.
+
+    Returns:
+        The kinds of `cgins export`, to which others may add.
+    """
     kinds = subparsers.add_parser(
         "import", help="make a trace pack from another benchmark's files"
     ).add_subparsers(metavar="KIND", required=True)
@@ -69,7 +75,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument(
         "--configs", choices=("single", "multi"), default="multi", help="which settings of the task to take"
     )
-    _add_export(subparsers)
+    return _add_export(subparsers)
 
 
 def _add(
@@ -114,9 +120,9 @@ def _add(
     return parser
 
 
-def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_export(subparsers: Subparsers) -> Subparsers:
     kinds = subparsers.add_parser(
-        "export", help="write a trace pack as another benchmark's files"
+        "export", help="write a trace pack as another benchmark's files, or kernels as a torch library"
     ).add_subparsers(metavar="KIND", required=True)
     parser = kinds.add_parser("flashinfer-bench", help="definitions and workloads of flashinfer-bench")
     parser.add_argument("pack", type=Path, metavar="PACK")
@@ -125,6 +131,7 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "--values", action="store_true", help="write every tensor's values, not only those that matter"
     )
     parser.set_defaults(run=export)
+    return kinds
 
 
 def import_(args: argparse.Namespace) -> int:

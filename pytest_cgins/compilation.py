@@ -1,0 +1,348 @@
+"""Kernels built for architectures that need not be there, and held against the base revision.
+
+What `pytest --cgins --cgins-compile-only` and `cgins build --arch` share. Nothing is run: no device, no torch, no
+trace pack is needed. A kernel of the base revision is built by today's compiler, so that a new compiler alone
+never fails a kernel; where nothing that a build reads has changed, both are one build.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from pytest_cgins import config as configuration
+from pytest_cgins import gate
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import (
+    BuildError,
+    CginsError,
+    ConfigError,
+    InfrastructureError,
+    RevisionError,
+    SourceError,
+)
+from pytest_cgins.kernels import architectures, resources, toolchain
+from pytest_cgins.kernels import revision as revisions
+from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.build import default_cache
+from pytest_cgins.kernels.progress import Progress
+from pytest_cgins.kernels.source import find
+from pytest_cgins.model import (
+    Compilation,
+    CompiledKernel,
+    KernelResources,
+    KernelSource,
+    Reason,
+    Status,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One implementation and one architecture."""
+
+    kernel: KernelEntry
+    """Its kernel."""
+    implementation: Implementation
+    """What is built."""
+    arch: str
+    """What it is built for."""
+    skip: str = ""
+    """Why it is not built; "" if it is."""
+    skip_reason: Reason = Reason.OK
+    """The same as a code."""
+
+    @property
+    def name(self) -> str:
+        """As `Compilation.name`."""
+        return _compilation(self, _verdict(Status.SKIPPED, Reason.OK, "")).name
+
+
+class Compiler:
+    """Builds the CUDA kernels of one `cgins.yaml`."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        archs: Sequence[str] = (),
+        baseline: str = revisions.MERGE_BASE,
+        ahead: Ahead | None = None,
+        on_wait: Callable[[Progress | None], object] = lambda _: None,
+        instructions: bool = True,
+    ) -> None:
+        """Nothing is built yet.
+
+        Args:
+            config: the file.
+            archs: architectures to build for; by default those of each kernel, see `architectures.ahead`.
+            baseline: `merge-base`, a commit, or `none`.
+            ahead: what builds; by default one of its own, which `close` ends.
+            on_wait: told how far `ahead` is while a build is waited for, and None afterwards.
+            instructions: whether the machine code is disassembled.
+        """
+        self.config = config
+        self._archs = tuple(dict.fromkeys(archs))
+        self._wanted = baseline
+        self._instructions = instructions
+        self._ahead = ahead or Ahead()
+        self._own_ahead = ahead is None
+        self._on_wait = on_wait
+        self._started: list[Target] = []
+        # Apart, so that what `ahead` counts are the kernels of this revision.
+        self._ahead_at_base = Ahead(jobs=self._ahead.jobs)
+        self._lock = threading.Lock()
+        self._revision: revisions.Revision | None = None
+        self._no_base = ""
+        self._resolved = False
+        self._checkout: revisions.Checkout | None = None
+        self._base: dict[tuple[str, str, str], KernelSource | str] | None = None
+
+    def revision(self) -> revisions.Revision | None:
+        """The commit that is compared with; None if there is none, for whatever reason.
+
+        Raises:
+            RevisionError: a commit was named, and git does not know it.
+        """
+        if not self._resolved:
+            if self._wanted == revisions.NONE:
+                self._no_base = "compared with nothing, as asked"
+            else:
+                try:
+                    self._revision = revisions.resolve(self._wanted, self.config.root)
+                except RevisionError as error:
+                    if self._wanted != revisions.MERGE_BASE:
+                        raise
+                    self._no_base = f"no base revision: {error.what} ({error.remedy})"
+            self._resolved = True
+        return self._revision
+
+    def targets(self) -> tuple[Target, ...]:
+        """What there is to build, in the order of the file; CPU implementations are no part of it.
+
+        Raises:
+            ConfigError: an architecture that was asked for is not one, or the compiler does not know it.
+        """
+        try:
+            nvcc: tuple[str, ...] = toolchain.nvcc()
+        except InfrastructureError:
+            nvcc = ()  # each build will say so
+        known = architectures.known_to(nvcc) if nvcc else ()
+        for arch in self._archs:
+            _check(arch, known)
+        return tuple(
+            target
+            for kernel in self.config.kernels
+            for implementation in kernel.implementations
+            if implementation.device == "cuda"
+            for target in self._targets(kernel, implementation, known)
+        )
+
+    def _targets(
+        self, kernel: KernelEntry, implementation: Implementation, known: tuple[str, ...]
+    ) -> Iterable[Target]:
+        declared = implementation.archs
+        found: dict[str, Target] = {}
+        for asked in self._archs or architectures.ahead(declared, known):
+            arch = architectures.built_as(asked, declared) or ""
+            target = Target(kernel=kernel, implementation=implementation, arch=arch or asked)
+            if implementation.contract == "python":
+                target = replace(
+                    target,
+                    skip="a Python kernel is compiled when it is called, on a GPU",
+                    skip_reason=Reason.CONTRACT,
+                )
+            elif not arch:
+                target = replace(
+                    target,
+                    skip=f"cgins.yaml names other architectures for it: {', '.join(declared)}",
+                    skip_reason=Reason.ARCHITECTURE,
+                )
+            found.setdefault(target.arch, target)
+        return found.values()
+
+    def start(self, targets: Iterable[Target]) -> None:
+        """Begin to build in the background, in this order; `compile` tells how each went."""
+        self._started = [target for target in targets if not target.skip]
+        sources = []
+        for target in self._started:
+            try:
+                sources.append(self._source(target))
+            except CginsError:
+                continue  # told by `compile`
+        self._ahead.add(sources)
+
+    def compile(self, target: Target) -> Compilation:
+        """Build one target, and compare it. Never raises for what a kernel or a tool does."""
+        started = time.monotonic()
+        if target.skip:
+            return _compilation(target, _verdict(Status.SKIPPED, target.skip_reason, target.skip))
+        found = self._compile(target)
+        return replace(found, seconds=time.monotonic() - started)
+
+    def _compile(self, target: Target) -> Compilation:
+        try:
+            source = self._source(target)
+            try:
+                compiled = self._ahead.result(source, on_wait=self._on_wait)
+            finally:
+                self._on_wait(None)
+            found = resources.of(compiled, target.arch, instructions=self._instructions)
+        except (CginsError, OSError) as error:
+            return _compilation(target, _blame(target, error))
+        base, why = self._base_resources(target, compiled, found.functions)
+        if base is None:
+            verdict = Verdict(
+                status=Status.NEW,
+                reason=Reason.OK,
+                message=why,
+                numbers=gate.resource_numbers(found.functions),
+            )
+        else:
+            assert self._revision is not None
+            verdict = gate.decide_resources(
+                found.functions,
+                base,
+                revision=self._revision.label,
+                limits=target.kernel.limits,
+                kernel=target.kernel.name,
+            )
+        return replace(
+            _compilation(target, verdict),
+            resources=found.functions,
+            base=base or (),
+            base_revision=self._revision.commit if self._revision is not None and base is not None else "",
+            build_seconds=compiled.build_seconds,
+            notes=found.notes,
+        )
+
+    def _source(self, target: Target) -> KernelSource:
+        return replace(find(self.config, target.kernel, target.implementation), archs=(target.arch,))
+
+    # ---- the base revision
+
+    def _base_resources(
+        self, target: Target, compiled: CompiledKernel, functions: tuple[KernelResources, ...]
+    ) -> tuple[tuple[KernelResources, ...] | None, str]:
+        """Resources at the base revision, or None and why there are none."""
+        source = self._base_source(target)
+        if isinstance(source, str):
+            return None, source
+        try:
+            base = self._ahead_at_base.result(replace(source, archs=(target.arch,)))
+            if base.key == compiled.key:
+                return functions, ""
+            if not base.cached:
+                self._build_more_at_base(target)
+            return resources.of(base, target.arch, instructions=self._instructions).functions, ""
+        except (CginsError, OSError) as error:
+            assert self._revision is not None
+            first = str(error).partition("\n")[0]
+            return None, f"cannot be built at {self._revision.label}: {first}"
+
+    def _build_more_at_base(self, target: Target) -> None:
+        """Begin with those that come next.
+
+        Not all at once and not before: most are the build that this revision has too, and to ask for one twice at
+        the same time would only have one wait for the other.
+        """
+        place = self._started.index(target) + 1 if target in self._started else 0
+        for one in self._started[place : place + self._ahead_at_base.jobs] if place else ():
+            found = self._base_source(one)
+            if not isinstance(found, str):
+                self._ahead_at_base.add([replace(found, archs=(one.arch,))])
+
+    def _base_source(self, target: Target) -> KernelSource | str:
+        """The implementation at the base revision, or why there is none."""
+        at_base = self.revision()
+        if at_base is None:
+            return self._no_base
+        with self._lock:
+            if self._base is None:
+                self._base = self._load_base(at_base)
+        key = (target.kernel.name, target.implementation.name, target.implementation.device)
+        absent = self._no_base or f"the kernel is not at {at_base.label}"
+        return self._base.get(key, absent)
+
+    def _load_base(self, at_base: revisions.Revision) -> dict[tuple[str, str, str], KernelSource | str]:
+        try:
+            self._checkout = revisions.Checkout(at_base, default_cache().parent / "revisions")
+            file = self._checkout.root / self.config.file.name
+            if not file.is_file():
+                self._no_base = f"{self.config.file.name} is not at {at_base.label}"
+                return {}
+            config = configuration.load(file, require_traces=False)
+        except RevisionError as error:
+            self._no_base = f"no base revision: {error.what} ({error.remedy})"
+            return {}
+        except ConfigError as error:
+            what = error.what.replace(f"{file.parent}/", "")
+            self._no_base = f"no base revision: {self.config.file.name} at {at_base.label} is refused: {what}"
+            return {}
+        found: dict[tuple[str, str, str], KernelSource | str] = {}
+        for kernel in config.kernels:
+            for one in kernel.implementations:
+                if one.device == "cuda" and one.contract != "python":
+                    try:
+                        source: KernelSource | str = find(config, kernel, one)
+                    except SourceError as error:
+                        source = f"cannot be built at {at_base.label}: {error.what}"
+                    found[kernel.name, one.name, one.device] = source
+        return found
+
+    def close(self) -> None:
+        """End builds that are under way, and remove the base revision's files."""
+        self._ahead_at_base.close()
+        if self._own_ahead:
+            self._ahead.close()
+        if self._checkout is not None:
+            self._checkout.close()
+            self._checkout = None
+
+
+def _check(arch: str, known: tuple[str, ...]) -> None:
+    def refuse(what: str) -> NoReturn:
+        raise ConfigError(what, remedy=f"name some of {', '.join(known or architectures.COMMON)}")
+
+    try:
+        architectures.number(arch)
+    except SourceError as error:
+        refuse(error.what)
+    if arch.startswith("compute_"):
+        refuse(f"{arch} is PTX, of which nobody knows the registers")
+    if known and arch not in known:
+        refuse(f"this CUDA compiler does not know {arch}")
+
+
+def _blame(target: Target, error: CginsError | OSError) -> Verdict:
+    if isinstance(error, BuildError):
+        return _verdict(Status.BUILD_ERROR, Reason.COMPILER, str(error))
+    if isinstance(error, InfrastructureError | OSError):
+        return _verdict(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(error))
+    unknown = isinstance(error, SourceError) and any(
+        words in error.what
+        for words in (f"cannot compile for {target.arch}", f'the architecture "{target.arch}"')
+    )
+    return _verdict(Status.BUILD_ERROR, Reason.ARCHITECTURE if unknown else Reason.SOURCE, str(error))
+
+
+def _verdict(status: Status, reason: Reason, message: str) -> Verdict:
+    return Verdict(status=status, reason=reason, message=message, numbers={})
+
+
+def _compilation(target: Target, verdict: Verdict) -> Compilation:
+    return Compilation(
+        kernel=target.kernel.name,
+        implementation=target.implementation.name,
+        arch=target.arch,
+        verdict=verdict,
+        resources=(),
+        base=(),
+        base_revision="",
+        build_seconds=0.0,
+        seconds=0.0,
+    )

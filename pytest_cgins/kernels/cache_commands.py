@@ -1,0 +1,147 @@
+"""`cgins cache ls`, `prune` and `path`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from pytest_cgins.kernels import cache_space
+from pytest_cgins.kernels.cache import default_cache
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommands to the `cgins` parser."""
+    cache = subparsers.add_parser(
+        "cache",
+        help="list, prune or locate built kernels",
+        description="The build cache: $CGINS_CACHE_DIR/builds, else a folder of the user. It never holds much "
+        "more than $CGINS_CACHE_SIZE (default 5GiB): builds whose last use is longest ago go first.",
+    )
+    commands = cache.add_subparsers(metavar="COMMAND", required=True)
+    listing = commands.add_parser("ls", help="list the builds, the last used first")
+    listing.add_argument("--json", action="store_true", help="as JSON, with keys and folders")
+    listing.set_defaults(run=run_ls)
+    prune = commands.add_parser(
+        "prune",
+        help="remove builds",
+        description="Remove builds; without options, down to $CGINS_CACHE_SIZE. What a running process uses stays.",
+    )
+    prune.add_argument(
+        "--max-size", type=size, metavar="SIZE", help="until the rest is no larger: 500MB, 2GiB"
+    )
+    prune.add_argument(
+        "--older-than", type=age, metavar="AGE", help="what was not used for so long: 12h, 30d"
+    )
+    prune.add_argument("--all", action="store_true", help="all builds")
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    prune.set_defaults(run=run_prune)
+    path = commands.add_parser("path", help="print the folder")
+    path.set_defaults(run=run_path)
+
+
+def size(text: str) -> int:
+    """Type of an argument: bytes of `500MB`."""
+    try:
+        return cache_space.parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}: write 500MB or 2GiB") from None
+
+
+def age(text: str) -> float:
+    """Type of an argument: seconds of `12h` or `30d`."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhdw])", text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f'"{text}" is not an age: write 30m, 12h, 30d or 4w')
+    return float(found[1]) * SECONDS[found[2]]
+
+
+def run_ls(arguments: argparse.Namespace) -> int:
+    """Print what the cache holds."""
+    folder = default_cache()
+    entries = cache_space.stored(folder)
+    if arguments.json:
+        builds = [{**asdict(entry), "folder": str(entry.folder)} for entry in entries]
+        document = {
+            "folder": str(folder),
+            "limit_nbytes": cache_space.limit_nbytes(),
+            "nbytes": sum(entry.nbytes for entry in entries),
+            "builds": builds,
+        }
+        print(json.dumps(document, indent=1))
+        return 0
+    if entries:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="")
+        table.add_column("kernel", overflow="fold")
+        for column in ("contract", "device", "arch"):
+            table.add_column(column, no_wrap=column != "arch", overflow="fold")
+        for column in ("size", "built", "used", "build s"):
+            table.add_column(column, justify="right", no_wrap=True)
+        now = time.time()
+        for entry in entries:
+            table.add_row(
+                entry.name + (" (refused)" if entry.refused else ""), entry.contract, entry.device,
+                " ".join(entry.archs), shown_size(entry.nbytes), shown_age(now - entry.built_at),
+                shown_age(now - entry.used_at), f"{entry.build_seconds:.2f}",
+            )  # fmt: skip
+        Console(soft_wrap=False, highlight=False, markup=False).print(table)
+    total = sum(entry.nbytes for entry in entries)
+    limit = shown_size(cache_space.limit_nbytes())
+    print(f"{len(entries)} builds, {shown_size(total)} of at most {limit} in {folder}")
+    return 0
+
+
+def run_prune(arguments: argparse.Namespace) -> int:
+    """Remove builds and say how much."""
+    folder = default_cache()
+    chosen = arguments.all or arguments.max_size is not None or arguments.older_than is not None
+    removed = cache_space.prune(
+        folder,
+        max_nbytes=arguments.max_size if chosen else cache_space.limit_nbytes(),
+        older_than_s=arguments.older_than,
+        everything=arguments.all,
+        dry_run=arguments.dry_run,
+    )
+    left = cache_space.stored(folder)
+    if arguments.dry_run:
+        gone = {entry.key for entry in removed}
+        left = [entry for entry in left if entry.key not in gone]
+    verb = "would be removed" if arguments.dry_run else "removed"
+    print(f"{len(removed)} builds, {shown_size(sum(entry.nbytes for entry in removed))} {verb} from {folder}")
+    print(f"{len(left)} builds, {shown_size(sum(entry.nbytes for entry in left))} left")
+    return 0
+
+
+def run_path(_: argparse.Namespace) -> int:
+    """Print the cache's folder."""
+    print(default_cache())
+    return 0
+
+
+def shown_size(nbytes: int) -> str:
+    """`1.5 MB`."""
+    value, unit = float(nbytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def shown_age(age_s: float) -> str:
+    """`3 h`: how long ago something was, in its largest unit."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if age_s >= length:
+            return f"{age_s / length:.0f} {unit}"
+    return f"{max(0.0, age_s):.0f} s"

@@ -1,0 +1,128 @@
+"""CUDA's own headers: where they lie for NVRTC, which version they are, and which package brings a missing one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+# Folders and names at the beginning of an include, and the package of NVIDIA's that has them.
+PACKAGES = {
+    "crt": "nvidia-cuda-crt",
+    "mma.h": "nvidia-cuda-runtime",
+    "cub": "nvidia-cuda-cccl",
+    "thrust": "nvidia-cuda-cccl",
+    "cuda": "nvidia-cuda-cccl",
+    "nv": "nvidia-cuda-cccl",
+    "cute": "nvidia-cutlass",
+    "cutlass": "nvidia-cutlass",
+    "curand_kernel.h": "nvidia-curand",
+    "cooperative_groups": "nvidia-cuda-runtime",
+    "cooperative_groups.h": "nvidia-cuda-runtime",
+    "cuda_fp16.h": "nvidia-cuda-runtime",
+    "cuda_bf16.h": "nvidia-cuda-runtime",
+    "cuda_fp8.h": "nvidia-cuda-runtime",
+    "cuda_pipeline.h": "nvidia-cuda-runtime",
+    "cuComplex.h": "nvidia-cuda-runtime",
+    "vector_types.h": "nvidia-cuda-runtime",
+}
+FEATURES = {
+    "half precision": "cuda_fp16.h",
+    "cooperative groups": "cooperative_groups.h",
+    "libcu++": "cuda/std/cstdint",
+    "cub": "cub/cub.cuh",
+    "wmma": "crt/mma.h",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaHeaders:
+    """Folders of CUDA's headers."""
+
+    folders: tuple[Path, ...]
+    """In the order in which they are searched; all of one CUDA version."""
+    version: tuple[int, int]
+    """CUDA version, e.g. (13, 0); (0, 0) if there are no headers."""
+    identity: str
+    """What tells one set of headers from another: the versions of CUDA and of its C++ library."""
+
+    def find(self, name: str) -> Path | None:
+        """A header by the name of an include line; None if there is none."""
+        return next((folder / name for folder in self.folders if (folder / name).is_file()), None)
+
+    def missing(self) -> dict[str, str]:
+        """What kernels cannot use, and the header that is missing for it."""
+        return {feature: header for feature, header in FEATURES.items() if self.find(header) is None}
+
+
+@lru_cache(maxsize=4)
+def find(wanted: tuple[int, int] | None = None) -> CudaHeaders:
+    """CUDA's headers on this machine.
+
+    Args:
+        wanted: version of the compiler; headers of that version are preferred, since others may be refused.
+    """
+    versions = {folder: _version(folder) for folder in _places()}
+    versions = {folder: found for folder, found in versions.items() if found}
+    if not versions:
+        return CudaHeaders(folders=(), version=(0, 0), identity="no CUDA headers")
+    chosen = wanted if wanted in versions.values() else next(iter(versions.values()))
+    assert chosen is not None
+    folders: list[Path] = []
+    for folder in (folder for folder, found in versions.items() if found == chosen):
+        # CUDA 13 has its C++ library in a folder of its own, CUDA 12's packages in another package.
+        beside = (
+            folder,
+            folder / "cccl",
+            folder.parents[1] / "cuda_cccl/include",
+            folder.parents[1] / "cuda_nvcc/include",
+        )
+        folders += [place for place in beside if place.is_dir() and place not in folders]
+    library = next((text for place in folders if (text := _cccl_version(place))), "none")
+    return CudaHeaders(
+        folders=tuple(folders),
+        version=chosen,
+        identity=f"CUDA headers {chosen[0]}.{chosen[1]}, CCCL {library}",
+    )
+
+
+def _places() -> list[Path]:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    places = [Path(home) / "include"] if home else []
+    package = importlib.util.find_spec("nvidia")
+    for place in (package.submodule_search_locations or ()) if package else ():
+        versioned = sorted(
+            Path(place).glob("cu[0-9]*/include"), key=lambda p: int(p.parent.name[2:]), reverse=True
+        )
+        places += [*versioned, Path(place) / "cuda_runtime/include"]
+    places.append(Path("/usr/local/cuda/include"))
+    return list(dict.fromkeys(places))
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    for name, macro in (("cuda.h", "CUDA_VERSION"), ("cuda_runtime_api.h", "CUDART_VERSION")):
+        try:
+            with (folder / name).open(encoding="utf-8", errors="replace") as file:
+                found = re.search(rf"#define {macro}\s+(\d+)", file.read())
+        except OSError:
+            continue
+        if found:
+            return int(found[1]) // 1000, int(found[1]) % 1000 // 10
+    return None
+
+
+def _cccl_version(folder: Path) -> str:
+    try:
+        text = (folder / "cuda/std/__cccl/version.h").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r"#\s*define CCCL_VERSION\s+(\d+)", text)
+    return found[1] if found else ""
+
+
+def package_of(header: str) -> str:
+    """The package for Python that brings a header, by the name of an include line; "" if none is known."""
+    return PACKAGES.get(header, PACKAGES.get(header.partition("/")[0], ""))

@@ -1,0 +1,152 @@
+"""CUTLASS and CuTe: which sources include their headers, and where these are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.model import KernelSource
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+VERSION_PART = re.compile(r"^#define CUTLASS_(?:MAJOR|MINOR|PATCH)[ \t]+(\d+)", re.MULTILINE)
+FLAGS = ("--expt-relaxed-constexpr",)
+"""What nvcc needs for CuTe: its layouts are computed by constexpr functions of the host."""
+INSTALL = "pip install 'pytest-cgins[cutlass]', or set CUTLASS_PATH to a checkout of CUTLASS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headers:
+    """The headers of CUTLASS that a build uses."""
+
+    folders: tuple[Path, ...] = ()
+    """To be searched, in this order; () where the kernel's own flags name the folder, or none is needed."""
+    version: str = ""
+    """`CUTLASS 4.2.0`, from cutlass/version.h: part of the build's key. "" for a source that needs none."""
+    roots: tuple[Path, ...] = ()
+    """Those of `folders` that are neither the toolkit's nor the Python environment's."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags for nvcc. Searched as the system's folders are: warnings in them are not the user's."""
+        return (*FLAGS, *(f"-isystem={folder}" for folder in self.folders)) if self.version else ()
+
+
+def headers_for(source: KernelSource) -> Headers:
+    """The headers that a source needs: empty unless it, or a header of its own, includes <cute/…> or <cutlass/…>.
+
+    They are taken from the kernel's own `-I` flags, else `$CUTLASS_INCLUDE_DIR` (folders), else `$CUTLASS_PATH`
+    (a checkout), else the Python package nvidia-cutlass.
+
+    Raises:
+        InfrastructureError: it needs them, and there are none, or a variable names a folder without them.
+    """
+    searched = [Path(folder) for folder in _search_path(source.flags)]
+    needed = next((found for file in source.files for found in _includes(Path(file), searched, set())), None)
+    if needed is None:
+        return Headers()
+    name, file = needed
+    if any((folder / name).is_file() for folder in searched):
+        return Headers(folders=(), version=_version(searched) or "CUTLASS")
+    headers = installed()
+    if headers is None:
+        raise InfrastructureError(
+            f"{file} includes <{name}>, and there is no CUTLASS: neither $CUTLASS_INCLUDE_DIR nor $CUTLASS_PATH "
+            "is set, and the Python package nvidia-cutlass is not installed",
+            remedy=INSTALL,
+        )
+    return headers
+
+
+def installed() -> Headers | None:
+    """The headers of this machine, for a source whose own flags name none; None if there are none.
+
+    Raises:
+        InfrastructureError: a variable names a folder without them.
+    """
+    for variable, below in (
+        ("CUTLASS_INCLUDE_DIR", ("",)),
+        ("CUTLASS_PATH", ("include", "tools/util/include")),
+    ):
+        value = os.environ.get(variable)
+        if value:
+            named = [
+                Path(folder).absolute() / part
+                for folder in value.split(os.pathsep)
+                if folder
+                for part in below
+            ]
+            return _of_variable(variable, value, tuple(folder for folder in named if folder.is_dir()))
+    folders = _packaged()
+    return Headers(folders=folders, version=_version(folders)) if folders else None
+
+
+def _of_variable(variable: str, value: str, folders: tuple[Path, ...]) -> Headers:
+    version = _version(folders)
+    if not version:
+        meant = (
+            "the folder in which cutlass/ and cute/ lie"
+            if variable == "CUTLASS_INCLUDE_DIR"
+            else "a checkout"
+        )
+        raise InfrastructureError(
+            f"${variable} is {value!r}: there is no {'include/' * (variable == 'CUTLASS_PATH')}cutlass/version.h in it",
+            remedy=f"set it to {meant}, or unset it: {INSTALL}",
+        )
+    return Headers(folders=folders, version=version, roots=folders)
+
+
+def _packaged() -> tuple[Path, ...]:
+    """Folders of the package's headers, found without importing it; () if it is not installed."""
+    spec = PathFinder.find_spec("cutlass_library")
+    if spec is None or spec.origin is None:
+        return ()
+    root = Path(spec.origin).parent / "source"
+    folders = (root / "include", root / "tools/util/include")
+    return folders if (folders[0] / "cutlass/version.h").is_file() else ()
+
+
+def _version(folders: Sequence[Path]) -> str:
+    """`CUTLASS 4.2.0`; "" if no folder has cutlass/version.h."""
+    for folder in folders:
+        try:
+            text = (folder / "cutlass/version.h").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        return f"CUTLASS {'.'.join(VERSION_PART.findall(text))}"
+    return ""
+
+
+def _search_path(flags: tuple[str, ...]) -> Iterator[str]:
+    """Folders of `-IFOLDER`, `-I FOLDER`, and the same of `-isystem`; those of `$CPATH`."""
+    words = iter(flags)
+    for flag in words:
+        named = re.match(r"(?:-I|-isystem|--include-path|--system-include)=?(.*)", flag)
+        if named:
+            yield named[1] or next(words, "")
+    yield from filter(None, os.environ.get("CPATH", "").split(os.pathsep))
+
+
+def _includes(file: Path, searched: list[Path], seen: set[Path]) -> Iterator[tuple[str, Path]]:
+    """Headers of CUTLASS that a file and its own headers include, each with the file that does."""
+    if file in seen:
+        return
+    seen.add(file)
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for bracket, name in INCLUDE.findall(BLOCK_COMMENT.sub("", text)):
+        beside = file.parent / name
+        own = bracket == '"' and beside.is_file()
+        if name.startswith(("cute/", "cutlass/")) and not own:
+            yield name, file
+            continue
+        found = beside if own else next((p / name for p in searched if (p / name).is_file()), None)
+        if found is not None:
+            yield from _includes(found, searched, seen)

@@ -1,0 +1,126 @@
+"""The file that a device kernel is built into: machine code for each architecture, then what is known of it.
+
+    <image> <image> … <JSON> <8 bytes: length of the JSON, little endian> CGINSDK1
+
+A file for one architecture begins with its ELF image, so that disassemblers take it as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.errors import LaunchError
+
+MAGIC = b"CGINSDK1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A kernel in the machine code."""
+
+    name: str
+    """Its name there."""
+    parameters: tuple[int, ...]
+    """A code for each parameter, see cgins_launch.h."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """Code for one architecture."""
+
+    arch: str
+    """`sm_90a` for machine code, `compute_80` for PTX."""
+    code: bytes
+    """The cubin, or PTX with a zero byte behind it."""
+    functions: dict[str, Function]
+    """By C++ expression, e.g. `scale<float>`."""
+
+
+def pack(images: Sequence[Image]) -> bytes:
+    """Images as the bytes of a file."""
+    described = [
+        {
+            "arch": image.arch,
+            "nbytes": len(image.code),
+            "functions": {
+                kernel: {"name": function.name, "parameters": function.parameters}
+                for kernel, function in image.functions.items()
+            },
+        }
+        for image in images
+    ]
+    text = json.dumps(described).encode()
+    return b"".join([*(image.code for image in images), text, struct.pack("<Q", len(text)), MAGIC])
+
+
+def unpack(file: Path) -> list[Image]:
+    """The images of a file.
+
+    Raises:
+        LaunchError: it is not such a file.
+    """
+    try:
+        content = file.read_bytes()
+        length, mark = struct.unpack("<Q8s", content[-16:])
+        listed: list[dict[str, Any]] = json.loads(content[-16 - length : -16] if mark == MAGIC else b"")
+        images = []
+        begin = 0
+        for described in listed:
+            functions = {
+                kernel: Function(name=function["name"], parameters=tuple(function["parameters"]))
+                for kernel, function in described["functions"].items()
+            }
+            code = content[begin : begin + described["nbytes"]]
+            images.append(Image(arch=described["arch"], code=code, functions=functions))
+            begin += described["nbytes"]
+        if begin != len(content) - 16 - length:
+            raise ValueError(  # noqa: TRY301 - as json and struct raise it
+                f"{len(content)} bytes do not hold {begin} bytes of code"
+            )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
+        raise LaunchError(
+            f"{file}: not a built device kernel: {error}", remedy="clear the build cache and build it again"
+        ) from error
+    return images
+
+
+def choose(images: Sequence[Image], capability: tuple[int, int], where: str) -> Image:
+    """The image that a device runs best: its own machine code, else its family's, else PTX.
+
+    Args:
+        images: what there is.
+        capability: compute capability of the device, e.g. (9, 0).
+        where: leads the message.
+
+    Raises:
+        LaunchError: the device can run none of them.
+    """
+    ranked = [(rank, image) for image in images if (rank := _rank(image.arch, capability)) is not None]
+    if not ranked:
+        device = f"sm_{capability[0]}{capability[1]}"
+        raise LaunchError(
+            f"{where}: built for {', '.join(image.arch for image in images)}, which a device {device} cannot run",
+            remedy=f"add {device} to archs, or to CGINS_CUDA_ARCHS",
+        )
+    return max(ranked, key=lambda pair: pair[0])[1]
+
+
+def _rank(arch: str, capability: tuple[int, int]) -> tuple[int, int, int] | None:
+    """How well a device runs an architecture's code; None if it cannot."""
+    kind, _, number = arch.partition("_")
+    digits = number.rstrip("af")
+    suffix = number[len(digits) :]
+    major, minor = int(digits[:-1]), int(digits[-1])
+    exact = (major, minor) == capability
+    newer = major == capability[0] and minor <= capability[1]
+    if kind == "compute":
+        runs = exact if suffix == "a" else newer if suffix == "f" else (major, minor) <= capability
+        return (0, major, minor) if runs else None
+    if not (exact if suffix == "a" else newer):
+        return None
+    return (2 if exact else 1, minor, "fa".find(suffix) if suffix else -1)

@@ -1,0 +1,1 @@
+/* Nothing to declare: NVRTC declares itself what device code has of it. */

@@ -1,0 +1,64 @@
+"""Which headers a source includes, found without a compiler: NVRTC writes no depfile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels.source import read
+
+INCLUDE_LINE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?[ \t]*(.*)$", re.MULTILINE)
+COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|(?P<kept>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')""", re.DOTALL)
+NAMED = re.compile(r'(["<])([^">\n]+)[">]')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Includes:
+    """What a source includes, conditional includes too."""
+
+    files: tuple[Path, ...]
+    """Headers in the user's folders, those that they include as well, in order."""
+    others: tuple[str, ...]
+    """Names that are not found there: headers of CUDA, of libraries, or none."""
+
+
+def without_comments(text: str) -> str:
+    """C++ text with its comments blanked out, line by line; what is in quotes stays, whatever it looks like."""
+    return COMMENT.sub(lambda found: found["kept"] or re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def scan(main: Path, folders: Sequence[Path]) -> Includes:
+    """The headers of a source.
+
+    Args:
+        main: the source.
+        folders: where headers are looked up besides the folder of the file that includes them.
+
+    Raises:
+        SourceError: an include names its header by a macro, or a header cannot be read.
+    """
+    files: dict[Path, None] = {}
+    others: dict[str, None] = {}
+    todo = [main]
+    while todo:
+        file = todo.pop(0)
+        text = without_comments(read(file))
+        for line in INCLUDE_LINE.finditer(text):
+            named = NAMED.match(line[1].strip())
+            if named is None:
+                number = text.count("\n", 0, line.start()) + 1
+                raise SourceError(
+                    f"{file}:{number}: the include's file is named by a macro: {line[1].strip()}",
+                    remedy='write its name: #include "rows.cuh"',
+                )
+            places = [file.parent, *folders] if named[1] == '"' else folders
+            found = next((place / named[2] for place in places if (place / named[2]).is_file()), None)
+            if found is None:
+                others[named[2]] = None
+            elif found not in files and found != main:
+                files[found] = None
+                todo.append(found)
+    return Includes(files=tuple(files), others=tuple(others))

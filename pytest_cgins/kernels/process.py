@@ -1,0 +1,91 @@
+"""Compilers as processes: stages of commands, each in a session of its own, ended at a deadline."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins.kernels.compilers import current
+
+logger = logging.getLogger(__name__)
+LOG_LIMIT_NBYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a compilation went."""
+
+    status: int | None
+    """Exit status, 0 for success; None if it was ended at its deadline."""
+    log: str
+    """What the compilers printed, bounded."""
+    command: str
+    """The commands as a person would type them."""
+
+
+def run_stages(
+    stages: Sequence[Sequence[Sequence[str]]],
+    folder: Path,
+    name: str,
+    deadline: float,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Run stages of commands in `folder`: side by side within a stage, up to the first stage that fails.
+
+    Args:
+        stages: commands; those of one stage do not need each other.
+        folder: working folder; `build.log` and a log a command are written there.
+        name: what leads log messages.
+        deadline: time of `time.monotonic()` at which everything is killed.
+        environment: added to this process's environment.
+    """
+    variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    log = b""
+    status: int | None = 0
+    begun: list[Sequence[str]] = []
+    for stage in stages:
+        begun += stage
+        status, printed = _run_stage(stage, folder, name, deadline, variables)
+        log += printed
+        if status != 0:
+            break
+    return Outcome(
+        status=status,
+        log=log[:LOG_LIMIT_NBYTES].decode(errors="replace"),
+        command="\n".join(shlex.join(command) for command in begun),
+    )
+
+
+def _run_stage(
+    commands: Sequence[Sequence[str]], folder: Path, name: str, deadline: float, variables: dict[str, str]
+) -> tuple[int | None, bytes]:
+    started = time.monotonic()
+    logs = [folder / f"command{index}.log" for index in range(len(commands))]
+    running: list[subprocess.Popen[bytes]] = []
+    compilers = current()
+    late = False
+    try:
+        for command, log in zip(commands, logs, strict=True):
+            running.append(compilers.start(command, folder=folder, environment=variables, log=log))
+        for process, command in zip(running, commands, strict=True):
+            late = not compilers.wait(process, deadline)
+            if late:
+                break
+            compilers.require_open()
+            ended = f"exit status {process.returncode}" if process.returncode else "done"
+            logger.info("%s: %s in %.2f s: %s", name, ended, time.monotonic() - started, shlex.join(command))
+    finally:
+        # The deadline, or Ctrl-C: with all that they started, since nvcc and ninja leave compilers behind.
+        for process in running:
+            compilers.end(process)
+    printed = b"".join(log.read_bytes()[:LOG_LIMIT_NBYTES] for log in logs)
+    if late:
+        logger.info("%s: killed in %.2f s: %s", name, time.monotonic() - started, shlex.join(commands[0]))
+        return None, printed
+    return next((process.returncode for process in running if process.returncode), 0), printed

@@ -1,0 +1,87 @@
+"""Machine code of a built kernel, disassembled and counted by opcode."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+from pytest_cgins.errors import InfrastructureError
+
+TOOL = "cuobjdump"
+LIMIT_S = 120.0
+REMEDY = "pip install 'pytest-cgins[sass]', or install the CUDA toolkit's cuobjdump and nvdisasm"
+SECTION = re.compile(r"^\s*arch = (sm_\w+)\s*$")
+FUNCTION = re.compile(r"^\s*Function : (\S+)\s*$")
+INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_]*)[^;]*;")
+
+Mix = tuple[tuple[str, int], ...]
+"""Opcodes without modifiers, and how often each is in the code; most frequent first."""
+
+
+def disassembler() -> Path | None:
+    """The cuobjdump of `$CUDA_HOME`, on PATH, in /usr/local/cuda, or of its Python package; None without."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    on_path = shutil.which(TOOL)
+    places = [Path(home) / "bin" / TOOL] if home else []
+    places += [Path(on_path)] if on_path else []
+    places += [Path("/usr/local/cuda/bin") / TOOL]
+    spec = find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        places += sorted(Path(folder).glob(f"*/bin/{TOOL}"))
+    return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def disassemble(tool: Path, library: Path, arch: str) -> dict[str, tuple[Mix, ...]]:
+    """How often each opcode is in each function, by mangled name; several for static functions of several files.
+
+    Args:
+        tool: cuobjdump.
+        library: shared library or cubin.
+        arch: architecture whose code is counted.
+
+    Raises:
+        InfrastructureError: the tool failed.
+    """
+    # It starts nvdisasm, which lies beside it, by name.
+    path = os.pathsep.join([str(tool.parent), os.environ.get("PATH", "")])
+    try:
+        done = subprocess.run(
+            [str(tool), "-sass", str(library)], capture_output=True, text=True, errors="replace",
+            timeout=LIMIT_S, check=False, env={**os.environ, "PATH": path, "LC_ALL": "C"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InfrastructureError(f"{tool}: {error}", remedy=REMEDY) from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-300:]
+        raise InfrastructureError(f"{tool} ended with {done.returncode}: {said}", remedy=REMEDY)
+    return count(done.stdout, arch)
+
+
+def count(text: str, arch: str) -> dict[str, tuple[Mix, ...]]:
+    """Opcodes in cuobjdump's listing, by function; of several functions with one name, in its order.
+
+    NOP is left out: the assembler fills up with it after the last instruction.
+    """
+    counts: dict[str, list[Counter[str]]] = {}
+    counter: Counter[str] | None = None
+    wanted = True
+    for line in text.splitlines():
+        if section := SECTION.match(line):
+            wanted, counter = section[1] == arch, None
+        elif function := FUNCTION.match(line):
+            counter = Counter() if wanted else None
+            if counter is not None:
+                counts.setdefault(function[1], []).append(counter)
+        elif counter is not None and (instruction := INSTRUCTION.match(line)) and instruction[1] != "NOP":
+            counter[instruction[1]] += 1
+    return {name: tuple(map(mix, found)) for name, found in counts.items()}
+
+
+def mix(found: dict[str, int]) -> Mix:
+    """Most frequent first, then by name."""
+    return tuple(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))

@@ -1,0 +1,161 @@
+"""The commit that is compared with, and its files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.errors import RevisionError
+from pytest_cgins.kernels.revision import FILE_LIMIT_NBYTES, MERGE_BASE, Checkout, resolve
+
+
+def git(folder: Path, *words: str) -> str:
+    settings = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+    settings += ["-c", "protocol.file.allow=always"]
+    return subprocess.run(
+        ["git", *settings, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def commit(folder: Path, name: str, text: str) -> str:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", name)
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """main with two commits and a folder `project`."""
+    monkeypatch.delenv("GITHUB_BASE_REF", raising=False)
+    folder = tmp_path / "origin"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "project/k.cu", "first")
+    commit(folder, "include/k.cuh", "header")
+    return folder
+
+
+def test_merge_base_with_the_default_branch(repository: Path) -> None:
+    """On a branch it is where the branch began, also when main has gone on; on main it is HEAD."""
+    base = git(repository, "rev-parse", "HEAD")
+    found = resolve(MERGE_BASE, repository / "project")
+    assert (found.commit, found.prefix, found.repository) == (base, "project/", repository)
+    git(repository, "checkout", "-q", "-b", "topic")
+    commit(repository, "project/k.cu", "second")
+    git(repository, "checkout", "-q", "main")
+    commit(repository, "other", "main goes on")
+    git(repository, "checkout", "-q", "topic")
+    found = resolve(MERGE_BASE, repository / "project")
+    assert (found.commit, found.label) == (base, f"{base[:10]} (merge-base with main)")
+
+
+def test_pull_requests_of_a_runner(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GITHUB_BASE_REF names the branch; of a merge commit without that branch, its first parent is the base."""
+    base = git(repository, "rev-parse", "HEAD")
+    git(repository, "checkout", "-q", "-b", "topic")
+    commit(repository, "project/k.cu", "second")
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    assert resolve(MERGE_BASE, repository).commit == base
+    git(repository, "checkout", "-q", "-b", "pull", "main")
+    git(repository, "merge", "-q", "--no-ff", "-m", "merge", "topic")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth", "2", "--branch", "pull", repository.as_uri(), str(clone))
+    found = resolve(MERGE_BASE, clone)
+    assert (found.commit, found.chosen) == (base, "the base of this merge into main")
+
+
+def test_a_shallow_clone_says_how_to_deepen_it(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a clone does not have cannot be compared with, and the remedy is named."""
+    git(repository, "checkout", "-q", "-b", "topic")
+    commit(repository, "project/k.cu", "second")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth", "1", "--branch", "topic", repository.as_uri(), str(clone))
+    git(clone, "remote", "remove", "origin")
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    for wanted in (MERGE_BASE, "HEAD^"):
+        with pytest.raises(RevisionError) as caught:
+            resolve(wanted, clone)
+        assert "fetch-depth: 0" in caught.value.remedy
+
+
+def test_no_repository_no_commit_no_such_name(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each says what is missing."""
+    with pytest.raises(RevisionError, match="not a git repository"):
+        resolve(MERGE_BASE, tmp_path)
+    with pytest.raises(RevisionError, match='git knows no commit "--all" in '):
+        resolve("--all", repository)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    git(empty, "init", "-q", "-b", "trunk")
+    with pytest.raises(RevisionError, match="has no commit yet"):
+        resolve(MERGE_BASE, empty)
+    commit(empty, "a", "a")
+    with pytest.raises(RevisionError, match=r"no default branch in .*: none of origin/HEAD, origin/main, "):
+        resolve(MERGE_BASE, empty)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RevisionError, match="git is not installed"):
+        resolve(MERGE_BASE, repository)
+
+
+def test_files_of_the_commit_and_nothing_of_the_working_tree(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Edits, the index and untracked files are not in it, whatever git's own variables say; nor are huge files."""
+    (repository / "huge.bin").write_bytes(b"0" * (FILE_LIMIT_NBYTES + 1))
+    (repository / ".gitattributes").write_text("include export-ignore\n")
+    commit(repository, "project/naïve name.cu", "kept")
+    (repository / "project" / "k.cu").write_text("edited")
+    (repository / "project" / "untracked").write_text("")
+    git(repository, "add", "project/untracked")
+    before = git(repository, "status", "--porcelain")
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "another index"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "another repository"))
+    checkout = Checkout(resolve("HEAD", repository / "project"), tmp_path / "revisions")
+    monkeypatch.delenv("GIT_INDEX_FILE")
+    monkeypatch.delenv("GIT_DIR")
+    assert sorted(path.name for path in checkout.root.iterdir()) == ["k.cu", "naïve name.cu"]
+    assert (checkout.root / "k.cu").read_text() == "first"
+    assert (checkout.root.parent / "include" / "k.cuh").read_text() == "header"
+    assert not (checkout.root.parent / "huge.bin").exists()
+    assert git(repository, "status", "--porcelain") == before
+    checkout.close()
+    assert list((tmp_path / "revisions").iterdir()) == []
+
+
+def test_a_submodule_is_there_if_it_is_at_that_commit(repository: Path, tmp_path: Path) -> None:
+    """Its files are those of the working tree, as long as they are the same commit's."""
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q", "-b", "main")
+    commit(library, "lib.cuh", "library")
+    git(repository, "submodule", "add", "-q", str(library), "third party")
+    git(repository, "commit", "-q", "-m", "submodule")
+    checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
+    assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
+    checkout.close()
+    assert (repository / "third party" / "lib.cuh").exists()
+    commit(repository / "third party", "lib.cuh", "newer")
+    checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
+    assert not (checkout.root / "third party" / "lib.cuh").exists()
+    checkout.close()
+
+
+def test_what_a_killed_run_left_is_swept(repository: Path, tmp_path: Path) -> None:
+    """Folders of another day go; those of runs that may still be there stay."""
+    under = tmp_path / "revisions"
+    (under / "old").mkdir(parents=True)
+    (under / "new").mkdir()
+    long_ago = time.time() - 3 * 24 * 3600
+    os.utime(under / "old", (long_ago, long_ago))
+    Checkout(resolve("HEAD", repository), under).close()
+    assert [path.name for path in under.iterdir()] == ["new"]

@@ -1,0 +1,76 @@
+"""Kernels of a cgins.yaml by name: found and built once, their build time told once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_cgins.errors import ConfigError, InfrastructureError, SourceError
+from pytest_cgins.kernels import supply as supplies
+from pytest_cgins.kernels.supply import Supply
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+KERNEL = """{op: torch.mul, implementations: [
+    {name: cpp, device: cpu, source: kernel.cpp}, {name: cuda, device: cuda, source: gone.cu}]}"""
+
+
+@pytest.fixture
+def supply(
+    project: Project, scale_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Supply]:
+    """A kernel in C++ and a broken one in CUDA, on a machine without a driver."""
+    monkeypatch.setattr(supplies, "DRIVERS", ())
+    project.write("kernel.cpp", scale_text)
+    project.write("gone.cu", scale_text)
+    made = Supply(project.config(KERNEL), cache=tmp_path / "cache")
+    yield made
+    made.close()
+
+
+def test_a_build_s_time_is_told_once(supply: Supply) -> None:
+    """The first who takes a kernel is told how long its build took, the next that it was there."""
+    supply.build_ahead([("it", "cpp", "cpu")] * 2)
+    first, second = (supply.kernel("it", "cpp", "cpu") for _ in range(2))
+    assert (first.cached, second.cached) == (False, True)
+    assert first.build_seconds > 0
+    assert second.build_seconds == 0
+    assert first.library == second.library
+    assert supply.builds.progress().total == 1
+
+
+def test_kernels_of_an_absent_device_are_not_built(supply: Supply) -> None:
+    """Without a driver a CUDA kernel is left until torch has found a GPU, and dropped if it finds none."""
+    supply.build_ahead([("it", "cuda", "cuda")])
+    assert supply.builds.progress().total == 0
+    supply.found_devices(["cpu"])
+    assert supply.builds.progress().total == 0
+    supply.build_ahead([("it", "cuda", "cuda")])
+    supply.found_devices(["cpu", "cuda"])
+    assert supply.builds.progress().total == 1
+
+
+def test_errors_are_those_of_who_asks(supply: Supply, tmp_path: Path) -> None:
+    """A source that is gone and a name that is wrong spoil no build ahead, and raise when they are asked for."""
+    (tmp_path / "gone.cu").unlink()
+    supply.build_ahead([("it", "cuda", "cuda"), ("it", "cp", "cpu"), ("it", "cpp", "cpu")])
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"gone\.cu: no such file"):
+            supply.kernel("it", "cuda", "cuda")
+    with pytest.raises(ConfigError, match="no implementation 'cp' of kernel 'it' for cpu"):
+        supply.kernel("it", "cp", "cpu")
+    assert supply.kernel("it", "cpp", "cpu").library
+
+
+def test_an_unusable_cache_says_what_to_do(supply: Supply, tmp_path: Path) -> None:
+    """A file where the cache should be is an infrastructure error that names it."""
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(
+        InfrastructureError, match=rf"the build cache {tmp_path}/cache cannot be used"
+    ) as found:
+        supply.kernel("it", "cpp", "cpu")
+    assert "CGINS_CACHE_DIR" in found.value.remedy
