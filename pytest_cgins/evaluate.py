@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import documents, gate
-from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.cases import cases_of
+from pytest_cgins.config import Config
+from pytest_cgins.endings import EndedError, ended_by, is_refusal, not_the_kernels
 from pytest_cgins.errors import (
     BuildError,
     CginsError,
-    ConfigError,
     InfrastructureError,
     ServiceError,
     WorkerError,
@@ -42,10 +42,8 @@ from pytest_cgins.model import (
     Measurement,
     Reason,
     Status,
-    TracePack,
     Verdict,
 )
-from pytest_cgins.trace.store import open_pack
 
 logger = logging.getLogger(__name__)
 
@@ -55,15 +53,6 @@ LOCK_WAIT_S = 30.0
 """How long a case waits for other processes that time on its device."""
 REFERENCE_TIMEOUT_S = 600.0
 """Limit of one request to the trusted worker: four runs of the op on three sets of inputs, some in fp64."""
-
-
-class _EndedError(Exception):
-    """The evaluation is over before there is anything to compare."""
-
-    def __init__(self, status: Status, reason: Reason, message: str, output: str = "") -> None:
-        super().__init__(message)
-        self.verdict = Verdict(status=status, reason=reason, message=message, numbers={})
-        self.output = output
 
 
 class Evaluator:
@@ -104,43 +93,8 @@ class Evaluator:
         self._served: dict[str, bool] = {}
 
     def cases(self) -> tuple[Case, ...]:
-        """All cases, kernel by kernel in the order of the file.
-
-        Raises:
-            PackError: a trace pack cannot be read.
-            ConfigError: a kernel replaces an op of which no pack has a trace.
-        """
-        packs = [(path, open_pack(path).pack) for path in self.config.traces]
-        self._require_distinct_names(packs)
-        recorded = sorted({trace.call.op for _, pack in packs for trace in pack.traces})
-        cases: list[Case] = []
-        for kernel in self.config.kernels:
-            if kernel.op not in recorded:
-                raise ConfigError(
-                    f"{self.config.file}:{kernel.line}: kernel {kernel.name!r} replaces {kernel.op}, of which "
-                    f"none of the {len(packs)} trace packs has a record",
-                    remedy=_how_to_have_traces(kernel.op, recorded),
-                )
-            for implementation in kernel.implementations:
-                if self._device in ("auto", implementation.device):
-                    cases += [
-                        _case(kernel, implementation, path, pack.name, trace)
-                        for path, pack in packs
-                        for trace in pack.traces
-                        if trace.call.op == kernel.op
-                    ]
-        return tuple(cases)
-
-    def _require_distinct_names(self, packs: list[tuple[Path, TracePack]]) -> None:
-        folders: dict[str, Path] = {}
-        for path, pack in packs:
-            if pack.name in folders:
-                raise ConfigError(
-                    f"{self.config.file}: the trace packs {folders[pack.name]} and {path} are both named "
-                    f"{pack.name!r}, so their cases would have the same names",
-                    remedy="leave one out, or record one of them again under another name (--name)",
-                )
-            folders[pack.name] = path
+        """All cases, kernel by kernel in the order of the file; errors are those of `cases_of`."""
+        return cases_of(self.config, device=self._device)
 
     @property
     def pool(self) -> WorkerPool:
@@ -184,7 +138,7 @@ class Evaluator:
                 result, kernel_digest=compiled.source.digest, build_seconds=compiled.build_seconds
             )
             result = self._verified_and_timed(result, compiled)
-        except _EndedError as end:
+        except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
         seconds = time.monotonic() - started
         numbers = "".join(f", {name} {number:.4g}" for name, number in result.verdict.numbers.items())
@@ -205,9 +159,9 @@ class Evaluator:
         if device in self._environments:
             return
         if self._device == "auto":
-            raise _EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
+            raise EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
         # Asked for by name: a skip would make a pipeline green that gated nothing.
-        raise _EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self._absence(device))
+        raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self._absence(device))
 
     def _warm(self) -> None:
         """Have all workers import torch at the same time, while something else is awaited."""
@@ -228,11 +182,11 @@ class Evaluator:
         try:
             return self.supply.kernel(*_kernel_of(case))
         except BuildError as error:
-            raise _EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(error), error.log) from error
+            raise EndedError(Status.BUILD_ERROR, Reason.COMPILER, str(error), error.log) from error
         except InfrastructureError as error:
-            raise _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(error)) from error
+            raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, str(error)) from error
         except CginsError as error:
-            raise _EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
+            raise EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
 
     def _verified_and_timed(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
         case = result.case
@@ -240,7 +194,7 @@ class Evaluator:
             prepared = self._reference("prepare", self._preparation(case))
             _closing(open_buffers, prepared)
             if prepared.result["drift"]:
-                raise _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
+                raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
             sets = prepared.result["sets"]
             answers = self._run_kernel(case, compiled, sets, prepared.buffers)
             _closing(open_buffers, answers)
@@ -267,7 +221,7 @@ class Evaluator:
         assert verified.correctness is not None
         try:
             measurement = self._time(verified.case, compiled, inputs, buffer)
-        except _EndedError as end:
+        except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
@@ -302,7 +256,7 @@ class Evaluator:
         served, self._served[role] = self._served.get(role, False), True
         try:
             reply = self._untrusted(role, "run", request, buffers, self._timeout_s)
-        except _EndedError as end:
+        except EndedError as end:
             self._served[role] = False
             if not served or end.verdict.reason is not Reason.CRASHED:
                 raise
@@ -315,9 +269,9 @@ class Evaluator:
         try:
             failed = [answer for answer in reply.result["sets"] if answer["error"]]
             # A refusal of one set says nothing of the others: a failure among them comes first.
-            failed.sort(key=lambda answer: _is_refusal(answer["error"]))
+            failed.sort(key=lambda answer: is_refusal(answer["error"]))
             ended = (
-                _ended_by(failed[0]["error"], compiled.source.contract, failed[0]["name"], reply.output)
+                ended_by(failed[0]["error"], compiled.source.contract, failed[0]["name"], reply.output)
                 if failed
                 else None
             )
@@ -327,13 +281,13 @@ class Evaluator:
             raise ended
         return reply
 
-    def _forged(self, role: str, reply: Reply, error: Exception) -> _EndedError:
+    def _forged(self, role: str, reply: Reply, error: Exception) -> EndedError:
         """The verdict for an answer that our own service would never give."""
         self._pool.discard(role)
         what = (
             f"the {role} worker gave an answer that is not in the protocol ({type(error).__name__}: {error})"
         )
-        return _EndedError(
+        return EndedError(
             Status.RUNTIME_ERROR, Reason.CRASHED, f"{what}: the kernel tampers with its process", reply.output
         )
 
@@ -364,14 +318,14 @@ class Evaluator:
         try:
             return self._pool.call(role, method, params, buffers, timeout_s=timeout_s)
         except WorkerTimeout as error:
-            raise _EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
+            raise EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
         except ServiceError as error:
             if role.startswith("timing") and error.kind == "InfrastructureError":
                 # Nothing hangs on it: timings do not gate.
                 raise InfrastructureError(error.text, remedy=error.remedy) from error
-            raise _EndedError(Status.RUNTIME_ERROR, Reason.RAISED, str(error), error.output) from error
+            raise EndedError(Status.RUNTIME_ERROR, Reason.RAISED, str(error), error.output) from error
         except WorkerError as error:
-            raise _EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
+            raise EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
 
     def _reference(self, method: str, params: Any, buffers: tuple[Buffer, ...] = ()) -> Reply:
         """A request to the trusted worker, tried once more if the worker is lost.
@@ -382,58 +336,18 @@ class Evaluator:
             try:
                 return self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
             except ServiceError as error:
-                raise _not_the_kernels(error) from error
+                raise not_the_kernels(error) from error
             except WorkerError as error:
                 if last:
-                    raise _EndedError(
+                    raise EndedError(
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
 
 
-_ALIASES = {"dsmm": "mm", "spmm": "mm", "hsmm": "hspmm", "saddmm": "sspaddmm"}
-"""Functions that torch has under a second last word as well, and the word that packs have."""
-
-
 def _kernel_of(case: Case) -> tuple[str, str, str]:
     """Names of kernel and implementation, and device type."""
     return case.kernel, case.implementation, case.device.split(":")[0]
-
-
-def _how_to_have_traces(op: str, recorded: list[str]) -> str:
-    """The remedy for an op of which nothing is recorded.
-
-    torch has many functions in two places, as `torch.relu_` and `torch.nn.functional.relu_`; packs have one of
-    the names. Which names are one function only torch knows: recorded ones of the same last word are offered.
-    """
-    same = [known for known in recorded if _last_word(known) == _last_word(op)]
-    if same:
-        return f"write op: {' or op: '.join(same)}, which is recorded: torch has functions under two names"
-    return (
-        f"record it: cgins record SCRIPT.py --out traces/NAME --ops {op}; recorded are "
-        f"{', '.join(recorded) or 'none'}"
-    )
-
-
-def _last_word(op: str) -> tuple[str, str]:
-    """Last word of an op's name, and of which of its arguments it is the backward."""
-    forward, _, backward = op.partition("@")
-    word = forward.rpartition(".")[2]
-    return _ALIASES.get(word, word), backward
-
-
-def _case(kernel: KernelEntry, implementation: Implementation, path: Path, pack: str, trace: Any) -> Case:
-    return Case(
-        kernel=kernel.name,
-        implementation=implementation.name,
-        device="cpu" if implementation.device == "cpu" else "cuda:0",
-        op=kernel.op,
-        pack=pack,
-        pack_path=str(path),
-        trace_id=trace.id,
-        signature=trace.signature,
-        dtype=trace.dtype,
-    )
 
 
 def _worker_environment() -> dict[str, str]:
@@ -452,49 +366,3 @@ def role_of(role: str, compiled: CompiledKernel) -> str:
 def _closing(stack: ExitStack, reply: Reply) -> None:
     for buffer in reply.buffers:
         stack.callback(buffer.close)
-
-
-def _not_the_kernels(error: ServiceError) -> _EndedError:
-    """The verdict for an exception in the trusted worker: the pack does not replay, or something is broken."""
-    text = f"{error.text}\n→ {error.remedy}" if error.remedy else error.text
-    if error.kind == "PackError":
-        return _EndedError(Status.TRACE_DRIFT, Reason.PACK_DAMAGED, text)
-    if error.kind == "RandomOp":
-        return _EndedError(Status.SKIPPED, Reason.RANDOM, text)
-    if error.kind in ("RecordError", "ReplayError", "TraceError"):
-        return _EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, text)
-    return _EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)
-
-
-def _is_refusal(error: dict[str, Any]) -> bool:
-    """Whether binding found that the kernel's contract does not cover the call."""
-    return (error["phase"], error["kind"]) == ("bind", "ContractError")
-
-
-def _ended_by(error: dict[str, Any], contract: str, inputs: str, output: str) -> _EndedError:
-    """The verdict for what the kernel, its loading or its binding raised in a worker.
-
-    Only before the kernel runs can an error be ours; its class name is the kernel's to choose afterwards.
-    """
-    message = f"{error['message']}\n→ {error['remedy']}" if error["remedy"] else error["message"]
-    if _is_refusal(error):
-        return _EndedError(Status.SKIPPED, Reason.CONTRACT, error["message"])
-    if error["phase"] != "run" and error["kind"] == "SourceError":
-        return _EndedError(Status.BUILD_ERROR, Reason.SOURCE, message)
-    if error["phase"] == "load" and error["kind"] == "InfrastructureError":
-        return _EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, message)
-    what = {"load": "loading it failed", "bind": "its arguments could not be passed"}
-    where = what.get(error["phase"], f"on the {inputs} inputs")
-    if error["kind"] != "LaunchError":
-        message = f"{error['kind']}: {message}"
-    by_code = error["phase"] == "run" and error["kind"] == "LaunchError" and contract == "launcher"
-    reason = Reason.ERROR_CODE if by_code else Reason.RAISED
-    frames = "" if by_code else _own_frames(error["trace"])
-    return _EndedError(Status.RUNTIME_ERROR, reason, f"{where}: {message}", frames + output)
-
-
-def _own_frames(trace: str) -> str:
-    """A worker's traceback without the frames of this package."""
-    own = str(Path(__file__).parent)
-    frames = re.split(r"(?m)^(?=  File )", trace)
-    return "".join(part for part in frames if not part.startswith(f'  File "{own}'))

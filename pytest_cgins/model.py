@@ -543,6 +543,39 @@ class Reason(str, Enum):
     REGISTERS_GREW = "registers-grew"
     SPILLS_GREW = "spills-grew"
     ARCHITECTURE = "architecture"
+    # probes
+    NOT_REPEATABLE = "not-repeatable"
+    STALE_ANSWER = "stale-answer"
+    LATE_WORK = "late-work"
+    LAZY_OUTPUT = "lazy-output"
+    OP_CALLBACK = "op-callback"
+    TAMPERING = "tampering"
+    SNOOPING = "snooping"
+    MEMORY_USE = "memory-use"
+    MEMORY_LEAK = "memory-leak"
+    SIZE_DEPENDENT = "size-dependent"
+    LAYOUT_DEPENDENT = "layout-dependent"
+    ALIGNMENT_DEPENDENT = "alignment-dependent"
+    LOW_PRECISION = "low-precision"
+    HIDDEN_BY_PRECISION = "hidden-by-precision"
+    WRONG_AFTER_TIMING = "wrong-after-timing"
+    TOO_FAST = "too-fast"
+    L2_CARVE_OUT = "l2-carve-out"
+    # how a worker ended
+    ABORTED = "aborted"
+    EXITED = "exited"
+    ILLEGAL_ADDRESS = "illegal-address"
+    DEVICE_ASSERT = "device-assert"
+    OUT_OF_MEMORY = "out-of-memory"
+    OUTPUT_FLOOD = "output-flood"
+    PROCESS_FLOOD = "process-flood"
+    CONNECTION_CLOSED = "connection-closed"
+    FORGED_ANSWER = "forged-answer"
+    # compute-sanitizer
+    MEMCHECK = "memcheck"
+    RACECHECK = "racecheck"
+    INITCHECK = "initcheck"
+    SYNCCHECK = "synccheck"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -597,6 +630,30 @@ class Power(Document):
     """Whether some rule refused it."""
 
 
+PROBES = (
+    "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
+    "op_callback", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "layouts",
+    "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
+    "l2_carve_out",
+)  # fmt: skip
+"""Names of all probes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe(Document):
+    """One thing that a wrong kernel might do to pass, looked for in one case."""
+
+    name: str
+    """Name of the probe, as in cgins.yaml: `repeat`, `late_work`."""
+    outcome: Literal["held", "tripped", "excused", "not-run"]
+    """`tripped`: the kernel is suspect; `excused`: not looked for, and cgins.yaml says why; `not-run`: the probe
+    does not apply to this case."""
+    reason: Reason
+    """`ok`, or what it tripped with."""
+    message: str = ""
+    """What was seen, or why it was not run, or the reason that cgins.yaml gives; "" when it held."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correctness(Document):
     """All that was checked of a kernel's answers on one case."""
@@ -607,11 +664,18 @@ class Correctness(Document):
     """One a forgery that can be made for this case."""
     notes: tuple[str, ...] = ()
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
+    probes: tuple[Probe, ...] = ()
+    """One a probe that was switched on."""
 
     @property
     def passed(self) -> bool:
-        """Whether there was a check, and all held."""
-        return bool(self.checks) and all(check.passed for check in self.checks)
+        """Whether there was a check, all held, and no probe tripped."""
+        return bool(self.checks) and all(check.passed for check in self.checks) and not self.tripped
+
+    @property
+    def tripped(self) -> tuple[Probe, ...]:
+        """The probes that make the kernel suspect."""
+        return tuple(probe for probe in self.probes if probe.outcome == "tripped")
 
     @property
     def share(self) -> float | None:

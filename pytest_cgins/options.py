@@ -10,3 +10,9 @@ FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_re
 
 BASELINE = "merge-base"
 """Default of `--cgins-baseline`."""
+
+PROBE_LEVELS = ("full", "fast", "off")
+"""Values of `--cgins-probes`; the first is the default."""
+
+SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
+"""Tools of compute-sanitizer, in the order in which `--cgins-sanitize` runs them."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.options import BASELINE, FIXTURES, TIMEOUT_S
+from pytest_cgins.options import BASELINE, FIXTURES, PROBE_LEVELS, SANITIZERS, TIMEOUT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +62,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=TIMEOUT_S,
         metavar="SECONDS",
         help="limit for one request to a worker process (default: %(default)s)",
+    )
+    group.addoption(
+        "--cgins-probes",
+        choices=PROBE_LEVELS,
+        default=PROBE_LEVELS[0],
+        help="look for kernels that only seem right: full; fast leaves out what needs another answer of torch; "
+        "off (default: %(default)s)",
+    )
+    group.addoption(
+        "--cgins-sanitize",
+        nargs="?",
+        type=_sanitizers,
+        const=SANITIZERS,
+        default=(),
+        metavar="TOOL[,TOOL]",
+        help="run CUDA kernels under compute-sanitizer: memcheck, racecheck, initcheck, synccheck (default: all "
+        "four, once the option is given)",
+    )
+    group.addoption(
+        "--cgins-isolation",
+        choices=("process", "none"),
+        default="process",
+        help="where kernels run: in worker processes, or for debuggers in pytest's own (default: %(default)s)",
+    )
+    group.addoption(
+        "--cgins-sandbox",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="fence workers in: no network, read-only files, no view of other processes; auto: for generated "
+        "kernels (default: %(default)s)",
+    )
+    group.addoption(
+        "--cgins-allow-fewer",
+        action="store_true",
+        help="do not fail in CI when there are fewer cases than at the base revision",
     )
     group.addoption(
         "--cgins-compile-only",
@@ -161,6 +196,13 @@ def _seed(text: str) -> int:
     if not 0 <= value < 2**63:
         raise ValueError(text)
     return value
+
+
+def _sanitizers(text: str) -> tuple[str, ...]:
+    tools = tuple(text.split(","))
+    if not set(tools) <= set(SANITIZERS):
+        raise ValueError(text)
+    return tools
 
 
 def _jobs(text: str) -> int:

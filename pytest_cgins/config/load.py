@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal, cast
 
+from pytest_cgins.config import conduct
 from pytest_cgins.config.document import Section, Value, read
 from pytest_cgins.config.model import Config, Implementation, KernelEntry, ResourceLimits, Tolerance
 from pytest_cgins.model import Contract
@@ -15,7 +16,7 @@ CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 TOP_KEYS = ("version", "traces", "kernels")
-KERNEL_KEYS = ("op", "implementations", "tolerance", "gate")
+KERNEL_KEYS = ("op", "implementations", "tolerance", "gate", *conduct.CONDUCT_KEYS)
 IMPLEMENTATION_KEYS = (
     "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "flags",
     "interpret",
@@ -107,6 +108,10 @@ def _kernel(kernels: Section, name: str) -> KernelEntry:
         implementations=implementations,
         tolerance=_tolerance(tolerance, name) if tolerance else Tolerance(),
         limits=_limits(gate.mapping(f'gate of kernel "{name}"')) if gate else ResourceLimits(),
+        exceptions=conduct.exceptions(section.get("probes"), name),
+        repeatability=conduct.repeatability(section.get("repeatable"), name),
+        claims=conduct.claims(section),
+        allow_tf32=conduct.allow_tf32(section.get("precision"), name),
         line=section.line,
     )
 

@@ -32,6 +32,35 @@ class ResourceLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeatability:
+    """How far a kernel's answers to the same inputs may differ from each other."""
+
+    kind: Literal["exact", "tolerance", "explicit"] = "exact"
+    """`exact`: bit for bit; `tolerance`: each within the case's tolerance; `explicit`: |a − b| ≤ atol + rtol·|a|."""
+    rtol: float = 0.0
+    """Relative part, for `explicit`."""
+    atol: float = 0.0
+    """Absolute part, for `explicit`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeException:
+    """A probe that a kernel is excused from."""
+
+    probe: str
+    """Its name."""
+    reason: str
+    """Why, as the user wrote it; reports show it."""
+    line: int = 0
+    """Line in cgins.yaml, 1-based."""
+
+
+Claim = Literal["strided", "misaligned"]
+CLAIMS: tuple[Claim, ...] = ("strided", "misaligned")
+"""What a kernel may be said to take beyond what was recorded: any strides; addresses that are no multiple of 16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
     """One way in which a kernel is written."""
 
@@ -73,6 +102,14 @@ class KernelEntry:
     """For rule 1."""
     limits: ResourceLimits = ResourceLimits()
     """For the compile gate."""
+    exceptions: tuple[ProbeException, ...] = ()
+    """Probes that it is excused from."""
+    repeatability: Repeatability = Repeatability()
+    """For the probe `repeat`."""
+    claims: tuple[Claim, ...] = ()
+    """What it takes beyond what was recorded: the probe `layouts` tries it."""
+    allow_tf32: bool = False
+    """Whether fp32 products may be computed on inputs of 11 significant bits (TF32)."""
     line: int = 0
     """Line in cgins.yaml, 1-based."""
 

@@ -1,0 +1,92 @@
+"""The cases of a `cgins.yaml`: every implementation with every trace of its op."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.model import Case, TracePack
+from pytest_cgins.trace.store import open_pack
+
+
+def cases_of(config: Config, *, device: str = "auto") -> tuple[Case, ...]:
+    """All cases, kernel by kernel in the order of the file.
+
+    Raises:
+        PackError: a trace pack cannot be read.
+        ConfigError: a kernel replaces an op of which no pack has a trace.
+    """
+    packs = [(path, open_pack(path).pack) for path in config.traces]
+    _require_distinct_names(config, packs)
+    recorded = sorted({trace.call.op for _, pack in packs for trace in pack.traces})
+    cases: list[Case] = []
+    for kernel in config.kernels:
+        if kernel.op not in recorded:
+            raise ConfigError(
+                f"{config.file}:{kernel.line}: kernel {kernel.name!r} replaces {kernel.op}, of which "
+                f"none of the {len(packs)} trace packs has a record",
+                remedy=_how_to_have_traces(kernel.op, recorded),
+            )
+        for implementation in kernel.implementations:
+            if device in ("auto", implementation.device):
+                cases += [
+                    _case(kernel, implementation, path, pack.name, trace)
+                    for path, pack in packs
+                    for trace in pack.traces
+                    if trace.call.op == kernel.op
+                ]
+    return tuple(cases)
+
+
+def _require_distinct_names(config: Config, packs: list[tuple[Path, TracePack]]) -> None:
+    folders: dict[str, Path] = {}
+    for path, pack in packs:
+        if pack.name in folders:
+            raise ConfigError(
+                f"{config.file}: the trace packs {folders[pack.name]} and {path} are both named "
+                f"{pack.name!r}, so their cases would have the same names",
+                remedy="leave one out, or record one of them again under another name (--name)",
+            )
+        folders[pack.name] = path
+
+
+_ALIASES = {"dsmm": "mm", "spmm": "mm", "hsmm": "hspmm", "saddmm": "sspaddmm"}
+"""Functions that torch has under a second last word as well, and the word that packs have."""
+
+
+def _how_to_have_traces(op: str, recorded: list[str]) -> str:
+    """The remedy for an op of which nothing is recorded.
+
+    torch has many functions in two places, as `torch.relu_` and `torch.nn.functional.relu_`; packs have one of
+    the names. Which names are one function only torch knows: recorded ones of the same last word are offered.
+    """
+    same = [known for known in recorded if _last_word(known) == _last_word(op)]
+    if same:
+        return f"write op: {' or op: '.join(same)}, which is recorded: torch has functions under two names"
+    return (
+        f"record it: cgins record SCRIPT.py --out traces/NAME --ops {op}; recorded are "
+        f"{', '.join(recorded) or 'none'}"
+    )
+
+
+def _last_word(op: str) -> tuple[str, str]:
+    """Last word of an op's name, and of which of its arguments it is the backward."""
+    forward, _, backward = op.partition("@")
+    word = forward.rpartition(".")[2]
+    return _ALIASES.get(word, word), backward
+
+
+def _case(kernel: KernelEntry, implementation: Implementation, path: Path, pack: str, trace: Any) -> Case:
+    return Case(
+        kernel=kernel.name,
+        implementation=implementation.name,
+        device="cpu" if implementation.device == "cpu" else "cuda:0",
+        op=kernel.op,
+        pack=pack,
+        pack_path=str(path),
+        trace_id=trace.id,
+        signature=trace.signature,
+        dtype=trace.dtype,
+    )
