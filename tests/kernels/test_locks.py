@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.kernels import locks
+from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.cache import Cache
 
 SOURCE = """// cgins: f(Tensor input) -> Tensor
@@ -77,13 +78,11 @@ def test_a_file_system_without_locks(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     project.write("kernel.cpp", SOURCE)
+    source = project.source("{op: torch.mul, source: kernel.cpp}")
     cache = tmp_path / "cache"
     with Cache(cache).work_folder() as others:
         with ThreadPoolExecutor(2) as pool:
-            both = [
-                pool.submit(project.build, "{op: torch.mul, source: kernel.cpp}", cache=cache, wait_s=0.0)
-                for _ in range(2)
-            ]
+            both = [pool.submit(build, source, cache=cache, wait_s=0.0) for _ in range(2)]
             assert len({one.result().library for one in both}) == 1
         assert others.exists()
-    assert project.build("{op: torch.mul, source: kernel.cpp}", cache=cache).cached
+    assert build(source, cache=cache).cached
