@@ -410,6 +410,8 @@ class CompiledKernel(Document):
     """Wall time of the build; 0 when it came from the cache."""
     cached: bool
     """Whether it came from the cache."""
+    sha256: str = ""
+    """Of the library as it was built: a worker loads no other; "" for contract `python`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -760,6 +762,31 @@ class Verdict(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tested(Document):
+    """What an evaluation stands for: with other sources, traces or settings it says nothing.
+
+    All digests are sha256 in hex.
+    """
+
+    sources: str
+    """Of the kernel's sources and how they are built, as `Evaluation.kernel_digest`."""
+    build: str
+    """Build key: over the sources, the headers that they include, flags and compiler."""
+    library: str
+    """Of the file that the workers loaded, read when it was handed to them; "" for contract `python`."""
+    trace: str
+    """Id of the trace."""
+    pack: str
+    """Of the pack's `manifest.json`; "" if it could not be read."""
+    config: str
+    """Of what cgins.yaml says of this implementation: op, tolerance, exceptions, claims, flags."""
+    cgins: str
+    """Version of pytest-cgins."""
+    seed: int
+    """Seed of the fresh inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Document):
     """All that is known of one case after it ran."""
 
@@ -781,6 +808,8 @@ class Evaluation(Document):
     """Tail of what the kernel printed."""
     config: str = ""
     """Path of the `cgins.yaml` that has the case, from the folder where pytest began; "" where nobody noted it."""
+    tested: Tested | None = None
+    """Digests of what was tested; None if the kernel was not built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -843,3 +872,16 @@ class SessionReport(Document):
     """Whether `--cgins-strict` was in force."""
     compilations: tuple[Compilation, ...] = ()
     """What `--cgins-compile-only` built, ordered by name."""
+    missing: tuple[str, ...] = ()
+    """Cases that the base revision has and this session's files do not: `cgins.yaml::KERNEL/…`, with the path from
+    the folder where pytest began. Cases that the command line left out are not among them."""
+    base_revision: str = ""
+    """What the cases were held against: `1a2b3c4d5e (merge-base with main)`; "" if nothing."""
+    stale: tuple[str, ...] = ()
+    """What changed after it was tested, one line a kernel or pack: its evaluations are not those of the files."""
+    empty: bool = False
+    """Whether there were items, or a `cgins.yaml`, and no kernel was run."""
+    enforced: bool = False
+    """Whether missing cases, stale evidence and an empty run fail: in CI, without `--cgins-allow-fewer`."""
+    coverage_note: str = ""
+    """Why cases were not held against the base revision's; "" if they were."""

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from pytest_cgins import documents
+from pytest_cgins.errors import LaunchError
 from pytest_cgins.kernels.callable import LoadedKernel, load
+from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.model import CompiledKernel
 
 
@@ -25,10 +27,16 @@ class KernelCache:
         """Load a `CompiledKernel` from its JSON, once.
 
         Raises:
+            LaunchError: its library is not what was built.
             KernelError: if it cannot be loaded. A Python module may raise anything at import.
         """
         compiled = documents.load_python(CompiledKernel, document)
         if compiled.key not in self._loaded:
+            if compiled.sha256 and file_digest(compiled.library) != compiled.sha256:
+                raise LaunchError(
+                    f"{compiled.library} was altered after it was built, and is not loaded",
+                    remedy="find out who writes to the build cache: another kernel of the run, or another program",
+                )
             self._loaded[compiled.key] = load(compiled)
         return self._loaded[compiled.key]
 

@@ -174,6 +174,11 @@ class Ahead:
         with self._changed:
             return self._progress()
 
+    def again(self, source: KernelSource) -> None:
+        """Forget how a build ended: the next `result` looks into the cache anew, which trusts no altered file."""
+        with self._changed:
+            self._tasks.pop(source, None)
+
     def forget(self, device: str) -> None:
         """Do not begin what was added for a device, since it turned out not to be there."""
         with self._changed:

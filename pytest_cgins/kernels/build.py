@@ -106,6 +106,27 @@ def build(
     return _compiled(source, plan, store, entry, cached=True)
 
 
+def changed_headers(source: KernelSource, key: str, *, cache: Path | None = None) -> list[str]:
+    """Headers that were included in a build and are others now, by path.
+
+    Args:
+        source: whose own files are as they were.
+        key: the build's.
+        cache: as for `build`.
+
+    Returns:
+        [] as well where the cache does not know the build.
+
+    Raises:
+        CginsError: its compiler or a source is gone.
+    """
+    if source.contract == "python":
+        return []
+    plan = planner(source)(source)
+    base, _ = base_key(source, plan)
+    return Cache(cache or default_cache()).changed_headers(base, key, plan.roots)
+
+
 def last_seconds(source: KernelSource, *, cache: Path | None = None) -> float | None:
     """Wall time of the last build of an implementation, whatever its source was then; None if there was none."""
     return Cache(cache or default_cache()).last_seconds(name_of(source))
@@ -151,7 +172,7 @@ def _compile(
             raise BuildError(f"{name}: a source changed while it was compiled", remedy="run again")
         if outcome.status != 0 and not _repeatable(source, plan, outcome, folder):
             return Entry(
-                key="", artifact=None, status=outcome.status or 0, command=outcome.command, log=outcome.log,
+                key="", artifact=None, sha256="", status=outcome.status or 0, command=outcome.command, log=outcome.log,
                 seconds=seconds,
             )  # fmt: skip
         record = {
@@ -233,6 +254,7 @@ def _compiled(
         source=source,
         library=str(entry.artifact),
         key=entry.key,
+        sha256=entry.sha256,
         build_seconds=0.0 if cached else entry.seconds,
         cached=cached,
     )

@@ -57,6 +57,8 @@ class Entry:
     """Build key: sha256 over the base key and the headers."""
     artifact: Path | None
     """Absolute path of the shared library or cubin; None for a refusal."""
+    sha256: str
+    """Of the artifact; "" for a refusal."""
     status: int
     """Exit status of the compilation: 0 for a build."""
     command: str
@@ -163,6 +165,17 @@ class Cache:
         builds = [{"key": key, "headers": digests, "shadows": shadows}, *others[: BUILDS_A_BASE - 1]]
         _write(self.folder / "manifests" / f"{base}.json", json.dumps(builds))
         return entry
+
+    def changed_headers(self, base: str, key: str, roots: Sequence[Path]) -> list[str]:
+        """Headers that a build has read and that are others now, by path; [] for an unknown build.
+
+        Args:
+            base: the build's base key.
+            key: the build's key.
+            roots: as for `lookup`.
+        """
+        found = next((build for build in self._builds(base) if build["key"] == key), None)
+        return headers.changed(found["headers"], roots) if found else []
 
     def usable(self) -> None:
         """Make the folder.
@@ -290,6 +303,7 @@ class Cache:
             return Entry(
                 key=key,
                 artifact=artifact,
+                sha256=str(record["artifact_sha256"]) if artifact else "",
                 status=int(record["status"]),
                 command=str(record["command"]),
                 log=_with_roots(str(record["log"]), roots),

@@ -70,6 +70,13 @@ def differ(digests: Mapping[str, str], roots: Sequence[Path], signature: str) ->
     return any(file_digest(path) != digest for path, digest in paths.items()), now
 
 
+def changed(digests: Mapping[str, str], roots: Sequence[Path]) -> list[str]:
+    """Paths of those headers that are not as they were; all are read."""
+    folders = _labelled(roots)
+    paths = {_resolve(name, folders): digest for name, digest in digests.items()}
+    return [path for path, digest in paths.items() if file_digest(path) != digest]
+
+
 def _signature(paths: Mapping[str, str]) -> str:
     """Sizes, inodes and times of files, hashed; "" if one is missing or so young that it may change unseen."""
     whole = hashlib.sha256()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,13 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
+from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.source import find
 from pytest_cgins.model import CompiledKernel, KernelSource
 from pytest_cgins.text import nearest
 
+logger = logging.getLogger(__name__)
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap")
 Name = tuple[str, str, str]
 """Kernel, implementation, device type."""
@@ -97,7 +100,7 @@ class Supply:
         if isinstance(source, CginsError):
             raise source
         try:
-            compiled = self.builds.result(source, on_wait=self._on_wait)
+            compiled = self._unaltered(source)
         except OSError as error:
             raise InfrastructureError(
                 f"the build cache {self._cache} cannot be used: {error}",
@@ -106,6 +109,15 @@ class Supply:
         if source in self._told:
             return replace(compiled, build_seconds=0.0, cached=True)
         self._told.add(source)
+        return compiled
+
+    def _unaltered(self, source: KernelSource) -> CompiledKernel:
+        """The build, whose file is what the compiler wrote: code of another kernel may have got at it since."""
+        compiled = self.builds.result(source, on_wait=self._on_wait)
+        if compiled.library and file_digest(compiled.library) != compiled.sha256:
+            logger.warning("%s was altered after it was built: it is built again", compiled.library)
+            self.builds.again(source)
+            compiled = self.builds.result(source, on_wait=self._on_wait)
         return compiled
 
     def _source(self, name: Name) -> KernelSource | CginsError:
