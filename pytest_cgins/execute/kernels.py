@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +12,7 @@ from pytest_cgins import documents
 from pytest_cgins.errors import LaunchError
 from pytest_cgins.kernels.callable import LoadedKernel, load
 from pytest_cgins.kernels.headers import file_digest
+from pytest_cgins.kernels.imports import import_from as import_from  # noqa: PLC0414 - for the services
 from pytest_cgins.model import CompiledKernel
 
 
@@ -80,10 +79,3 @@ def is_lost(device: str) -> bool:
     except RuntimeError:
         return True
     return False
-
-
-def import_from(folder: str) -> None:
-    """Let ops of a user's own modules be imported from `folder`; "" for none."""
-    if folder and folder not in sys.path:
-        sys.path.insert(0, folder)
-        importlib.invalidate_caches()

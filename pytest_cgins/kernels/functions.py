@@ -21,6 +21,7 @@ from pytest_cgins.errors import (
     SourceError,
 )
 from pytest_cgins.kernels.arguments import call_values, require_defaults
+from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.text import nearest
 from pytest_cgins.trace.call import flatten
@@ -50,8 +51,7 @@ def import_target(source: KernelSource) -> Callable[..., object]:
         LaunchError: Triton is in this process in another mode than the kernel asks for.
     """
     _choose_triton_mode(source)
-    if source.import_root not in sys.path:
-        sys.path.insert(0, source.import_root)
+    import_from(source.import_root)
     name = f"{source.module}:{source.entry}"
     try:
         module = importlib.import_module(source.module)

@@ -8,13 +8,14 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.machinery import PathFinder
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import SourceError
-from pytest_cgins.kernels import launch_line
+from pytest_cgins.kernels import imports, launch_line
 from pytest_cgins.kernels import schema as schemas
+from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.model import CONTRACT_VERSION, KernelSource
 from pytest_cgins.text import nearest
 
@@ -47,7 +48,7 @@ def find(config: Config, kernel: KernelEntry, implementation: Implementation) ->
     else:
         module, _, entry = implementation.target.partition(":")
         import_root = str(config.root)
-        file = find_target(module, entry, config.root)
+        file = find_target(module, entry, config.root) or _extension(module, config.root)
         files = tuple(dict.fromkeys([*([file] if file else []), *files]))
     source = KernelSource(
         kernel=kernel.name,
@@ -160,12 +161,19 @@ def find_target(module: str, function: str, root: Path) -> Path | None:
     return file
 
 
+def _extension(module: str, root: Path) -> Path | None:
+    """The file of a compiled module of the project itself: it is what will run, and belongs into the digest."""
+    file = _module_file(module, root)
+    return file if file is not None and file.is_relative_to(root) and file.is_file() else None
+
+
 def _module_file(module: str, root: Path) -> Path | None:
     folders = [str(root), *sys.path]
     origin = None
+    _refuse_reserved(module.partition(".")[0], root)
     for depth, part in enumerate(module.split(".")):
         # One name at a time: a dotted one would have the finder look into modules that are imported.
-        spec = PathFinder.find_spec(part, folders)
+        spec = imports.find(part, folders, root)
         if spec is None:
             package = ".".join(module.split(".")[:depth])
             raise SourceError(
@@ -181,6 +189,17 @@ def _module_file(module: str, root: Path) -> Path | None:
             remedy=f"name a file in it: {module}.FILE:FUNCTION",
         )
     return Path(origin)
+
+
+def _refuse_reserved(name: str, root: Path) -> None:
+    """A module of the project that the workers would not find behind Python's, torch's or our own."""
+    file = root / f"{name}.py"
+    if name in imports.RESERVED and (file.is_file() or (root / name / "__init__.py").is_file()):
+        raise SourceError(
+            f'{file if file.is_file() else root / name}: "{name}" is the name of a module that Python, torch or '
+            "pytest-cgins imports, and the project's does not come in its place",
+            remedy="give it another name, or move it into a package",
+        )
 
 
 def _modules_in(folders: list[str]) -> set[str]:
@@ -216,10 +235,16 @@ def _with_digest(source: KernelSource) -> KernelSource:
         *source.archs, str(source.interpret),
     ]  # fmt: skip
     for file in source.files:
-        parts += [Path(file).name, hashlib.sha256(read(Path(file)).encode()).hexdigest()]
+        parts += [Path(file).name, _content_digest(Path(file))]
     for part in parts:
         digest.update(part.encode() + b"\0")
     return replace(source, digest=digest.hexdigest())
+
+
+def _content_digest(file: Path) -> str:
+    if file.name.endswith(tuple(EXTENSION_SUFFIXES)):
+        return file_digest(file) or ""
+    return hashlib.sha256(read(file).encode()).hexdigest()
 
 
 def portable_flags(flags: tuple[str, ...]) -> tuple[str, ...]:

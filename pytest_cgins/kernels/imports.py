@@ -1,0 +1,119 @@
+"""Where a worker finds the modules of a user's project.
+
+They are found by their text: bytecode and compiled extensions that lie beside it may have been put there by anyone
+who can write to the folder, a kernel among others, and are in no digest. And a file of the project must not come in
+the place of a module that the worker itself imports: ours, torch's, Python's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
+from pathlib import Path
+from types import CodeType, ModuleType
+
+RESERVED = sys.stdlib_module_names | {
+    "annotated_types", "filelock", "fsspec", "functorch", "jinja2", "markupsafe", "mpmath", "networkx", "numpy",
+    "packaging", "platformdirs", "pydantic", "pydantic_core", "pytest_cgins", "rich", "safetensors", "setuptools",
+    "sympy", "torch", "torchgen", "triton", "typing_extensions", "typing_inspection", "xxhash", "yaml",
+}  # fmt: skip
+"""Names of modules that no file at the top of a project stands for: what torch and pytest-cgins import."""
+INSTALLED = ("site-packages", "dist-packages")
+
+
+def import_from(folder: str) -> None:
+    """Let modules of a project be imported, before installed ones of the same name; "" for none.
+
+    Args:
+        folder: that of `cgins.yaml`. An environment that lies in it (`.venv`) is no part of the project, and keeps
+            its bytecode.
+    """
+    if not folder or folder in _known:
+        return
+    _known.add(folder)
+    sys.path_hooks.insert(0, _hook(Path(folder)))
+    for place in [place for place in sys.path_importer_cache if _is_in(Path(place), Path(folder))]:
+        del sys.path_importer_cache[place]
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+
+
+_known: set[str] = set()
+
+
+def find(name: str, folders: Iterable[str], root: Path) -> ModuleSpec | None:
+    """Where a worker would find a module or package, without importing anything.
+
+    Args:
+        name: one name, without dots.
+        folders: searched in this order.
+        root: of the project.
+    """
+    portions: list[str] = []
+    for folder in folders:
+        own = _is_in(Path(folder), root)
+        spec = _finder(folder, root).find_spec(name) if own else PathFinder.find_spec(name, [folder])
+        if spec is not None and spec.origin is not None:
+            return spec
+        portions += spec.submodule_search_locations or () if spec is not None else ()
+    if not portions:
+        return None
+    spec = ModuleSpec(name, None, is_package=True)  # a folder without __init__.py
+    spec.submodule_search_locations = portions
+    return spec
+
+
+class _TextLoader(SourceFileLoader):
+    """Compiles a module from its text each time, and writes no bytecode."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+class _ProjectFinder(FileFinder):
+    """Finds modules in one folder of a project; at its top none whose name is reserved."""
+
+    refused: frozenset[str] = frozenset()
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        return None if fullname in self.refused else super().find_spec(fullname, target)
+
+
+def _finder(folder: str, root: Path) -> _ProjectFinder:
+    # Text first: Python itself would take an extension that lies beside it.
+    finder = _ProjectFinder(folder, (_TextLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+    if Path(folder) == root:
+        finder.refused = RESERVED
+    return finder
+
+
+def _hook(root: Path) -> Callable[[str], _ProjectFinder]:
+    def finder_of(folder: str) -> _ProjectFinder:
+        if not (_is_in(Path(folder), root) and Path(folder).is_dir()):
+            raise ImportError(f"{folder} is no folder of {root}", path=folder)
+        return _finder(folder, root)
+
+    return finder_of
+
+
+def _is_in(folder: Path, root: Path) -> bool:
+    """Whether a folder belongs to a project, and not to an environment that lies in it."""
+    if not folder.is_relative_to(root) or not set(INSTALLED).isdisjoint(folder.relative_to(root).parts):
+        return False
+    environments = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix)]
+    return not any(
+        folder.is_relative_to(place) for place in environments if place != root and place.is_relative_to(root)
+    )
