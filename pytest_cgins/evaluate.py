@@ -11,13 +11,14 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import documents, gate
+from pytest_cgins import documents, evidence, gate
 from pytest_cgins.cases import cases_of
-from pytest_cgins.config import Config
+from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.disguise import Disguise
 from pytest_cgins.endings import EndedError, ended_by, is_refusal, not_the_kernels
 from pytest_cgins.errors import (
     BuildError,
@@ -44,6 +45,8 @@ from pytest_cgins.model import (
     Status,
     Verdict,
 )
+from pytest_cgins.options import PROBE_LEVELS
+from pytest_cgins.probes.registry import switched_on
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class Evaluator:
         timing: whether right kernels are timed.
         cache: folder of built kernels, by default the user's cache folder.
         timeout_s: limit for one request to a worker, in seconds.
+        probes: level of the probes: `full`, `fast` or `off`.
         builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
     """
@@ -79,6 +83,7 @@ class Evaluator:
         timing: bool = True,
         cache: Path | None = None,
         timeout_s: float = 60.0,
+        probes: str = PROBE_LEVELS[0],
         builds: Ahead | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
     ) -> None:
@@ -87,6 +92,7 @@ class Evaluator:
         self._device = device
         self._timing = timing
         self._timeout_s = timeout_s
+        self._probes = probes
         self._pool = WorkerPool(env=_worker_environment())
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._environments: dict[str, Environment] | None = None
@@ -135,7 +141,10 @@ class Evaluator:
             self._require_device(case)
             compiled = self._compiled(case)
             result = replace(
-                result, kernel_digest=compiled.source.digest, build_seconds=compiled.build_seconds
+                result,
+                kernel_digest=compiled.source.digest,
+                build_seconds=compiled.build_seconds,
+                tested=evidence.tested(self.config, case, compiled, seed=self.seed),
             )
             result = self._verified_and_timed(result, compiled)
         except EndedError as end:
@@ -191,19 +200,15 @@ class Evaluator:
     def _verified_and_timed(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
         case = result.case
         with ExitStack() as open_buffers:
-            prepared = self._reference("prepare", self._preparation(case))
+            question = self._question(case)
+            prepared = self._reference("prepare", question)
             _closing(open_buffers, prepared)
             if prepared.result["drift"]:
                 raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
             sets = prepared.result["sets"]
             answers = self._run_kernel(case, compiled, sets, prepared.buffers)
             _closing(open_buffers, answers)
-            judged = self._reference(
-                "judge", {**self._preparation(case), "sets": answers.result["sets"]}, answers.buffers
-            )
-            correctness = documents.load_python(Correctness, judged.result["correctness"])
-            if note := answers.result.get("note"):
-                correctness = replace(correctness, notes=(*correctness.notes, note))
+            correctness = self._judge(question, answers)
             verified = replace(
                 result,
                 correctness=correctness,
@@ -213,6 +218,21 @@ class Evaluator:
             if not (correctness.passed and self._timing):
                 return verified
             return self._timed(verified, compiled, sets[0], prepared.buffers[0])
+
+    def _judge(self, question: dict[str, Any], answers: Reply) -> Correctness:
+        told = {key: answers.result[key] for key in ("sets", "deviations", "observed")}
+        try:
+            judged = self._pool.call(
+                "reference", "judge", {**question, **told}, answers.buffers, timeout_s=REFERENCE_TIMEOUT_S
+            )
+        except ServiceError as error:
+            if error.kind == "ProtocolError":
+                raise _forged("verification", error.text, answers.output) from error
+            raise not_the_kernels(error) from error
+        except WorkerError as error:
+            raise EndedError(Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output) from error
+        correctness = documents.load_python(Correctness, judged.result["correctness"])
+        return replace(correctness, notes=(*correctness.notes, *answers.result.get("notes", ())))
 
     def _timed(
         self, verified: Evaluation, compiled: CompiledKernel, inputs: Any, buffer: Buffer
@@ -233,15 +253,26 @@ class Evaluator:
             verdict=gate.decide(verified.correctness, measurement),
         )
 
-    def _preparation(self, case: Case) -> dict[str, Any]:
-        kernel = next(entry for entry in self.config.kernels if entry.name == case.kernel)
-        tolerance = kernel.tolerance
+    def _question(self, case: Case) -> dict[str, Any]:
+        """What the reference worker must know to prepare and to judge a case."""
+        kernel = self._entry(case)
         return {
             "case": documents.dump_python(case),
-            "tolerance": {"kind": tolerance.kind, "rtol": tolerance.rtol, "atol": tolerance.atol},
+            "tolerance": asdict(kernel.tolerance),
             "seed": self.seed,
             "import_root": str(self.config.root),
+            "probes": self._probes_of(kernel),
+            "exceptions": [asdict(one) for one in kernel.exceptions],
+            "repeatability": asdict(kernel.repeatability),
+            "claims": kernel.claims,
+            "allow_tf32": kernel.allow_tf32,
         }
+
+    def _entry(self, case: Case) -> KernelEntry:
+        return next(entry for entry in self.config.kernels if entry.name == case.kernel)
+
+    def _probes_of(self, kernel: KernelEntry) -> tuple[str, ...]:
+        return switched_on(self._probes, (one.probe for one in kernel.exceptions))
 
     def _run_kernel(
         self, case: Case, compiled: CompiledKernel, sets: list[Any], buffers: tuple[Buffer, ...]
@@ -249,25 +280,30 @@ class Evaluator:
         request = {
             "kernel": documents.dump_python(compiled),
             "device": case.device,
-            "sets": sets,
             "import_root": str(self.config.root),
+            "probes": self._probes_of(self._entry(case)),
         }
         role = role_of("verification", compiled)
         served, self._served[role] = self._served.get(role, False), True
+        notes = []
         try:
-            reply = self._untrusted(role, "run", request, buffers, self._timeout_s)
+            reply = self._ask(role, request, sets, buffers)
         except EndedError as end:
             self._served[role] = False
-            if not served or end.verdict.reason is not Reason.CRASHED:
+            if not served or end.verdict.status is not Status.RUNTIME_ERROR:
                 raise
             # The worker had run other kernels, and one of them may have broken it: a clean one decides.
-            reply = self._untrusted(role, "run", request, buffers, self._timeout_s)
+            reply = self._ask(role, request, sets, buffers)
             first = end.verdict.message.partition("\n")[0]
-            reply.result["note"] = (
-                f"crashed in a worker that had run other kernels, not in a fresh one: {first}"
-            )
+            notes.append(f"crashed in a worker that had run other kernels, not in a fresh one: {first}")
+        reply.result["notes"] = notes
+        probing = {one["name"] for one in sets if one.get("probe")}
         try:
-            failed = [answer for answer in reply.result["sets"] if answer["error"]]
+            failed = [
+                answer
+                for answer in reply.result["sets"]
+                if answer["error"] and (answer["name"] not in probing or answer["error"]["phase"] == "load")
+            ]
             # A refusal of one set says nothing of the others: a failure among them comes first.
             failed.sort(key=lambda answer: is_refusal(answer["error"]))
             ended = (
@@ -276,20 +312,23 @@ class Evaluator:
                 else None
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._forged(role, reply, error) from error
+            self._pool.discard(role)
+            raise _forged(role, f"{type(error).__name__}: {error}", reply.output) from error
         if ended is not None:
             raise ended
         return reply
 
-    def _forged(self, role: str, reply: Reply, error: Exception) -> EndedError:
-        """The verdict for an answer that our own service would never give."""
-        self._pool.discard(role)
-        what = (
-            f"the {role} worker gave an answer that is not in the protocol ({type(error).__name__}: {error})"
-        )
-        return EndedError(
-            Status.RUNTIME_ERROR, Reason.CRASHED, f"{what}: the kernel tampers with its process", reply.output
-        )
+    def _ask(self, role: str, request: dict[str, Any], sets: list[Any], buffers: tuple[Buffer, ...]) -> Reply:
+        """Have the kernel run on sets whose names it does not learn."""
+        disguise = Disguise(sets, buffers, seed=f"{self.seed}/{request['kernel']['key']}")
+        asked = {**request, "sets": disguise.sets}
+        reply = self._untrusted(role, "run", asked, disguise.buffers, self._timeout_s)
+        try:
+            disguise.take_off(reply.result)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self._pool.discard(role)
+            raise _forged(role, f"{type(error).__name__}: {error}", reply.output) from error
+        return reply
 
     def _time(self, case: Case, compiled: CompiledKernel, inputs: Any, buffer: Buffer) -> Measurement:
         request = {
@@ -309,7 +348,8 @@ class Evaluator:
         try:
             return documents.load_python(Measurement, reply.result)
         except ValueError as error:
-            raise self._forged(role, reply, error) from error
+            self._pool.discard(role)
+            raise _forged(role, f"{type(error).__name__}: {error}", reply.output) from error
 
     def _untrusted(
         self, role: str, method: str, params: Any, buffers: tuple[Buffer, ...], timeout_s: float
@@ -343,6 +383,16 @@ class Evaluator:
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
+
+
+def _forged(role: str, what: str, output: str) -> EndedError:
+    """The verdict for an answer that our own service would never give."""
+    return EndedError(
+        Status.SUSPECT,
+        Reason.FORGED_ANSWER,
+        f"the {role} worker gave an answer that is not in the protocol ({what}): the kernel tampers with its process",
+        output,
+    )
 
 
 def _kernel_of(case: Case) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytest_cgins.config import ResourceLimits
 from pytest_cgins.model import Correctness, KernelResources, Measurement, Reason, Status, Verdict
+from pytest_cgins.probes.registry import SPECS
 
 WARP_THREADS = 32
 REGISTERS_PER_PARTITION = 16384
@@ -27,11 +28,22 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
         measurement: its timings; reported, they do not decide anything yet.
 
     Returns:
-        `INCORRECT` with the first check that failed, `SKIPPED` when no element was compared (empty never
-        passes), `WEAK` when a forged answer would have passed too, else `PASSED`.
+        `SUSPECT` with the first probe that tripped and explains wrong answers, else `INCORRECT` with the first
+        check that failed, else `SUSPECT` with the first of the other probes, `SKIPPED` when no element was
+        compared (empty never passes), `WEAK` when a forged answer would have passed too, else `PASSED`.
     """
     numbers = _numbers(correctness, measurement)
     failed = [check for check in correctness.checks if not check.passed]
+    suspect = [probe for probe in correctness.tripped if not failed or SPECS[probe.name].explains]
+    if suspect:
+        return Verdict(
+            status=Status.SUSPECT,
+            reason=suspect[0].reason,
+            message="\n".join(
+                [suspect[0].message, *(f"also {one.name}: {one.message}" for one in suspect[1:])]
+            ),
+            numbers=numbers,
+        )
     if failed:
         return Verdict(
             status=Status.INCORRECT, reason=failed[0].reason, message=failed[0].message, numbers=numbers

@@ -1,6 +1,23 @@
 """`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read."""
 
 from pytest_cgins.config.load import load
-from pytest_cgins.config.model import Config, Implementation, KernelEntry, ResourceLimits, Tolerance
+from pytest_cgins.config.model import (
+    Config,
+    Implementation,
+    KernelEntry,
+    ProbeException,
+    Repeatability,
+    ResourceLimits,
+    Tolerance,
+)
 
-__all__ = ["Config", "Implementation", "KernelEntry", "ResourceLimits", "Tolerance", "load"]
+__all__ = [
+    "Config",
+    "Implementation",
+    "KernelEntry",
+    "ProbeException",
+    "Repeatability",
+    "ResourceLimits",
+    "Tolerance",
+    "load",
+]

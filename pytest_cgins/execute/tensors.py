@@ -51,12 +51,6 @@ def unpack(header: Any, buffer: Buffer, device: torch.device | str) -> list[torc
     return rebuild(metas, torch.split(data, sizes) if sizes else [], device)
 
 
-def same_bytes(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one shape and dtype hold the same bits: NaN equals itself, −0 is not 0."""
-    ours, theirs = (t.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for t in (tensor, other))
-    return torch.equal(ours, theirs)
-
-
 def _validate(header: Any, nbytes: int) -> tuple[list[TensorMeta], list[int]]:
     if not isinstance(header, dict) or header.keys() != {"metas", "spans"}:
         raise _malformed("it is not an object with metas and spans")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.errors import LaunchError, ProtocolError
+from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import (
     KernelCache,
@@ -17,14 +16,18 @@ from pytest_cgins.execute.kernels import (
     stream_of_its_own,
     use_device,
     wait_for_device,
-    wait_for_stream,
 )
-from pytest_cgins.execute.tensors import pack, same_bytes, unpack
+from pytest_cgins.execute.tensors import pack
+from pytest_cgins.execute.trial import SetTrial
 from pytest_cgins.execute.worker import describe
-from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
-from pytest_cgins.model import Context, OpCall, TensorMeta
-from pytest_cgins.trace.context import restore
+from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.probes import fresh_memory, late_work, repeat
+from pytest_cgins.probes.late_work import Threads
+from pytest_cgins.probes.trial import Deviation
+from pytest_cgins.probes.watch import Watch
 from pytest_cgins.trace.ops import trust
+
+_Answer = tuple[dict[str, Any], Buffer]
 
 
 class VerificationService:
@@ -36,74 +39,108 @@ class VerificationService:
         self._kernels = KernelCache()
 
     def run(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Run a kernel once on each set.
+        """Run a kernel on each set, and again in the ways that probes want.
 
         Args:
             params: `kernel` (CompiledKernel), `device` (`cpu`, `cuda:0`), and `sets`, each with `name`,
                 `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs` (TensorMetas that a launcher's
                 outputs are allocated by), `context` (Context) and, if any, `mutated` (indices of the tensors
-                that the op itself changes).
+                that the op itself changes) and `once` (true: probes do not run it again). `probes` names the
+                probes that are switched on, by default none.
             buffers: one a set.
 
         Returns:
-            `{"sets": […]}` and one buffer a set. A set has `name`; `tensors`, the outputs and after them
-            the mutated inputs; `devices`, one a tensor; `inputs_changed`, indices of tensors that the kernel
-            changed though the op does not; `overrun`, what was written outside of outputs, or ""; and `error`, None or `phase`, `kind`, `message`, `remedy`,
-            `trace`. The phase is `load`, `bind` (arguments are matched; no code of the kernel runs but a
-            launcher's `_workspace`) or `run`: what a kernel raises as it runs cannot pass for a refusal
-            of ours. With an error there are no tensors. Whatever the kernel raises stays in its set, and the
-            sets after it are run, unless the GPU was lost.
+            `{"sets": […], "deviations": […], "observed": {…}}` and one buffer a set and a deviation.
+
+            A set has `name`; `tensors`, the outputs and after them the mutated inputs; `devices`, one a tensor;
+            `inputs_changed`, indices of tensors that the kernel changed though the op does not; `overrun`, what
+            was written outside of outputs, or ""; `subclasses`, see `probes.plain_outputs`; and `error`, None or
+            `phase`, `kind`, `message`, `remedy`, `trace`. The phase is `load`, `bind` (arguments are matched; no
+            code of the kernel runs but a launcher's `_workspace`) or `run`: what a kernel raises as it runs
+            cannot pass for a refusal of ours. With an error there are no tensors. Whatever the kernel raises
+            stays in its set, and the sets after it are run, unless the GPU was lost.
+
+            A deviation has `probe`, `name`, `tensors` and `error`, None or `kind` and `message`: an answer that
+            is not the one in `sets`. `observed` has what probes saw, by their names.
         """
         sets, device = params["sets"], params["device"]
         if len(sets) != len(buffers):
             raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
+        watch = Watch(frozenset(params.get("probes", ())), params)
         try:
             use_device(device)
             import_from(params.get("import_root", ""))
             trust(params["kernel"]["source"]["op"])
-            kernel = self._kernels.load(params["kernel"])
+            with watch.loading():
+                kernel = self._kernels.load(params["kernel"])
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
-            answers = [_failed(one["name"], "load", describe(error)) for one in sets]
-        else:
-            # All are bound before the first runs: a kernel that runs cannot change how the others are bound.
-            bound = [_bind(kernel, one, buffer, device) for one, buffer in zip(sets, buffers, strict=True)]
-            answers = [
-                self._run_set(one, ready, buffer, device)
-                for one, ready, buffer in zip(sets, bound, buffers, strict=True)
-            ]
-            # What else was overwritten nobody knows: the next kernel gets another process.
-            self.fatal = self.fatal or any(answer["overrun"] for answer, _ in answers)
-        return {"sets": [answer for answer, _ in answers]}, [buffer for _, buffer in answers]
+            failed = [_failed(one["name"], "load", describe(error)) for one in sets]
+            return self._result(failed, [], watch)
+        # All are bound before the first runs: a kernel that runs cannot change how the others are bound.
+        bound = [_bind(kernel, one, buffer, device, watch) for one, buffer in zip(sets, buffers, strict=True)]
+        threads = Threads()
+        answers = [self._first(one["name"], trial, device) for one, trial in zip(sets, bound, strict=True)]
+        # What else was overwritten nobody knows: the next kernel gets another process.
+        self.fatal = self.fatal or any(answer.get("overrun") for answer, _ in answers)
+        trials = [
+            trial
+            for one, trial, (answer, _) in zip(sets, bound, answers, strict=True)
+            if isinstance(trial, SetTrial) and not answer["error"] and not one.get("once")
+        ]
+        deviations = [] if self.fatal else self._again(trials, params.get("probes", ()), device, threads)
+        return self._result(answers, deviations, watch)
 
-    def _run_set(
-        self, one: dict[str, Any], bound: _Bound | Exception, buffer: Buffer, device: str
-    ) -> tuple[dict[str, Any], Buffer]:
-        if isinstance(bound, Exception):
-            return _failed(one["name"], "bind", describe(bound))
+    def _first(self, name: str, trial: SetTrial | Exception, device: str) -> _Answer:
+        if isinstance(trial, Exception):
+            return _failed(name, "bind", describe(trial))
         if self.fatal:
-            return _failed(one["name"], "run", _NOT_RUN)
+            return _failed(name, "run", _NOT_RUN)
         try:
-            inputs = bound.inputs
-            mutated = one.get("mutated", [])
             with stream_of_its_own(device):
-                outputs = _run_kernel(bound, device)
-                tensors = [*map(_plain, outputs), *(inputs[index] for index in mutated)]
-                header, packed = pack(tensors)
+                trial.first()
+                header, packed = pack(trial.answer)
             wait_for_device(device)
-            overrun = bound.call.overrun()
-            changed = _changed(inputs, unpack(one["tensors"], buffer, device), mutated)
+            overrun, changed = trial.overrun(), trial.inputs_changed()
         except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
             self.fatal = is_lost(device)
-            return _failed(one["name"], "run", describe(error))
+            return _failed(name, "run", describe(error))
         answer = {
-            "name": one["name"],
+            "name": name,
             "tensors": header,
-            "devices": [str(tensor.device) for tensor in tensors],
+            "devices": [str(tensor.device) for tensor in trial.answer],
             "inputs_changed": changed,
             "overrun": overrun,
+            "subclasses": trial.subclasses,
             "error": None,
         }
         return answer, packed
+
+    def _again(
+        self, trials: Sequence[SetTrial], probes: Sequence[str], device: str, threads: Threads
+    ) -> list[_Answer]:
+        """Run the kernel again as the probes want; what deviates from its first answers."""
+        found: list[Deviation] = []
+        try:
+            if late_work.NAME in probes and trials:
+                threads.settle(device)
+                found += late_work.deviations(trials)
+            if repeat.NAME in probes:
+                found += repeat.deviations(trials)
+            if fresh_memory.NAME in probes:
+                found += fresh_memory.deviations(trials)
+            return [_deviation(one) for one in found]
+        finally:
+            self.fatal = self.fatal or is_lost(device)
+
+    def _result(
+        self, answers: Sequence[_Answer], deviations: Sequence[_Answer], watch: Watch
+    ) -> tuple[dict[str, Any], list[Buffer]]:
+        result = {
+            "sets": [answer for answer, _ in answers],
+            "deviations": [answer for answer, _ in deviations],
+            "observed": watch.observed(),
+        }
+        return result, [buffer for _, buffer in (*answers, *deviations)]
 
 
 _NOT_RUN = {
@@ -114,55 +151,22 @@ _NOT_RUN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A kernel with the arguments of one set."""
-
-    inputs: list[torch.Tensor]
-    call: BoundCall
-    context: Context
-
-
-def _bind(kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str) -> _Bound | Exception:
+def _bind(
+    kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str, watch: Watch
+) -> SetTrial | Exception:
     try:
-        inputs = unpack(one["tensors"], buffer, device)
-        call = documents.load_python(OpCall, one["call"])
-        metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
-        context = documents.load_python(Context, one["context"])
-        with restore(context, device.partition(":")[0]):
-            return _Bound(inputs, kernel.bind(call, inputs, metas, device), context)
+        return SetTrial(kernel, one, buffer, device, watch)
     except Exception as error:  # noqa: BLE001 - becomes the set's error
         return error
 
 
-def _run_kernel(bound: _Bound, device: str) -> list[torch.Tensor]:
-    with restore(bound.context, device.partition(":")[0]):
-        outputs = bound.call.run()
-    wait_for_stream(device)
-    return outputs
+def _deviation(one: Deviation) -> _Answer:
+    tensors: Sequence[torch.Tensor] = one.tensors
+    header, packed = pack(tensors)
+    return {"probe": one.probe, "name": one.name, "tensors": header, "error": one.error}, packed
 
 
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without its subclass, whose code must not speak for its content."""
-    with torch._C.DisableTorchFunctionSubclass():
-        if tensor.layout != torch.strided:
-            raise LaunchError(
-                f"the kernel returned a tensor with layout {tensor.layout}", remedy="return dense tensors"
-            )
-        return tensor.as_subclass(torch.Tensor)
-
-
-def _changed(inputs: list[torch.Tensor], originals: list[torch.Tensor], mutated: list[int]) -> list[int]:
-    """Indices of inputs that differ from what was sent; those that lie on a mutated one's span excepted."""
-    allowed = {inputs[index].untyped_storage().data_ptr() for index in mutated}
-    return [
-        index
-        for index, (tensor, original) in enumerate(zip(inputs, originals, strict=True))
-        if tensor.untyped_storage().data_ptr() not in allowed and not same_bytes(tensor, original)
-    ]
-
-
-def _failed(name: str, phase: str, error: dict[str, Any]) -> tuple[dict[str, Any], Buffer]:
+def _failed(name: str, phase: str, error: dict[str, Any]) -> _Answer:
     header, packed = pack([])
     answer = {
         "name": name,
@@ -170,6 +174,7 @@ def _failed(name: str, phase: str, error: dict[str, Any]) -> tuple[dict[str, Any
         "devices": [],
         "inputs_changed": [],
         "overrun": "",
+        "subclasses": [],
         "error": {**error, "phase": phase},
     }
     return answer, packed

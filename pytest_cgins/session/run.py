@@ -18,7 +18,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.model import Case, Environment, SessionReport
-from pytest_cgins.options import TIMEOUT_S
+from pytest_cgins.options import PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
 from pytest_cgins.session import results
 from pytest_cgins.session.builds import RunBuilds
@@ -85,6 +85,7 @@ class GateSession:
                 device=option("--cgins-device"),
                 timing=not option("--cgins-no-timing"),
                 timeout_s=option("--cgins-timeout"),
+                probes=option("--cgins-probes"),
                 builds=self.builds.ahead,
                 on_build=self.builds.show,
             )
@@ -108,6 +109,9 @@ class GateSession:
         words += [f"--cgins-device={option('--cgins-device')}"] * (option("--cgins-device") != "auto")
         words += ["--cgins-no-timing"] if option("--cgins-no-timing") else []
         words += [f"--cgins-timeout={option('--cgins-timeout')}"] * (option("--cgins-timeout") != TIMEOUT_S)
+        words += [f"--cgins-probes={option('--cgins-probes')}"] * (
+            option("--cgins-probes") != PROBE_LEVELS[0]
+        )
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]
         return shlex.join([*words, f"{path}::{node}"])

@@ -177,9 +177,9 @@ class _Auditor:
         self._prepared = prepared
         self._device = device
         self._tolerance = tolerance
-        trace, first = prepared.trace, prepared.sets[0]
+        trace, first = prepared.trace, prepared.core[0]
         self._semantics = semantics.of(trace.call)
-        self._has_fresh = any(made.expected.name == "fresh" for made in prepared.sets)
+        self._has_fresh = any(made.expected.name == "fresh" for made in prepared.core)
         recorded = rebuild(first.layout.metas, first.layout.spans, "cpu")
         self._draws = [
             lay_out(inputs.fresh(trace.call, recorded, f"{seed + number}/{trace.id}"))
@@ -196,7 +196,7 @@ class _Auditor:
 
     def filters(self) -> Iterator[Filter]:
         """All five in their order."""
-        first = self._prepared.sets[0]
+        first = self._prepared.core[0]
         draws = [self._answers(draw) for draw in self._draws] or [
             [_finite(output.answer) for output in first.expected.outputs]
         ]
@@ -237,7 +237,7 @@ class _Auditor:
     def _run(self, layout: Layout) -> list[Tensor]:
         """Torch's answer to a draw, in the form in which answers are compared."""
         prepared = self._prepared
-        mutated = prepared.sets[0].mutated
+        mutated = prepared.core[0].mutated
         made = answer(prepared.call, layout, prepared.context, self._device, mutated=mutated)
         return [as_real(tensor).contiguous() for tensor in made]
 
@@ -260,7 +260,7 @@ class _Auditor:
         yield from self._other_arguments()
 
     def _repeated_slices(self) -> Iterator[Accepted]:
-        outputs = self._prepared.sets[0].expected.outputs
+        outputs = self._prepared.core[0].expected.outputs
         for number, output in enumerate(outputs):
             for axis in _axes(output.answer[None]):
                 if self._passes(lambda made, n=number, d=axis: _repeated(made, n, d)):  # type: ignore[misc]
@@ -296,7 +296,7 @@ class _Auditor:
 
     def _passes(self, forge: Callable[[InputSet], list[Tensor]]) -> bool:
         """Whether all sets accept what is forged for them; fresh ones, which tell most, are asked first."""
-        sets = sorted(self._prepared.sets, key=lambda made: made.expected.name != "fresh")
+        sets = sorted(self._prepared.core, key=lambda made: made.expected.name != "fresh")
         return all(accepts(made.expected, forge(made), self._tolerance) for made in sets)
 
 

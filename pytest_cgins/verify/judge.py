@@ -5,8 +5,8 @@ It alone sees gold, torch's answers and the references; the worker that runs ker
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import torch
 
 from pytest_cgins import documents
-from pytest_cgins.config import Tolerance
-from pytest_cgins.errors import TraceError
+from pytest_cgins.config import ProbeException, Repeatability, Tolerance
+from pytest_cgins.errors import ProtocolError, TraceError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
+from pytest_cgins.probes.registry import ALWAYS
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import trust
@@ -28,6 +30,7 @@ from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.prepare import Preparation, dense_meta, prepare
 from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
 
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""
@@ -74,11 +77,12 @@ class JudgeService:
             sets.append(
                 {
                     "name": made.expected.name,
-                    "call": documents.dump_python(prepared.call),
+                    "call": documents.dump_python(made.call),
                     "tensors": header,
                     "outputs": [documents.dump_python(meta) for meta in made.outputs],
-                    "context": documents.dump_python(prepared.context),
+                    "context": documents.dump_python(made.context),
                     "mutated": list(made.mutated),
+                    "probe": made.probe,
                 }
             )
         return {"drift": None, "sets": sets}, contents
@@ -87,37 +91,64 @@ class JudgeService:
         """Compare a kernel's answers.
 
         Args:
-            params: those of `prepare`, and `sets` as the verification worker gave them: `name`, `tensors`,
-                and, where it says so, `devices` and `inputs_changed`.
-            buffers: one a set.
+            params: those of `prepare`; `sets`, `deviations` and `observed` as the verification worker gave them,
+                the last two if there were probes; `probes`, names of those that are switched on; `exceptions`
+                (ProbeExceptions) and `repeatability` of the kernel.
+            buffers: one a set and a deviation.
 
         Returns:
             `{"correctness": Correctness}`. A set without an answer is a failed check.
         """
         case, tolerance, prepared = self._preparation(params)
-        answered = {
-            entry["name"]: (entry, buffer) for entry, buffer in zip(params["sets"], buffers, strict=True)
-        }
+        answers = _Answers(params, buffers, case.device)
+        suspicions = Suspicions(params.get("probes", ALWAYS), _permissions(params), tolerance)
         checks: list[Check] = []
         for made in prepared.sets:
-            if made.expected.name not in answered:
-                checks.append(
-                    form.failed(made.expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer")
-                )
-                continue
-            entry, buffer = answered[made.expected.name]
-            conduct = _conduct(entry, case.device, list(made.expected.arguments))
-            if conduct is not None:
-                checks.append(conduct)
-                continue
-            got = unpack(entry["tensors"], buffer, case.device)
-            misnamed = _complexity(made.expected, got)
-            if misnamed is not None:
-                checks.append(misnamed)
-                continue
-            checks += compare(made.expected, [as_real(tensor) for tensor in got], tolerance)
-        correctness = Correctness(checks=tuple(checks), power=prepared.power(tolerance), notes=prepared.notes)
+            checked = self._check(made.expected, answers, tolerance, suspicions, probe=made.probe)
+            if made.probe:
+                suspicions.take_probing(made.probe, checked)
+            else:
+                checks += checked
+        suspicions.take_checks(checks)
+        suspicions.take_facts(params.get("observed", {}))
+        expected = {made.expected.name: made.expected for made in prepared.sets}
+        for second in answers.seconds(expected):
+            suspicions.take_second(second)
+        correctness = Correctness(
+            checks=tuple(checks),
+            power=prepared.power(tolerance),
+            notes=prepared.notes,
+            probes=suspicions.probes(),
+        )
         return {"correctness": documents.dump_python(correctness)}, []
+
+    def _check(
+        self,
+        expected: ExpectedSet,
+        answers: _Answers,
+        tolerance: Tolerance,
+        suspicions: Suspicions,
+        *,
+        probe: str,
+    ) -> tuple[Check, ...]:
+        """The checks of one set of inputs; none for a probe's set that the kernel refuses."""
+        entry = answers.entries.get(expected.name)
+        if entry is None:
+            return (form.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),)
+        if probe and entry["error"]:
+            suspicions.not_run.setdefault(
+                probe, f"the kernel refuses {expected.name}: {entry['error']['message']}"
+            )
+            return ()
+        suspicions.take_conduct(entry, expected.name, list(expected.arguments))
+        elsewhere = _elsewhere(entry, answers.device)
+        if elsewhere is not None:
+            return (elsewhere,)
+        got = answers.tensors(expected.name)
+        misnamed = _complexity(expected, got)
+        if misnamed is not None:
+            return (misnamed,)
+        return compare(expected, [as_real(tensor) for tensor in got], tolerance)
 
     def output_metas(
         self, params: dict[str, Any], buffers: list[Buffer]
@@ -187,8 +218,7 @@ class _OpenPack:
 
 def _importable(import_root: str, op: str) -> None:
     """Let the op be imported: the user named it in cgins.yaml, beside which its module lies."""
-    if import_root and import_root not in sys.path:
-        sys.path.insert(0, import_root)
+    import_from(import_root)
     trust(op)
 
 
@@ -204,17 +234,49 @@ def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
     return None
 
 
-def _conduct(entry: dict[str, Any], device: str, names: list[str]) -> Check | None:
-    """Where the outputs are, and whether inputs were changed, as the verification worker saw it."""
+def _elsewhere(entry: dict[str, Any], device: str) -> Check | None:
+    """Whether an output is on another device than the case's."""
     for index, place in enumerate(entry.get("devices", [])):
         if place != device:
             what = f"output {index} is on {place}, expected is {device}"
             return form.failed(entry["name"], Reason.DEVICE, what)
-    if entry.get("overrun"):
-        what = f"the kernel wrote outside of its memory: {entry['overrun']}"
-        return form.failed(entry["name"], Reason.OUT_OF_BOUNDS, what)
-    changed = entry.get("inputs_changed", [])
-    if changed:
-        what = f"the kernel changed input tensors {changed} (of {', '.join(names)}), which the op leaves as they are"
-        return form.failed(entry["name"], Reason.INPUT_CHANGED, what)
     return None
+
+
+def _permissions(params: dict[str, Any]) -> Permissions:
+    return Permissions(
+        exceptions=tuple(ProbeException(**one) for one in params.get("exceptions", ())),
+        repeatability=Repeatability(**params.get("repeatability", {})),
+    )
+
+
+class _Answers:
+    """What the verification worker gave: an answer a set, and those that deviate from it."""
+
+    def __init__(self, params: dict[str, Any], buffers: list[Buffer], device: str) -> None:
+        self.device = device
+        sets, deviations = params["sets"], params.get("deviations", [])
+        if len(sets) + len(deviations) != len(buffers):
+            raise ProtocolError(
+                f"{len(sets)} answers and {len(deviations)} deviations came with {len(buffers)} buffers"
+            )
+        self.entries: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in sets}
+        self._buffers = {entry["name"]: buffer for entry, buffer in zip(sets, buffers, strict=False)}
+        self._deviations = list(zip(deviations, buffers[len(sets) :], strict=True))
+
+    def tensors(self, name: str) -> list[torch.Tensor]:
+        """The first answer to a set."""
+        return unpack(self.entries[name]["tensors"], self._buffers[name], self.device)
+
+    def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[Second]:
+        """The deviations."""
+        for entry, buffer in self._deviations:
+            name = entry["name"]
+            error = entry.get("error") or {}
+            yield Second(
+                probe=entry["probe"],
+                expected=expected[name],
+                first=self.tensors(name) if name in self.entries else (),
+                given=unpack(entry["tensors"], buffer, self.device),
+                error=str(error.get("message", "")),
+            )

@@ -39,6 +39,12 @@ class InputSet:
     """Indices of the argument tensors that the op changes."""
     expected: ExpectedSet
     """What is expected, on the case's device."""
+    call: OpCall
+    """The call, with device arguments set to the case's device."""
+    context: Context
+    """Its context."""
+    probe: str = ""
+    """The probe that it is there for; "" if it decides whether the kernel is right."""
 
     @property
     def returns_integers(self) -> bool:
@@ -52,18 +58,29 @@ class Preparation:
 
     trace: Trace
     """The trace."""
-    call: OpCall
-    """Its call, with device arguments set to the case's device."""
-    context: Context
-    """Its context."""
     sets: tuple[InputSet, ...]
-    """`recorded` first, then `fresh` and `edge`."""
+    """`recorded` first, then `fresh` and `edge`, then those of probes."""
     notes: tuple[str, ...]
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
     at_origin: Callable[[], tuple[ExpectedOutput, ...]]
     """What is expected of the recorded inputs on the type of device that recorded them."""
     powers: dict[Tolerance, tuple[Power, ...]] = field(default_factory=dict)
     """The power check by tolerance; no kernel takes part in it, so it is made once."""
+
+    @property
+    def core(self) -> tuple[InputSet, ...]:
+        """The sets that decide whether a kernel is right: those of no probe."""
+        return tuple(made for made in self.sets if not made.probe)
+
+    @property
+    def call(self) -> OpCall:
+        """The trace's call, with device arguments set to the case's device."""
+        return self.sets[0].call
+
+    @property
+    def context(self) -> Context:
+        """The trace's context."""
+        return self.sets[0].context
 
     @property
     def nbytes(self) -> int:
@@ -79,7 +96,7 @@ class Preparation:
     def power(self, tolerance: Tolerance) -> tuple[Power, ...]:
         """What the case can tell from the right answer."""
         if tolerance not in self.powers:
-            self.powers[tolerance] = power.check([made.expected for made in self.sets], tolerance)
+            self.powers[tolerance] = power.check([made.expected for made in self.core], tolerance)
         return self.powers[tolerance]
 
 
@@ -134,8 +151,6 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
     return Preparation(
         trace=trace,
-        call=maker.call,
-        context=trace.context,
         sets=tuple(sets),
         notes=tuple(notes),
         at_origin=lambda: _at_origin(trace, source),
@@ -205,6 +220,8 @@ class _Maker:
             outputs=tuple(metas[:returned]),
             mutated=made.mutated,
             expected=ExpectedSet(name=name, outputs=outputs, arguments=arguments, note=made.note),
+            call=self.call,
+            context=self.trace.context,
         )
 
     def _output_metas(self, made: Answers) -> list[TensorMeta]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.tensors import pack, same_bytes, unpack
+from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.probes.bits import same
 
 ROWS = torch.arange(24, dtype=torch.float32).reshape(4, 6)
 
@@ -39,7 +40,7 @@ def test_a_tensor_arrives_as_it_lay(tensor: torch.Tensor) -> None:
     (arrived,) = unpack(*pack([tensor]), "cpu")
     assert (arrived.dtype, arrived.shape) == (tensor.dtype, tensor.shape)
     assert arrived.stride() == tensor.stride()
-    assert same_bytes(arrived, tensor)
+    assert same(arrived, tensor)
 
 
 def test_aliasing_survives() -> None:
@@ -55,7 +56,7 @@ def test_every_journey_ends_on_fresh_memory() -> None:
     (first,) = unpack(header, buffer, "cpu")
     first.zero_()
     (second,) = unpack(header, buffer, "cpu")
-    assert same_bytes(second, ROWS)
+    assert same(second, ROWS)
 
 
 def test_no_tensors_are_fine() -> None:
@@ -65,8 +66,8 @@ def test_no_tensors_are_fine() -> None:
 
 def test_bits_are_compared_not_values() -> None:
     """NaN is the same as itself, and the two zeros differ."""
-    assert same_bytes(torch.tensor([float("nan")]), torch.tensor([float("nan")]))
-    assert not same_bytes(torch.tensor([0.0]), torch.tensor([-0.0]))
+    assert same(torch.tensor([float("nan")]), torch.tensor([float("nan")]))
+    assert not same(torch.tensor([0.0]), torch.tensor([-0.0]))
 
 
 def meta(**changes: Any) -> dict[str, Any]:

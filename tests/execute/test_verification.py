@@ -12,10 +12,11 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError, WorkerCrashed
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.tensors import same_bytes, unpack
+from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.execute.verification import VerificationService
 from pytest_cgins.kernels.build import build
 from pytest_cgins.model import Autocast, Context, KernelSource
+from pytest_cgins.probes.bits import same
 
 INPUT = torch.tensor([[-1.0, 2.0, -3.0], [4.0, -5.0, float("nan")]])
 
@@ -47,8 +48,8 @@ def test_a_kernel_runs_on_every_set(
     sets = [relu_set(INPUT, name="recorded"), relu_set(INPUT + 1, name="fresh")]
     first, second = run(service, python_kernel("relu"), *sets)
     assert [first[0]["name"], second[0]["name"]] == ["recorded", "fresh"]
-    assert same_bytes(first[1][0], INPUT.relu())
-    assert same_bytes(second[1][0], (INPUT + 1).relu())
+    assert same(first[1][0], INPUT.relu())
+    assert same(second[1][0], (INPUT + 1).relu())
     assert first[0]["devices"] == ["cpu"]
     assert first[0]["inputs_changed"] == []
     assert first[0]["error"] is None
@@ -68,7 +69,7 @@ def test_an_input_that_changed_is_named(
     """A kernel that writes to its inputs is told on, though its output is right."""
     ((answer, tensors),) = run(service, python_kernel("changes_its_input"), relu_set(INPUT))
     assert answer["inputs_changed"] == [0]
-    assert same_bytes(tensors[0], INPUT.relu())
+    assert same(tensors[0], INPUT.relu())
 
 
 def test_a_mutated_input_is_handed_back(
@@ -77,7 +78,7 @@ def test_a_mutated_input_is_handed_back(
     """What the op itself changes comes after the outputs, and is no offence."""
     ((answer, tensors),) = run(service, python_kernel("in_place"), relu_set(INPUT, mutated=(0,)))
     assert answer["inputs_changed"] == []
-    assert [same_bytes(tensor, INPUT.relu()) for tensor in tensors] == [True, True]
+    assert [same(tensor, INPUT.relu()) for tensor in tensors] == [True, True]
 
 
 @pytest.mark.parametrize("first_changes", ["changes_its_input", "in_place"])
@@ -87,7 +88,7 @@ def test_sets_do_not_share_inputs(
     """What a kernel did to one set's inputs is not seen in the next."""
     one = relu_set(INPUT)
     (_, first), (_, second) = run(service, python_kernel(first_changes), one, one)
-    assert same_bytes(first[0], second[0])
+    assert same(first[0], second[0])
 
 
 def test_an_error_stays_in_its_set(service: VerificationService, python_kernel: Make, relu_set: Make) -> None:
@@ -126,7 +127,7 @@ def test_a_subclass_does_not_speak_for_itself(
     """An output is taken as the plain tensor that it is."""
     ((answer, tensors),) = run(service, python_kernel("dressed"), relu_set(INPUT))
     assert answer["error"] is None
-    assert same_bytes(tensors[0], INPUT.relu())
+    assert same(tensors[0], INPUT.relu())
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_the_service_works_in_a_worker(workers: WorkerPool, python_kernel: Make,
     reply = workers.call("verification", "run", params, [buffer], timeout_s=60)
     (answer,) = reply.result["sets"]
     (output,) = unpack(answer["tensors"], reply.buffers[0], "cpu")
-    assert same_bytes(output, INPUT.relu())
+    assert same(output, INPUT.relu())
     assert reply.output == "in the kernel\n"
 
 

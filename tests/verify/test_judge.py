@@ -15,7 +15,7 @@ from torch.nn import functional
 import pytest_cgins
 from pytest_cgins import documents
 from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import Case, Check, Correctness, OpCall, Reason, TensorMeta
+from pytest_cgins.model import PROBES, Case, Check, Correctness, OpCall, Reason, TensorMeta
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.store import MANIFEST, open_pack
 from pytest_cgins.verify.judge import JudgeService
@@ -103,7 +103,7 @@ def test_inputs_hold_no_gold(service: JudgeService, softmax: Case) -> None:
     """What goes to the verification worker is the call's own arguments, nothing else."""
     prepared, buffers = service.prepare(parameters(softmax), [])
     for one, buffer in zip(prepared["sets"], buffers, strict=True):
-        assert set(one) == {"name", "call", "tensors", "outputs", "context", "mutated"}
+        assert set(one) == {"name", "call", "tensors", "outputs", "context", "mutated", "probe"}
         assert len(one["tensors"]["metas"]) == 1
         assert buffer.nbytes == 40 * 60 * 4
 
@@ -145,18 +145,25 @@ def test_set_without_an_answer_fails(service: JudgeService, softmax: Case) -> No
 
 @pytest.mark.parametrize(
     ("conduct", "reason"),
-    [({"devices": ["cuda:0"]}, Reason.DEVICE), ({"inputs_changed": [0]}, Reason.INPUT_CHANGED)],
+    [
+        ({"devices": ["cuda:0"]}, Reason.DEVICE),
+        ({"inputs_changed": [0]}, Reason.INPUT_CHANGED),
+        ({"overrun": "4 or more bytes behind output 0 were overwritten"}, Reason.OUT_OF_BOUNDS),
+        ({"subclasses": ["Lazy"]}, Reason.LAZY_OUTPUT),
+    ],
 )
 def test_conduct_that_the_worker_saw_fails(
     service: JudgeService, softmax: Case, conduct: dict[str, Any], reason: Reason
 ) -> None:
-    """Outputs on another device, or changed inputs, fail the form whatever the numbers are."""
-    params = parameters(softmax)
+    """Outputs elsewhere, lazy ones, changed inputs and writes out of bounds fail whatever the numbers are."""
+    params = {**parameters(softmax), "probes": PROBES}
     prepared, buffers = service.prepare(params, [])
     header, content = pack([unpack(prepared["sets"][0]["tensors"], buffers[0], "cpu")[0].softmax(-1)])
     answer = {"name": "recorded", "tensors": header, **conduct}
     reply, _ = service.judge({**params, "sets": [answer]}, [content])
-    assert documents.load_python(Correctness, reply["correctness"]).checks[0].reason is reason
+    correctness = documents.load_python(Correctness, reply["correctness"])
+    assert reason in {correctness.checks[0].reason, *(probe.reason for probe in correctness.tripped)}
+    assert not correctness.passed
 
 
 def test_shapes_tier_has_no_gold_and_says_so(service: JudgeService, tmp_path: Path) -> None:

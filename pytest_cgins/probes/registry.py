@@ -1,0 +1,60 @@
+"""All probes: what each trips with, and which level of `--cgins-probes` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pytest_cgins.model import PROBES, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One probe."""
+
+    reason: Reason
+    """What a kernel that trips it is suspected of."""
+    fast: bool = True
+    """Whether the level `fast` has it: it needs no further answer of torch."""
+    explains: bool = True
+    """Whether it is the cause where answers are wrong, too: the verdict then names the probe."""
+
+
+SPECS = {
+    "poison": Spec(Reason.UNWRITTEN),
+    "guards": Spec(Reason.OUT_OF_BOUNDS),
+    "inputs_unchanged": Spec(Reason.INPUT_CHANGED),
+    "repeat": Spec(Reason.NOT_REPEATABLE, explains=False),
+    "fresh_memory": Spec(Reason.STALE_ANSWER),
+    "late_work": Spec(Reason.LATE_WORK),
+    "plain_outputs": Spec(Reason.LAZY_OUTPUT),
+    "op_callback": Spec(Reason.OP_CALLBACK),
+    "integrity": Spec(Reason.TAMPERING),
+    "snooping": Spec(Reason.SNOOPING),
+    "memory_use": Spec(Reason.MEMORY_USE, explains=False),
+    "memory_leak": Spec(Reason.MEMORY_LEAK, explains=False),
+    "sizes": Spec(Reason.SIZE_DEPENDENT, fast=False, explains=False),
+    "layouts": Spec(Reason.LAYOUT_DEPENDENT, fast=False, explains=False),
+    "special_values": Spec(Reason.NAN_PATTERN, fast=False, explains=False),
+    "second_precision": Spec(Reason.HIDDEN_BY_PRECISION, fast=False, explains=False),
+    "after_timing": Spec(Reason.WRONG_AFTER_TIMING),
+    "content_cache": Spec(Reason.STALE_ANSWER),
+    "physical_floor": Spec(Reason.TOO_FAST),
+    "l2_carve_out": Spec(Reason.L2_CARVE_OUT),
+}
+"""By name, in the order in which reports list them."""
+ALWAYS = ("poison", "guards", "inputs_unchanged")
+"""Those that no level leaves out: they cost nothing."""
+TIMED = frozenset({"after_timing", "content_cache", "physical_floor", "l2_carve_out"})
+"""Those that look at a kernel while it is timed."""
+
+
+def switched_on(level: str, excused: Iterable[str] = ()) -> tuple[str, ...]:
+    """Names of the probes of a level, `full`, `fast` or `off`, but for those that a kernel is excused from."""
+    skipped = set(excused)
+    levels = {
+        "full": PROBES,
+        "fast": tuple(name for name in PROBES if SPECS[name].fast),
+        "off": ALWAYS,
+    }
+    return tuple(name for name in levels[level] if name not in skipped)

@@ -1,0 +1,58 @@
+"""A kernel that ran once on one set of inputs, and can be run again in other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+
+class Trial(Protocol):
+    """What probes that run the kernel again may do with a set of inputs."""
+
+    name: str
+    """Name of the set, as the worker knows it."""
+    device: str
+    """`cpu` or `cuda:0`."""
+
+    @property
+    def answer(self) -> Sequence[torch.Tensor]:
+        """What the kernel gave at first: copies that it does not know of."""
+        ...
+
+    @property
+    def live(self) -> Sequence[torch.Tensor]:
+        """The very tensors that the kernel gave, as they are now."""
+        ...
+
+    def again(self) -> list[torch.Tensor]:
+        """Run on copies of the inputs at new addresses, into poisoned outputs; whatever the kernel raises is raised."""
+        ...
+
+    def rerun(self) -> list[torch.Tensor]:
+        """Run once more on the very same tensors; what an op mutates is not put back."""
+        ...
+
+    def with_content_of(self, other: Trial) -> list[torch.Tensor]:
+        """Run on the same tensors as at first, filled with the other set's numbers."""
+        ...
+
+    def alike(self, other: Trial) -> bool:
+        """Whether the other set differs in numbers alone: same call, shapes, strides and aliases."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """An answer that is not, bit for bit, the one that was given before."""
+
+    probe: str
+    """Which probe saw it."""
+    name: str
+    """Set of inputs that it answers."""
+    tensors: Sequence[torch.Tensor]
+    """The answer; () if there is none."""
+    error: dict[str, Any] | None = None
+    """What the kernel raised instead: see `execute.worker.describe`."""

@@ -1,0 +1,201 @@
+"""From what probes saw to what a kernel is suspected of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.config import ProbeException, Repeatability, Tolerance
+from pytest_cgins.errors import ProtocolError
+from pytest_cgins.model import Check, Probe, Reason
+from pytest_cgins.probes import plain_outputs, repeat
+from pytest_cgins.probes.bits import all_same
+from pytest_cgins.probes.registry import SPECS
+from pytest_cgins.verify.compare import ExpectedSet, accepts
+from pytest_cgins.verify.expected import as_real
+
+FACTS: Mapping[str, Callable[[Any], str]] = {}
+"""Judges of what `Watch.observed` tells, by probe: facts → message, "" if all is well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permissions:
+    """What a kernel may do, by its entry in cgins.yaml."""
+
+    exceptions: tuple[ProbeException, ...] = ()
+    """Probes that it is excused from."""
+    repeatability: Repeatability = field(default_factory=Repeatability)
+    """How far its answers may differ from each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Second:
+    """An answer that deviates from the first one to the same inputs."""
+
+    probe: str
+    """Who saw it."""
+    expected: ExpectedSet
+    """What is expected on these inputs."""
+    first: Sequence[Tensor]
+    """The answer that was given at first; () if there was none."""
+    given: Sequence[Tensor]
+    """The answer that deviates; () if there is none."""
+    error: str
+    """What the kernel raised instead; "" if nothing."""
+
+
+@dataclass(slots=True)
+class Suspicions:
+    """Collects what probes trip with, in one case."""
+
+    wanted: Sequence[str]
+    permissions: Permissions
+    tolerance: Tolerance
+    found: dict[str, list[str]] = field(default_factory=dict)
+    """Messages by probe."""
+    reasons: dict[str, Reason] = field(default_factory=dict)
+    """Reasons that are not the probe's usual one."""
+    not_run: dict[str, str] = field(default_factory=dict)
+    """Why a probe that is switched on does not apply, by its name."""
+
+    def trip(self, probe: str, message: str, reason: Reason | None = None) -> None:
+        """Note what a probe saw; nothing for "" and for probes that are not switched on."""
+        if message and probe in self.wanted:
+            self.found.setdefault(probe, []).append(message)
+            if reason is not None:
+                self.reasons.setdefault(probe, reason)
+
+    def take_conduct(self, entry: Mapping[str, Any], inputs: str, names: Sequence[str]) -> None:
+        """What the worker saw while the kernel answered one set of inputs."""
+        if entry.get("overrun"):
+            self.trip(
+                "guards", f"the kernel wrote outside of its memory: {entry['overrun']} ({inputs} inputs)"
+            )
+        changed = entry.get("inputs_changed", [])
+        if changed:
+            self.trip(
+                "inputs_unchanged",
+                f"the kernel changed input tensors {changed} (of {', '.join(names)}), which the op leaves as they "
+                f"are ({inputs} inputs)",
+            )
+        self.trip("plain_outputs", plain_outputs.judge(entry.get("subclasses", [])))
+
+    def take_checks(self, checks: Iterable[Check]) -> None:
+        """Poison that was found in the answers."""
+        unwritten = next((check for check in checks if check.reason is Reason.UNWRITTEN), None)
+        if unwritten is not None:
+            self.trip("poison", unwritten.message)
+
+    def take_probing(self, probe: str, checks: Iterable[Check]) -> None:
+        """The checks of a set of inputs that is there for a probe."""
+        failed = next((check for check in checks if not check.passed), None)
+        if failed is not None:
+            self.trip(probe, failed.message)
+
+    def take_facts(self, observed: Mapping[str, Any]) -> None:
+        """What the watch of the worker tells.
+
+        Raises:
+            ProtocolError: if facts are not what our own watch would tell.
+        """
+        for probe, facts in observed.items():
+            if probe in FACTS:
+                try:
+                    self.trip(probe, FACTS[probe](facts))
+                except (TypeError, KeyError, ValueError, AttributeError) as error:
+                    raise ProtocolError(f"what the probe {probe} observed is malformed: {error}") from error
+
+    def take_second(self, second: Second) -> None:
+        """An answer that was given later, or to the same tensors with other numbers."""
+        on = f"{second.expected.name} inputs"
+        if second.error:
+            self.trip(second.probe, f"run again on the {on}, the kernel raised {second.error}")
+        elif second.probe == "late_work":
+            self.trip(
+                "late_work",
+                f"the answer changed after the call had returned and its stream was done ({on}; {_differing(second)}): "
+                "wait for all streams and threads before returning",
+            )
+        elif second.probe == "fresh_memory":
+            self._fresh_memory(second, on)
+        else:
+            self._repeat(second, on)
+
+    def _repeat(self, second: Second, on: str) -> None:
+        allowed = self.permissions.repeatability
+        if allowed.kind == "tolerance" and self._right(second):
+            return
+        if allowed.kind == "explicit" and _close(second, allowed):
+            return
+        self.trip(
+            second.probe,
+            f"two answers to the same {on} differ ({_differing(second)})\n→ {repeat.REMEDY}",
+        )
+
+    def _fresh_memory(self, second: Second, on: str) -> None:
+        if self._right(second):
+            return  # not repeatable, but of these inputs
+        self.trip(
+            "fresh_memory",
+            f"with other numbers in the same tensors the answer is not that of these numbers ({on}; "
+            f"{_differing(second)}): results are kept by address or identity",
+        )
+
+    def _right(self, second: Second) -> bool:
+        return bool(second.given) and accepts(
+            second.expected, [as_real(tensor) for tensor in second.given], self.tolerance
+        )
+
+    def probes(self) -> tuple[Probe, ...]:
+        """One result a probe, in the registry's order."""
+        excused = {one.probe: one.reason for one in self.permissions.exceptions}
+        results = []
+        for name in SPECS:
+            if name in excused:
+                results.append(Probe(name=name, outcome="excused", reason=Reason.OK, message=excused[name]))
+            elif name in self.found:
+                reason = self.reasons.get(name, SPECS[name].reason)
+                first, *more = self.found[name]
+                message = f"{first} (and {len(more)} more)" if more else first
+                results.append(Probe(name=name, outcome="tripped", reason=reason, message=message))
+            elif name in self.not_run and name in self.wanted:
+                results.append(
+                    Probe(name=name, outcome="not-run", reason=Reason.OK, message=self.not_run[name])
+                )
+            elif name in self.wanted:
+                results.append(Probe(name=name, outcome="held", reason=Reason.OK))
+        return tuple(results)
+
+
+def _differing(second: Second) -> str:
+    """How much of an answer differs from the first one, and by how much at most."""
+    if len(second.first) != len(second.given) or not second.given:
+        return f"{len(second.given)} tensors instead of {len(second.first)}"
+    for index, (old, new) in enumerate(zip(second.first, second.given, strict=True)):
+        if all_same([old], [new]):
+            continue
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return f"output {index} has shape {tuple(new.shape)} instead of {tuple(old.shape)}"
+        a, b = (as_real(tensor).to(torch.float64) for tensor in (old, new))
+        wrong = ~((a == b) | (a.isnan() & b.isnan()))
+        greatest = (a - b).abs()[wrong].nan_to_num(nan=torch.inf)
+        by = (
+            f", by up to {float(greatest.max()):.3g}"
+            if greatest.numel()
+            else " in the sign of a zero or a NaN"
+        )
+        return f"{int(wrong.sum())} of {wrong.numel()} elements of output {index}{by}"
+    return "no element"
+
+
+def _close(second: Second, allowed: Repeatability) -> bool:
+    return len(second.first) == len(second.given) and all(
+        old.shape == new.shape
+        and old.dtype == new.dtype
+        and torch.allclose(new, old, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True)
+        for old, new in zip(second.first, second.given, strict=True)
+    )
