@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,25 @@ from pytest_cgins.model import Case, TracePack
 from pytest_cgins.trace.store import open_pack
 
 
-def cases_of(config: Config, *, device: str = "auto") -> tuple[Case, ...]:
+def _opened(folder: Path) -> TracePack:
+    return open_pack(folder).pack
+
+
+def cases_of(
+    config: Config, *, device: str = "auto", read: Callable[[Path], TracePack] = _opened
+) -> tuple[Case, ...]:
     """All cases, kernel by kernel in the order of the file.
+
+    Args:
+        config: the loaded file.
+        device: `cpu` or `cuda` leaves the other's cases out.
+        read: gives the pack in a folder; by default its blobs must be there as well.
 
     Raises:
         PackError: a trace pack cannot be read.
         ConfigError: a kernel replaces an op of which no pack has a trace.
     """
-    packs = [(path, open_pack(path).pack) for path in config.traces]
+    packs = [(path, read(path)) for path in config.traces]
     _require_distinct_names(config, packs)
     recorded = sorted({trace.call.op for _, pack in packs for trace in pack.traces})
     cases: list[Case] = []

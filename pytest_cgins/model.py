@@ -880,8 +880,10 @@ class SessionReport(Document):
     stale: tuple[str, ...] = ()
     """What changed after it was tested, one line a kernel or pack: its evaluations are not those of the files."""
     empty: bool = False
-    """Whether there were items, or a `cgins.yaml`, and no kernel was run."""
-    enforced: bool = False
-    """Whether missing cases, stale evidence and an empty run fail: in CI, without `--cgins-allow-fewer`."""
+    """Whether no kernel was run: there was no case, or all were skipped."""
+    ci: bool = False
+    """Whether it ran in CI: there missing cases, stale evidence and an empty run fail."""
+    allow_fewer: bool = False
+    """Whether `--cgins-allow-fewer` lets missing cases and an empty run pass."""
     coverage_note: str = ""
     """Why cases were not held against the base revision's; "" if they were."""

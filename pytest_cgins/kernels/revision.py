@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,20 +101,40 @@ def _deepen(top: Path) -> str:
     return "name a commit that is there: --cgins-baseline=REV, or --baseline REV of cgins build"
 
 
+def changes(revision: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """What tracked files differ from a commit's; of some it is only that they may, by their times.
+
+    Args:
+        revision: the commit.
+        paths: git's pathspecs, from the top of the repository.
+
+    Returns:
+        Pairs of git's letter (`A`, `D`, `M`, `T`) and a path from the top.
+
+    Raises:
+        RevisionError: git cannot tell.
+    """
+    words = ("diff-index", "--name-status", "--no-renames", "-z", revision.commit, "--", *paths)
+    told = _git(revision.repository, *words).split("\0")
+    return tuple(zip(told[0:-1:2], told[1::2], strict=True))
+
+
 class Checkout:
     """The files of a commit in a temporary folder."""
 
-    def __init__(self, revision: Revision, under: Path) -> None:
+    def __init__(self, revision: Revision, under: Path, *, names: Container[str] | None = None) -> None:
         """Write them.
 
         Args:
             revision: which commit.
             under: folder for such temporary folders; made if need be.
+            names: only files that are called so, of whatever size; None for all up to `FILE_LIMIT_NBYTES`.
 
         Raises:
             RevisionError: git cannot read it, or the disk does not take it.
         """
         self.revision = revision
+        self._names = names
         try:
             under.mkdir(parents=True, exist_ok=True)
             _sweep(under)
@@ -147,7 +167,7 @@ class Checkout:
         for mode, digest, nbytes, path in _listed(top, commit):
             if mode == "160000":
                 submodules.append((digest, path))
-            elif nbytes <= FILE_LIMIT_NBYTES:
+            elif nbytes <= FILE_LIMIT_NBYTES if self._names is None else Path(path).name in self._names:
                 paths.append(path)
         _git(
             top, "checkout-index", "-z", "--stdin", f"--prefix={tree}/", extra=index,

@@ -78,6 +78,20 @@ def open_pack(folder: Path | str) -> PackReader:
         PackError: naming file and field of the first thing that is wrong.
     """
     folder = Path(folder)
+    pack = read_manifest(folder)
+    if (folder / BLOBS).is_symlink():
+        raise PackError(f"{folder / BLOBS}: is a symbolic link", remedy="copy the blobs into the pack")
+    for blob in blobs_of(pack):
+        _check_blob_file(_blob_path(folder, blob), blob)
+    return PackReader(folder, pack)
+
+
+def read_manifest(folder: Path) -> TracePack:
+    """A trace pack's manifest, validated; its blobs need not be there.
+
+    Raises:
+        PackError: as `open_pack`.
+    """
     path = folder / MANIFEST
     text = read_file(path, MAX_MANIFEST_BYTES)
     raw = _parse(path, text)
@@ -92,11 +106,7 @@ def open_pack(folder: Path | str) -> PackReader:
             raise PackError(
                 f"{path}: traces[{index}].id: {trace.id} is not the digest of its content", remedy=_DAMAGED
             )
-    if (folder / BLOBS).is_symlink():
-        raise PackError(f"{folder / BLOBS}: is a symbolic link", remedy="copy the blobs into the pack")
-    for blob in blobs_of(pack):
-        _check_blob_file(_blob_path(folder, blob), blob)
-    return PackReader(folder, pack)
+    return pack
 
 
 def _parse(path: Path, text: bytes) -> Any:
