@@ -16,13 +16,13 @@ class Disguise:
     """One request's sets, as a worker sees them.
 
     Args:
-        sets: as the reference worker prepared them: `name`, and `probe` where a set is there for a probe alone.
-        buffers: one a set.
+        pairs: sets as the reference worker prepared them, `name`, and `probe` where one is there for a probe
+            alone; and their buffers.
         seed: decides the order.
     """
 
-    def __init__(self, sets: Sequence[dict[str, Any]], buffers: Sequence[Buffer], *, seed: str) -> None:
-        pairs = list(zip(sets, buffers, strict=True))
+    def __init__(self, pairs: Sequence[tuple[dict[str, Any], Buffer]], *, seed: str) -> None:
+        pairs = list(pairs)
         random.Random(seed).shuffle(pairs)  # noqa: S311 - the seed of the run repeats it
         self._names = {secrets.token_hex(8): one["name"] for one, _ in pairs}
         self.sets = [

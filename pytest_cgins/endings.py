@@ -31,6 +31,16 @@ def not_the_kernels(error: ServiceError) -> EndedError:
     return EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)
 
 
+def forged(role: str, what: str, output: str) -> EndedError:
+    """The verdict for an answer that our own service would never give."""
+    return EndedError(
+        Status.SUSPECT,
+        Reason.FORGED_ANSWER,
+        f"the {role} worker gave an answer that is not in the protocol ({what}): the kernel tampers with its process",
+        output,
+    )
+
+
 def is_refusal(error: dict[str, Any]) -> bool:
     """Whether binding found that the kernel's contract does not cover the call."""
     return (error["phase"], error["kind"]) == ("bind", "ContractError")

@@ -18,19 +18,18 @@ from typing import Any
 from pytest_cgins import documents, evidence, gate
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
-from pytest_cgins.disguise import Disguise
-from pytest_cgins.endings import EndedError, ended_by, is_refusal, not_the_kernels
+from pytest_cgins.endings import EndedError, forged, not_the_kernels
 from pytest_cgins.errors import (
     BuildError,
     CginsError,
     InfrastructureError,
     ServiceError,
     WorkerError,
-    WorkerTimeout,
 )
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
+from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.supply import Supply
@@ -96,7 +95,7 @@ class Evaluator:
         self._pool = WorkerPool(env=_worker_environment())
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._environments: dict[str, Environment] | None = None
-        self._served: dict[str, bool] = {}
+        self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
 
     def cases(self) -> tuple[Case, ...]:
         """All cases, kernel by kernel in the order of the file; errors are those of `cases_of`."""
@@ -221,16 +220,16 @@ class Evaluator:
 
     def _judge(self, question: dict[str, Any], answers: Reply) -> Correctness:
         told = {key: answers.result[key] for key in ("sets", "deviations", "observed")}
-        try:
-            judged = self._pool.call(
-                "reference", "judge", {**question, **told}, answers.buffers, timeout_s=REFERENCE_TIMEOUT_S
-            )
-        except ServiceError as error:
-            if error.kind == "ProtocolError":
-                raise _forged("verification", error.text, answers.output) from error
-            raise not_the_kernels(error) from error
-        except WorkerError as error:
-            raise EndedError(Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output) from error
+        judged = self._reference(
+            "judge",
+            {**question, **told},
+            answers.buffers,
+            blame=lambda error: (
+                forged("verification", error.text, answers.output)
+                if error.kind == "ProtocolError"
+                else not_the_kernels(error)
+            ),
+        )
         correctness = documents.load_python(Correctness, judged.result["correctness"])
         return replace(correctness, notes=(*correctness.notes, *answers.result.get("notes", ())))
 
@@ -283,52 +282,7 @@ class Evaluator:
             "import_root": str(self.config.root),
             "probes": self._probes_of(self._entry(case)),
         }
-        role = role_of("verification", compiled)
-        served, self._served[role] = self._served.get(role, False), True
-        notes = []
-        try:
-            reply = self._ask(role, request, sets, buffers)
-        except EndedError as end:
-            self._served[role] = False
-            if not served or end.verdict.status is not Status.RUNTIME_ERROR:
-                raise
-            # The worker had run other kernels, and one of them may have broken it: a clean one decides.
-            reply = self._ask(role, request, sets, buffers)
-            first = end.verdict.message.partition("\n")[0]
-            notes.append(f"crashed in a worker that had run other kernels, not in a fresh one: {first}")
-        reply.result["notes"] = notes
-        probing = {one["name"] for one in sets if one.get("probe")}
-        try:
-            failed = [
-                answer
-                for answer in reply.result["sets"]
-                if answer["error"] and (answer["name"] not in probing or answer["error"]["phase"] == "load")
-            ]
-            # A refusal of one set says nothing of the others: a failure among them comes first.
-            failed.sort(key=lambda answer: is_refusal(answer["error"]))
-            ended = (
-                ended_by(failed[0]["error"], compiled.source.contract, failed[0]["name"], reply.output)
-                if failed
-                else None
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            self._pool.discard(role)
-            raise _forged(role, f"{type(error).__name__}: {error}", reply.output) from error
-        if ended is not None:
-            raise ended
-        return reply
-
-    def _ask(self, role: str, request: dict[str, Any], sets: list[Any], buffers: tuple[Buffer, ...]) -> Reply:
-        """Have the kernel run on sets whose names it does not learn."""
-        disguise = Disguise(sets, buffers, seed=f"{self.seed}/{request['kernel']['key']}")
-        asked = {**request, "sets": disguise.sets}
-        reply = self._untrusted(role, "run", asked, disguise.buffers, self._timeout_s)
-        try:
-            disguise.take_off(reply.result)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            self._pool.discard(role)
-            raise _forged(role, f"{type(error).__name__}: {error}", reply.output) from error
-        return reply
+        return self._runs.run(role_of("verification", compiled), request, sets, buffers)
 
     def _time(self, case: Case, compiled: CompiledKernel, inputs: Any, buffer: Buffer) -> Measurement:
         request = {
@@ -344,30 +298,20 @@ class Evaluator:
         # Waiting for the device is not the kernel's doing.
         limit_s = self._timeout_s + LOCK_WAIT_S
         with self.supply.builds.quiet():
-            reply = self._untrusted(role, "measure", request, (buffer,), limit_s)
+            reply = self._runs.ask(role, "measure", request, (buffer,), timeout_s=limit_s)
         try:
             return documents.load_python(Measurement, reply.result)
         except ValueError as error:
-            self._pool.discard(role)
-            raise _forged(role, f"{type(error).__name__}: {error}", reply.output) from error
+            raise self._runs.refuse(role, error, reply.output) from error
 
-    def _untrusted(
-        self, role: str, method: str, params: Any, buffers: tuple[Buffer, ...], timeout_s: float
+    def _reference(
+        self,
+        method: str,
+        params: Any,
+        buffers: tuple[Buffer, ...] = (),
+        *,
+        blame: Callable[[ServiceError], EndedError] = not_the_kernels,
     ) -> Reply:
-        """A request to a worker that runs the kernel: its death is the kernel's doing."""
-        try:
-            return self._pool.call(role, method, params, buffers, timeout_s=timeout_s)
-        except WorkerTimeout as error:
-            raise EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
-        except ServiceError as error:
-            if role.startswith("timing") and error.kind == "InfrastructureError":
-                # Nothing hangs on it: timings do not gate.
-                raise InfrastructureError(error.text, remedy=error.remedy) from error
-            raise EndedError(Status.RUNTIME_ERROR, Reason.RAISED, str(error), error.output) from error
-        except WorkerError as error:
-            raise EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
-
-    def _reference(self, method: str, params: Any, buffers: tuple[Buffer, ...] = ()) -> Reply:
         """A request to the trusted worker, tried once more if the worker is lost.
 
         No kernel runs there, so its limit is not the user's, who thinks of kernels.
@@ -376,23 +320,13 @@ class Evaluator:
             try:
                 return self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
             except ServiceError as error:
-                raise not_the_kernels(error) from error
+                raise blame(error) from error
             except WorkerError as error:
                 if last:
                     raise EndedError(
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
-
-
-def _forged(role: str, what: str, output: str) -> EndedError:
-    """The verdict for an answer that our own service would never give."""
-    return EndedError(
-        Status.SUSPECT,
-        Reason.FORGED_ANSWER,
-        f"the {role} worker gave an answer that is not in the protocol ({what}): the kernel tampers with its process",
-        output,
-    )
 
 
 def _kernel_of(case: Case) -> tuple[str, str, str]:

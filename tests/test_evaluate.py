@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import pytest_cgins
-import pytest_cgins.evaluate as evaluate_module
+from pytest_cgins import cases as cases_module
 from pytest_cgins.config import load
 from pytest_cgins.errors import ConfigError, TraceError
 from pytest_cgins.evaluate import Evaluator
@@ -60,7 +60,7 @@ calls = 0
 def tires(input):
     global calls
     calls += 1
-    if calls > 5:
+    if calls > 200:
         raise RuntimeError("tired")
     return input.clamp_min(0)
 
@@ -195,7 +195,7 @@ def test_a_write_past_the_end_is_found_and_costs_its_own_case_only(
 ) -> None:
     """The guard behind an output names the kernel that wrote there, and the next one runs in another process."""
     found = evaluate(project, evaluators, "source: past.cpp")
-    assert (found.verdict.status, found.verdict.reason) == (Status.INCORRECT, Reason.OUT_OF_BOUNDS)
+    assert (found.verdict.status, found.verdict.reason) == (Status.SUSPECT, Reason.OUT_OF_BOUNDS)
     assert "behind output 0 were overwritten" in found.verdict.message
 
 
@@ -294,9 +294,9 @@ def test_an_op_without_records_is_refused(project: Path, tmp_path: Path) -> None
 def test_a_name_of_which_packs_have_another_is_told(written: str, recorded: list[str]) -> None:
     """torch has functions in two places, and packs one name for both: the remedy is the line to write."""
     others = ["torch.mul", "torch.nn.functional.relu_@backward(other)"]
-    remedy = evaluate_module._how_to_have_traces(written, [*others, *recorded])
+    remedy = cases_module._how_to_have_traces(written, [*others, *recorded])
     assert remedy.startswith(f"write op: {' or op: '.join(recorded)}, which is recorded")
-    assert f"--ops {written}; recorded are torch.mul" in evaluate_module._how_to_have_traces(written, others)
+    assert f"--ops {written}; recorded are torch.mul" in cases_module._how_to_have_traces(written, others)
 
 
 def test_every_second_name_of_torch_is_found_by_its_last_word() -> None:
@@ -311,7 +311,7 @@ def test_every_second_name_of_torch_is_found_by_its_last_word() -> None:
             with suppress(TraceError):
                 canonical = ops.qualified_name(ops.resolve(written))
                 found += canonical != written
-                same = evaluate_module._last_word(canonical) == evaluate_module._last_word(written)
+                same = cases_module._last_word(canonical) == cases_module._last_word(written)
                 missed += [] if same else [(written, canonical)]
     assert found > 40
     assert missed == []

@@ -135,6 +135,9 @@ class JudgeService:
         entry = answers.entries.get(expected.name)
         if entry is None:
             return (form.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),)
+        if probe and entry["error"] and entry["error"]["phase"] == "died":
+            suspicions.trip(probe, f"on inputs of {expected.name}: {entry['error']['message']}")
+            return ()
         if probe and entry["error"]:
             suspicions.not_run.setdefault(
                 probe, f"the kernel refuses {expected.name}: {entry['error']['message']}"

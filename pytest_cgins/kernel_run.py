@@ -1,0 +1,181 @@
+"""A kernel run by a worker on prepared sets of inputs; a death is narrowed down to what it died of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_cgins.disguise import Disguise
+from pytest_cgins.endings import EndedError, ended_by, forged, is_refusal
+from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerError, WorkerTimeout
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.output import Printed
+from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.process import Reply
+from pytest_cgins.model import Reason, Status
+
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+_DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
+
+
+class KernelRuns:
+    """Requests to workers that run kernels. Whatever a kernel does there becomes an `EndedError`."""
+
+    def __init__(self, pool: WorkerPool, *, seed: int, timeout_s: float) -> None:
+        self._pool = pool
+        self._seed = seed
+        self._timeout_s = timeout_s
+        self._served: dict[str, bool] = {}
+
+    def run(
+        self,
+        role: str,
+        request: dict[str, Any],
+        sets: Sequence[dict[str, Any]],
+        buffers: Sequence[Buffer],
+    ) -> Reply:
+        """Run a kernel on all sets, those of probes included.
+
+        Args:
+            role: of the worker.
+            request: `VerificationService.run`'s, without `sets`.
+            sets: as the reference worker prepared them.
+            buffers: one a set.
+
+        Returns:
+            The worker's answer with the sets' real names, and `notes` in its result. A probe's set on which the
+            kernel died has an error of phase `died`.
+
+        Raises:
+            EndedError: the kernel failed on a set that is no probe's, died, or forged an answer.
+        """
+        pairs = list(zip(sets, buffers, strict=True))
+        served, self._served[role] = self._served.get(role, False), True
+        notes: list[str] = []
+        try:
+            reply = self._ask(role, request, pairs)
+        except EndedError as end:
+            self._served[role] = False
+            if end.verdict.status not in _DEATHS:
+                raise
+            reply, told = self._once_more(role, request, pairs, end, served=served)
+            notes += told
+        reply.result["notes"] = notes
+        self._require_answers(role, request, pairs, reply)
+        return reply
+
+    def ask(
+        self, role: str, method: str, params: Any, buffers: Sequence[Buffer], *, timeout_s: float
+    ) -> Reply:
+        """One request to a worker that runs the kernel: its death is the kernel's doing."""
+        try:
+            return self._pool.call(role, method, params, buffers, timeout_s=timeout_s)
+        except WorkerTimeout as error:
+            raise EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
+        except ServiceError as error:
+            if role.startswith("timing") and error.kind == "InfrastructureError":
+                # Nothing hangs on it: timings do not gate.
+                raise InfrastructureError(error.text, remedy=error.remedy) from error
+            raise EndedError(Status.RUNTIME_ERROR, Reason.RAISED, str(error), error.output) from error
+        except WorkerError as error:
+            raise EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
+
+    def refuse(self, role: str, error: Exception, output: str) -> EndedError:
+        """End a worker whose answer our own service would never give; the verdict for it."""
+        self._pool.discard(role)
+        return forged(role, f"{type(error).__name__}: {error}", output)
+
+    def _ask(
+        self, role: str, request: dict[str, Any], pairs: Sequence[tuple[dict[str, Any], Buffer]]
+    ) -> Reply:
+        """Have the kernel run on sets whose names it does not learn."""
+        disguise = Disguise(pairs, seed=f"{self._seed}/{request['kernel']['key']}")
+        asked = {**request, "sets": disguise.sets}
+        reply = self.ask(role, "run", asked, disguise.buffers, timeout_s=self._timeout_s)
+        try:
+            disguise.take_off(reply.result)
+        except _MALFORMED as error:
+            raise self.refuse(role, error, reply.output) from error
+        return reply
+
+    def _once_more(
+        self,
+        role: str,
+        request: dict[str, Any],
+        pairs: Sequence[tuple[dict[str, Any], Buffer]],
+        end: EndedError,
+        *,
+        served: bool,
+    ) -> tuple[Reply, list[str]]:
+        """After a death: in a worker without a past, then without the sets of probes, then each of these alone."""
+        first = end.verdict.message.partition("\n")[0]
+        if served and end.verdict.status is Status.RUNTIME_ERROR:
+            # The worker had run other kernels, and one of them may have broken it: a clean one decides.
+            try:
+                reply = self._ask(role, request, pairs)
+            except EndedError as again:
+                end = again
+            else:
+                return reply, [f"crashed in a worker that had run other kernels, not in a fresh one: {first}"]
+        core = [pair for pair in pairs if not pair[0].get("probe")]
+        if len(core) == len(pairs):
+            raise end
+        reply = self._ask(role, request, core)
+        for pair in pairs:
+            if pair[0].get("probe"):
+                try:
+                    reply = _joined(reply, self._ask(role, request, [pair]))
+                except EndedError as death:
+                    reply = _joined(reply, _dead(pair[0]["name"], death))
+        return reply, []
+
+    def _require_answers(
+        self,
+        role: str,
+        request: dict[str, Any],
+        pairs: Sequence[tuple[dict[str, Any], Buffer]],
+        reply: Reply,
+    ) -> None:
+        """Raise what the kernel failed with on sets that are no probe's."""
+        names = [one["name"] for one, _ in pairs]
+        probing = {one["name"] for one, _ in pairs if one.get("probe")}
+        try:
+            failed = [
+                answer
+                for answer in reply.result["sets"]
+                if answer["error"] and (answer["name"] not in probing or answer["error"]["phase"] == "load")
+            ]
+            # A refusal of one set says nothing of the others: a failure among them comes first.
+            failed.sort(key=lambda answer: (is_refusal(answer["error"]), names.index(answer["name"])))
+            contract = request["kernel"]["source"]["contract"]
+            ended = (
+                ended_by(failed[0]["error"], contract, failed[0]["name"], reply.output) if failed else None
+            )
+        except _MALFORMED as error:
+            raise self.refuse(role, error, reply.output) from error
+        if ended is not None:
+            raise ended
+
+
+def _joined(one: Reply, other: Reply) -> Reply:
+    """Two answers as one: sets, then deviations, and their buffers in the same order."""
+    result = {
+        "sets": [*one.result["sets"], *other.result["sets"]],
+        "deviations": [*one.result["deviations"], *other.result["deviations"]],
+        "observed": {**other.result["observed"], **one.result["observed"]},
+    }
+    count, others = len(one.result["sets"]), len(other.result["sets"])
+    buffers = (
+        *one.buffers[:count],
+        *other.buffers[:others],
+        *one.buffers[count:],
+        *other.buffers[others:],
+    )
+    return Reply(result, buffers, one.printed + other.printed)
+
+
+def _dead(name: str, death: EndedError) -> Reply:
+    """What stands for the answer to a probe's set on which the kernel died."""
+    error = {"phase": "died", "kind": death.verdict.reason.value, "message": death.verdict.message}
+    answer = {"name": name, "error": error, "devices": [], "tensors": {"metas": [], "spans": []}}
+    return Reply({"sets": [answer], "deviations": [], "observed": {}}, (Buffer.from_chunks([]),), Printed())
