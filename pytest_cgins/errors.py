@@ -16,6 +16,7 @@
     ├── WorkerError            a worker process
     │   ├── WorkerCrashed      it died: signal, abort, exit
     │   ├── WorkerTimeout      it did not answer within its limit and was killed
+    │   ├── WorkerExceeded     it took more memory, output or processes than it may, and was killed
     │   ├── ProtocolError      it answered something that is not in the protocol
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
     ├── RevisionError          the commit to compare with cannot be found or read
@@ -95,25 +96,40 @@ class LaunchError(KernelError):
 
 
 class WorkerError(CginsError):
-    """Base of what concerns worker processes. `output` is the tail of the worker's stdout + stderr."""
+    """Base of what concerns worker processes.
 
-    def __init__(self, what: str, *, remedy: str = "", output: str = "") -> None:
+    `output` is the tail of the worker's stdout, and of its stderr below a line `stderr:`. `fault` is the value of
+    the `model.Reason` that a verdict gives when a kernel was to blame.
+    """
+
+    def __init__(self, what: str, *, remedy: str = "", output: str = "", fault: str = "crashed") -> None:
         super().__init__(what, remedy=remedy)
         self.output = output
+        self.fault = fault
 
 
 class WorkerCrashed(WorkerError):
     """The process ended while a request was open. `returncode` is negative for a signal."""
 
     def __init__(
-        self, what: str, *, remedy: str = "", output: str = "", returncode: int | None = None
+        self,
+        what: str,
+        *,
+        remedy: str = "",
+        output: str = "",
+        fault: str = "crashed",
+        returncode: int | None = None,
     ) -> None:
-        super().__init__(what, remedy=remedy, output=output)
+        super().__init__(what, remedy=remedy, output=output, fault=fault)
         self.returncode = returncode
 
 
 class WorkerTimeout(WorkerError):
     """The process did not answer within the request's limit, and was killed."""
+
+
+class WorkerExceeded(WorkerError):
+    """The process and its descendants took more of the machine than they may, and were killed."""
 
 
 class ProtocolError(WorkerError):
@@ -129,7 +145,7 @@ class ServiceError(WorkerError):
     def __init__(
         self, what: str, *, remedy: str = "", kind: str = "", text: str = "", trace: str = ""
     ) -> None:
-        super().__init__(what, remedy=remedy, output=trace)
+        super().__init__(what, remedy=remedy, output=trace, fault="raised")
         self.kind = kind
         self.text = text
         self.trace = trace

@@ -6,10 +6,12 @@ import atexit
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.process import Reply, WorkerProcess
+from pytest_cgins.execute.limits import Limits
+from pytest_cgins.execute.local import LocalWorker
+from pytest_cgins.execute.process import Reply, WorkerProcess, Wrap
 
 logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {
@@ -18,6 +20,11 @@ SERVICES: Mapping[str, str] = {
     "reference": "pytest_cgins.verify.judge:JudgeService",
 }
 """Service of each role. What runs a kernel never shares a process with what knows the answers."""
+TRUSTED = frozenset({"reference"})
+"""Roles that run no kernel: they know the answers, so nobody may look into them, and nothing is put around them."""
+
+Isolation = Literal["process", "none"]
+"""Where services that run kernels live: in worker processes, or in this process, for debuggers."""
 
 
 class WorkerPool:
@@ -33,12 +40,27 @@ class WorkerPool:
         *,
         services: Mapping[str, str] = SERVICES,
         env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        wrap: Wrap | None = None,
+        isolation: Isolation = "process",
     ) -> None:
-        """`settings` go to every service's constructor, `env` is added to every worker's environment."""
+        """A pool without workers as yet.
+
+        Args:
+            settings: go to every service's constructor.
+            services: service of each role.
+            env: added to every worker's environment.
+            limits: what each worker may take of the machine.
+            wrap: puts another program around workers that run kernels; see `process.Wrap`.
+            isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
+        """
         self._settings = dict(settings or {})
         self._services = services
         self._env = env
-        self._workers: dict[str, WorkerProcess] = {}
+        self._limits = limits
+        self._wrap = wrap
+        self._isolation = isolation
+        self._workers: dict[str, WorkerProcess | LocalWorker] = {}
 
     def call(
         self,
@@ -77,14 +99,27 @@ class WorkerPool:
     ) -> None:
         self.close()
 
-    def _worker(self, role: str) -> WorkerProcess:
+    def _worker(self, role: str) -> WorkerProcess | LocalWorker:
         worker = self._workers.get(role)
         if worker is None or not worker.alive:
             if worker is not None:
-                logger.debug("%s: process %d is gone and is replaced", role, worker.pid)
+                logger.debug("%s: process %d cannot be used any more and is replaced", role, worker.pid)
             self.discard(role)
             atexit.register(self.close)
-            worker = self._workers[role] = WorkerProcess.start(
-                self._services[role.partition("/")[0]], name=role, env=self._env, settings=self._settings
-            )
+            worker = self._workers[role] = self._start(role)
         return worker
+
+    def _start(self, role: str) -> WorkerProcess | LocalWorker:
+        base = role.partition("/")[0]
+        trusted = base in TRUSTED
+        if self._isolation == "none" and not trusted:
+            return LocalWorker(self._services[base], name=role, settings=self._settings)
+        return WorkerProcess.start(
+            self._services[base],
+            name=role,
+            env=self._env,
+            settings=self._settings,
+            limits=self._limits,
+            wrap=None if trusted else self._wrap,
+            shielded=trusted,
+        )

@@ -5,23 +5,31 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.errors import ProtocolError, ServiceError, WorkerCrashed, WorkerTimeout
+from pytest_cgins.errors import ProtocolError, ServiceError, WorkerCrashed, WorkerExceeded, WorkerTimeout
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.environment import worker_environment
 from pytest_cgins.execute.exits import describe_exit
-from pytest_cgins.execute.output import OutputTail
-from pytest_cgins.execute.protocol import START, Channel
+from pytest_cgins.execute.family import Family
+from pytest_cgins.execute.limits import Limits, memory_kills
+from pytest_cgins.execute.output import Output, Printed
+from pytest_cgins.execute.protocol import DONE, START, Channel
+from pytest_cgins.execute.watch import Exceeded, Watch
+from pytest_cgins.model import Reason
+
+Wrap = Callable[[Sequence[str]], Sequence[str]]
+"""Makes of a worker's command one that starts it inside of another program. That program must hand on open
+descriptors and variables, end with the worker, and give its exit status, or 128 and the number of its signal."""
 
 logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 180.0
@@ -33,7 +41,8 @@ _KILL_WAIT_S = 10.0
 # user's own `trace.py` would be found before the standard library's.
 _BOOT = (
     "import sys; sys.path[:1] == [''] and sys.path.pop(0); sys.path.append({root!r}); "
-    "from pytest_cgins.execute.worker import main; main({fd}, parent={parent}, death_signal={death_signal})"
+    "from pytest_cgins.execute.worker import main; "
+    "main({fd}, parent={parent}, death_signal={death_signal}, shielded={shielded})"
 )
 
 
@@ -45,25 +54,42 @@ class Reply:
     """Plain JSON values."""
     buffers: tuple[Buffer, ...]
     """In the service's order; the caller closes them."""
-    output: str
-    """Tail of what the process printed since the last answer."""
+    printed: Printed = field(default_factory=Printed)
+    """What the process printed since the last answer, the ends of it."""
+
+    @property
+    def output(self) -> str:
+        """What it printed as one text: stdout, and below a line `stderr:` what went there."""
+        return self.printed.text
 
 
 class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time.
 
-    It is killed with its process group; a process that leaves the group (setsid) is a sandbox's business.
+    It is killed with all its descendants, also those that left its session (see `family`).
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], channel: Channel, output: OutputTail, name: str
+        self,
+        process: subprocess.Popen[bytes],
+        connection: socket.socket,
+        output: Output,
+        *,
+        name: str,
+        mark: str,
+        limits: Limits,
+        wrapped: bool,
     ) -> None:
         self.name = name
         self._process = process
-        self._channel = channel
         self._output = output
+        self._family = Family(process.pid, mark)
+        watch = Watch(self._family, output, limits, lambda: _is_running(process))
+        self._channel = Channel(connection, sides=output.drains, still_there=watch)
+        self._wrapped = wrapped
         self._owner = os.getpid()
-        self._start_nonce = ""
+        self._memory_kills = memory_kills()
+        self._starting = False
         self._ended = False
 
     @classmethod
@@ -74,49 +100,60 @@ class WorkerProcess:
         name: str,
         env: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        wrap: Wrap | None = None,
+        shielded: bool = False,
     ) -> WorkerProcess:
         """Start a process that serves `service` ("module:Class"), and do not wait for its imports.
 
         Args:
             service: what to serve.
             name: for messages.
-            env: variables to add to the inherited environment.
+            env: variables to add to the inherited environment, of which secrets are left out.
             settings: JSON values for the service's constructor.
+            limits: what it may take of the machine.
+            wrap: puts another program around it, a sandbox or a checker.
+            shielded: let no other process of this user look into it.
         """
+        mark = secrets.token_hex(8)
         ours, theirs = socket.socketpair()
-        read_fd, write_fd = os.pipe()
+        (stdout, stdout_end), (stderr, stderr_end) = os.pipe(), os.pipe()
         boot = _BOOT.format(
             root=str(Path(__file__).resolve().parents[2]),
             fd=theirs.fileno(),
-            parent=os.getpid(),
+            parent=0 if wrap else os.getpid(),
             death_signal=threading.current_thread() is threading.main_thread(),
+            shielded=shielded,
         )
+        command = [sys.executable, "-u", "-c", boot]
         try:
             process = subprocess.Popen(
-                [sys.executable, "-u", "-c", boot],
+                [*wrap(command)] if wrap else command,
                 stdin=subprocess.DEVNULL,
-                stdout=write_fd,
-                stderr=write_fd,
+                stdout=stdout_end,
+                stderr=stderr_end,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **(env or {})},
+                env=worker_environment(mark, env),
                 start_new_session=True,
             )
         except BaseException:
             ours.close()
-            os.close(read_fd)
+            os.close(stdout)
+            os.close(stderr)
             raise
         finally:
             theirs.close()
-            os.close(write_fd)
-        output = OutputTail(read_fd)
-        channel = Channel(
-            ours, side_fd=read_fd, on_side=output.drain, still_there=lambda: _is_running(process)
+            os.close(stdout_end)
+            os.close(stderr_end)
+        output = Output(stdout, stderr)
+        worker = cls(
+            process, ours, output, name=name, mark=mark, limits=limits or Limits(), wrapped=wrap is not None
         )
-        worker = cls(process, channel, output, name)
         logger.debug("%s: process %d started for %s", name, process.pid, service)
         params = {"service": service, "settings": dict(settings or {})}
+        worker._starting = True
         with suppress(EOFError):  # it is dead already: the first call will say how
-            worker._start_nonce = worker._request(START, params, (), time.monotonic() + 10)
+            worker._request(START, params, (), time.monotonic() + 10)
         return worker
 
     @property
@@ -126,8 +163,10 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be called."""
-        return not self._ended and _is_running(self._process)
+        """Whether it can still be called: it runs, and has written nothing that nobody asked for."""
+        if self._ended or not _is_running(self._process):
+            return False
+        return self._starting or not self._channel.has_input
 
     def call(
         self,
@@ -144,23 +183,24 @@ class WorkerProcess:
         Raises:
             ServiceError: the service raised; the process lives on, unless it said that it must not.
             WorkerTimeout: no answer within `timeout_s`; the process was killed.
+            WorkerExceeded: it took more of the machine than it may, and was killed.
             WorkerCrashed: it ended, or cut its connection.
             ProtocolError: it answered something that is not an answer; it was killed.
         """
         try:
-            if self._start_nonce:
-                nonce, self._start_nonce = self._start_nonce, ""
+            if self._starting:
+                self._starting = False
                 with self._limited("start", START_TIMEOUT_S) as deadline:
-                    self._answer(nonce, "start", deadline)
+                    self._answer("start", deadline)
             with self._limited(method, timeout_s) as deadline:
-                nonce = self._request(method, params, buffers, deadline)
-                return self._answer(nonce, method, deadline)
+                self._request(method, params, buffers, deadline)
+                return self._answer(method, deadline)
         except ServiceError:
             raise
         except EOFError:
             raise self._crashed(method) from None
         except ProtocolError as error:
-            error.output = self._end(grace_s=0)
+            error.output = self._end(grace_s=0).text
             raise
         except BaseException:
             # The answer to this request may still come: nobody must read it as the next one's.
@@ -173,67 +213,89 @@ class WorkerProcess:
 
     def _request(
         self, method: str, params: Mapping[str, Any], buffers: Sequence[Buffer], deadline: float
-    ) -> str:
-        nonce = secrets.token_hex(16)
+    ) -> None:
         # Names and sizes only: what travels may be a model's data.
         logger.debug("%s: <- %s(%s)%s", self.name, method, ", ".join(params), _sizes(buffers))
-        self._channel.send({"nonce": nonce, "method": method, "params": params}, buffers, deadline=deadline)
-        return nonce
+        self._channel.send({"method": method, "params": params}, buffers, deadline=deadline)
 
     @contextmanager
     def _limited(self, method: str, limit_s: float) -> Iterator[float]:
-        """Give the deadline; past it, kill the process and raise WorkerTimeout."""
+        """Give the deadline; past it, or past another limit, kill the process and raise."""
         try:
             yield time.monotonic() + limit_s
         except TimeoutError:
             raise WorkerTimeout(
                 f"the {self.name} worker did not answer {method!r} within {limit_s:g} s and was killed",
                 remedy=_late(self.name, method),
-                output=self._end(grace_s=0),
+                output=self._end(grace_s=0).text,
+                fault=Reason.TIMED_OUT.value,
+            ) from None
+        except Exceeded as excess:
+            raise WorkerExceeded(
+                f"the {self.name} worker {excess}, during {method!r}, and was killed",
+                remedy=excess.remedy,
+                output=self._end(grace_s=0).text,
+                fault=excess.reason.value,
             ) from None
 
-    def _answer(self, nonce: str, method: str, deadline: float) -> Reply:
+    def _answer(self, method: str, deadline: float) -> Reply:
         started = time.monotonic()
-        answer, buffers = self._channel.receive(deadline=deadline)
-        waited_ms = 1000 * (time.monotonic() - started)
-        if answer.get("nonce") != nonce or not _is_answer(answer):
+        try:
+            answer, buffers = self._challenged(deadline)
+        except ProtocolError as forgery:
             raise ProtocolError(
-                f"the {self.name} worker answered {method!r} with something that is no answer to it",
+                f"the {self.name} worker answered {method!r} with something that is no answer to it: {forgery.what}",
                 remedy="code under test must not write to pytest-cgins' own connection",
-            )
+                fault=Reason.FORGED_ANSWER.value,
+            ) from forgery
+        waited_ms = 1000 * (time.monotonic() - started)
         fatal, error = answer.get("fatal"), answer.get("error")
-        output = self._output.take()
+        printed = self._output.take()
         what = "result" if error is None else f"error {str(error.get('kind', ''))[:100]!r}"
         logger.debug("%s: -> %s: %s%s after %.1f ms", self.name, method, what, _sizes(buffers), waited_ms)
         if fatal:
-            output += self._end(grace_s=0)
+            printed += self._end(grace_s=0)
         if error is not None:
-            raise _service_error(self.name, error, output)
-        return Reply(answer["result"], tuple(buffers), output)
+            raise service_error(self.name, error, printed.text)
+        return Reply(answer["result"], tuple(buffers), printed)
+
+    def _challenged(self, deadline: float) -> tuple[dict[str, Any], list[Buffer]]:
+        """Wait until the service is done, then ask for its answer; see `protocol` for why."""
+        done, strays = self._channel.receive(deadline=deadline)
+        # Whatever lies behind `done` was written by somebody who could not know the nonce.
+        if done != DONE or strays or self._channel.has_input:
+            raise ProtocolError("it came before it was asked for")
+        nonce = secrets.token_hex(16)
+        self._channel.send({"nonce": nonce}, deadline=deadline)
+        answer, buffers = self._channel.receive(deadline=deadline)
+        if answer.get("nonce") != nonce or not _is_answer(answer):
+            raise ProtocolError("it does not answer the question")
+        return answer, buffers
 
     def _crashed(self, method: str) -> WorkerCrashed:
         ended = _wait_until_exited(self._process, _EXIT_WAIT_S)
-        output = self._end(grace_s=0)
+        output = self._end(grace_s=0).text
         returncode = self._process.returncode if ended else None
-        words, remedy = describe_exit(returncode)
+        memory_ran_out = memory_kills() > self._memory_kills
+        end = describe_exit(returncode, wrapped=self._wrapped, memory_ran_out=memory_ran_out)
         return WorkerCrashed(
-            f"the {self.name} worker {words}, during {method!r}",
-            remedy=remedy,
+            f"the {self.name} worker {end.words}, during {method!r}",
+            remedy=end.remedy,
             output=output,
+            fault=end.reason.value,
             returncode=returncode,
         )
 
-    def _end(self, *, grace_s: float) -> str:
+    def _end(self, *, grace_s: float) -> Printed:
         """Close the connection, kill what is left after `grace_s`, and give the unread output."""
         if self._owner != os.getpid():  # a fork of the parent: the worker is not its own
-            return ""
+            return Printed()
         if not self._ended:
             self._ended = True
             self._channel.close()
             _wait_until_exited(self._process, grace_s)
-            # Before the process is reaped, so that its group id cannot have been given away.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            # Before the process is reaped, so that its id cannot have been given away.
+            self._family.kill()
             # A process that hangs in a driver's system call does not even die of SIGKILL.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=_KILL_WAIT_S)
@@ -267,7 +329,8 @@ def _is_answer(message: dict[str, Any]) -> bool:
     return ("result" in message) != isinstance(message.get("error"), dict)
 
 
-def _service_error(name: str, error: dict[str, Any], output: str) -> ServiceError:
+def service_error(name: str, error: dict[str, Any], output: str = "") -> ServiceError:
+    """The exception for what `worker.describe` said of one in a worker."""
     kind, message, remedy, trace = (str(error.get(key, "")) for key in ("kind", "message", "remedy", "trace"))
     return ServiceError(
         f"{kind} in the {name} worker: {message}",

@@ -1,8 +1,21 @@
 """Frames between the parent and a worker: JSON with a length in front, and descriptors behind.
 
 A message is one frame, 4 bytes of big-endian length and that many bytes of JSON (an object), followed by
-the descriptors of its buffers, at most 64 of them on each `F` byte. Each request carries a nonce that its
-answer must echo. Nothing is unpickled, and every size is checked before anything is allocated.
+the descriptors of its buffers, at most 64 of them on each `F` byte. Nothing is unpickled, and every size is
+checked before anything is allocated.
+
+A request and its answer are four messages:
+
+    parent → worker   {"method": …, "params": …}                     buffers
+    worker → parent   {"done": true}                                 code under test has returned
+    parent → worker   {"nonce": …}                                   random, made only now
+    worker → parent   {"nonce": …, "result": … | "error": …, "fatal": …}   buffers
+
+So the nonce does not exist while code under test runs: whatever that code writes to the connection is either
+bytes before or behind `done`, or an answer without the nonce. Both are forgeries, and cost the worker its life. It
+does not hold against code that speaks for the whole worker, reading the nonce and answering in its place: such
+code has the process for itself. What it cannot have is the right outputs, as gold and reference are in another
+process. The challenge costs one more round trip, some 30 µs.
 """
 
 from __future__ import annotations
@@ -12,7 +25,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,9 +34,13 @@ from pytest_cgins.execute.buffers import Buffer
 
 T = TypeVar("T")
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 START = "__start__"
 """Method of the first request, which names the service to make."""
+DONE = {"done": True}
+"""What a worker says before it gets the nonce."""
+CONNECTION_CUT = 71
+"""Exit code of a worker that finds its connection closed when it wants to answer."""
 MAXIMUM_FRAME_BYTES = 64 * 2**20
 MAXIMUM_BUFFERS = 4096
 
@@ -40,23 +57,21 @@ class Channel:
         self,
         connection: socket.socket,
         *,
-        side_fd: int = -1,
-        on_side: Callable[[], object] = lambda: None,
+        sides: Mapping[int, Callable[[], object]] | None = None,
         still_there: Callable[[], bool] | None = None,
     ) -> None:
         """Take over a connected socket.
 
         Args:
             connection: one end of a socket pair.
-            side_fd: a descriptor to serve while the channel waits; -1 for none.
-            on_side: called whenever `side_fd` is readable.
-            still_there: asked ten times a second; once it says no and nothing is left to read, the channel
-                counts as closed, though a child of the process may still hold the other end.
+            sides: descriptors to serve while the channel waits, with what is called when one is readable.
+            still_there: asked ten times a second or more often; once it says no and nothing is left to read, the
+                channel counts as closed, though a child of the process may still hold the other end. What it
+                raises ends the waiting.
         """
         connection.setblocking(False)
         self._connection = connection
-        self._side_fd = side_fd
-        self._on_side = on_side
+        self._sides = dict(sides or {})
         self._still_there = still_there
 
     def send(
@@ -95,6 +110,13 @@ class Channel:
             )
         message = _decode(self._read(length, deadline))
         return message, self._read_buffers(message.pop("buffers"), deadline)
+
+    @property
+    def has_input(self) -> bool:
+        """Whether something lies there to be read, or the other side is gone."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Close the socket: the other side reads an end of file."""
@@ -136,11 +158,11 @@ class Channel:
         raise TimeoutError("the deadline has passed")
 
     def _wait(self, event: int, deadline: float | None) -> None:
-        """Return once the socket is ready, serving the side descriptor meanwhile."""
+        """Return once the socket is ready, serving the side descriptors meanwhile."""
         poll = select.poll()
         poll.register(self._connection, event)
-        if self._side_fd >= 0:
-            poll.register(self._side_fd, select.POLLIN)
+        for fd in self._sides:
+            poll.register(fd, select.POLLIN)
         tick = None if self._still_there is None else _TICK_S
         while True:
             there = self._still_there is None or self._still_there()
@@ -151,10 +173,11 @@ class Channel:
                 raise EOFError("the process at the other end has ended")
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError("the deadline has passed")
-            if ready.get(self._side_fd, 0) & select.POLLIN:
-                self._on_side()
-            elif self._side_fd in ready:
-                poll.unregister(self._side_fd)
+            for fd, events in ready.items():
+                if events & select.POLLIN:
+                    self._sides[fd]()
+                else:
+                    poll.unregister(fd)
 
 
 def _encode(message: dict[str, Any], buffers: int) -> bytes:

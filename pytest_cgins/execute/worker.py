@@ -3,7 +3,7 @@
 Run as `python -c 'from pytest_cgins.execute.worker import main; main(…)'` by `process.WorkerProcess`.
 A service is a plain class, `Service(settings: dict)`, whose public methods take `(params, buffers)` and
 return `(result, buffers)`. Whatever a method raises is an answer too. A service whose process must not be
-used again (a CUDA error is sticky) sets its attribute `fatal`.
+used again (a CUDA error is sticky) sets its attribute `fatal`. How an answer is given is in `protocol`.
 """
 
 from __future__ import annotations
@@ -24,66 +24,94 @@ from typing import Any
 
 from pytest_cgins.errors import CginsError, ProtocolError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.protocol import START, Channel
+from pytest_cgins.execute.environment import shield
+from pytest_cgins.execute.protocol import CONNECTION_CUT, DONE, START, Channel
 
 MAXIMUM_TEXT = 64 * 1024
 
 _LOWEST_FD = 200
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _LINE_BUFFERED = 1  # _IOLBF
 
 
-def main(fd: int, *, parent: int, death_signal: bool) -> None:
+def main(fd: int, *, parent: int, death_signal: bool, shielded: bool) -> None:
     """Serve on the inherited socket `fd`. Does not return.
 
     Args:
         fd: the socket; moved out of the way of code that closes or reuses low descriptors.
-        parent: process id of the parent, to notice that it was gone before we began to look.
+        parent: process id of the parent, to notice that it was gone before we began to look; 0 if another
+            program was put between.
         death_signal: ask the kernel for SIGKILL when the parent's *thread* that made us ends; right only
             if that is its main thread.
+        shielded: let no other process of this user look into this one.
     """
     connection = _move_high(fd)
     _die_with_parent(parent, connection, death_signal)
+    _adopt_orphans()
+    if shielded:
+        shield()
     _make_output_immediate()
     try:
         _serve(Channel(connection))
     except EOFError:
         os._exit(0)
+    except _ConnectionCut:
+        os._exit(CONNECTION_CUT)
     except BaseException:  # noqa: BLE001
         traceback.print_exc()
         os._exit(70)
+
+
+class _ConnectionCut(Exception):
+    """Code under test closed the connection."""
 
 
 def _serve(channel: Channel) -> None:
     service: Any = None
     while True:
         request, buffers = channel.receive()
-        answer: dict[str, Any] = {"nonce": request["nonce"]}
+        answer: dict[str, Any] = {}
         results: list[Buffer] = []
         try:
             if request["method"] == START:
-                service = _make_service(request["params"])
+                service = make_service(request["params"])
                 answer["result"] = os.getpid()
             else:
-                answer["result"], results = _method(service, request["method"])(request["params"], buffers)
+                answer["result"], results = method_of(service, request["method"])(request["params"], buffers)
         except BaseException as error:  # noqa: BLE001 - whatever code under test raises is an answer
             answer["error"] = describe(error)
         answer["fatal"] = service is None or bool(getattr(service, "fatal", False))
         _flush()
         try:
-            channel.send(answer, results)
-        except ProtocolError as error:
-            channel.send({"nonce": answer["nonce"], "error": describe(error), "fatal": answer["fatal"]})
+            _answer(channel, answer, results)
+        except EOFError as error:
+            raise _ConnectionCut from error
         for buffer in (*buffers, *results):
             buffer.close()
 
 
-def _make_service(params: dict[str, Any]) -> Any:
+def _answer(channel: Channel, answer: dict[str, Any], results: list[Buffer]) -> None:
+    channel.send(DONE)
+    challenge, _ = channel.receive()
+    try:
+        channel.send({**challenge, **answer}, results)
+    except ProtocolError as error:
+        channel.send({**challenge, "error": describe(error), "fatal": answer["fatal"]})
+
+
+def make_service(params: dict[str, Any]) -> Any:
+    """The service object that the parameters of `START` name."""
     module, _, name = params["service"].partition(":")
     return getattr(importlib.import_module(module), name)(params["settings"])
 
 
-def _method(service: Any, name: str) -> Any:
+def method_of(service: Any, name: str) -> Any:
+    """A public method of a service.
+
+    Raises:
+        ProtocolError: it has none of that name.
+    """
     method = None if name.startswith("_") else getattr(type(service), name, None)
     if not callable(method):
         raise ProtocolError(f"{type(service).__name__} has no method {name!r}")
@@ -141,10 +169,16 @@ def _make_output_immediate() -> None:
 def _die_with_parent(parent: int, connection: socket.socket, death_signal: bool) -> None:
     if death_signal and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != parent:
+        if parent and os.getppid() != parent:
             os._exit(0)
-    else:
+    if not (death_signal and parent and sys.platform == "linux"):
         threading.Thread(target=_watch, args=(connection.fileno(),), name="cgins-parent", daemon=True).start()
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that daemons stay where they are found."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _watch(fd: int) -> None:

@@ -49,9 +49,11 @@ def test_settings_and_variables_reach_the_service(pool: WorkerPool) -> None:
 
 
 def test_output_comes_with_the_reply_it_was_printed_in(pool: WorkerPool) -> None:
-    """Python's and C's stdout and stderr are captured, call by call."""
-    output = pool.call("toy", "say", {"text": "hello"}, timeout_s=LIMIT_S).output
-    assert sorted(output.split("\n")) == ["", "aside", "from C", "hello"]
+    """Python's and C's stdout and stderr are captured apart, call by call."""
+    reply = pool.call("toy", "say", {"text": "hello"}, timeout_s=LIMIT_S)
+    assert sorted(reply.printed.stdout.splitlines()) == ["from C", "hello"]
+    assert reply.printed.stderr == "aside\n"
+    assert reply.output == f"{reply.printed.stdout}stderr:\naside\n"
     assert pool.call("toy", "echo", {}, timeout_s=LIMIT_S).output == ""
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,12 +90,12 @@ def test_any_bytes_are_a_message_or_a_protocol_error(body: bytes) -> None:
     ("body", "words"),
     [
         (b"[]", "JSON list, not an object"),
-        (b'{"version":2,"buffers":0}', "protocol version 2, not 1"),
-        (b'{"version":1}', "announces None buffers"),
-        (b'{"version":1,"buffers":true}', "announces True buffers"),
-        (b'{"version":1,"buffers":-1}', "announces -1 buffers"),
-        (b'{"version":1,"buffers":99999}', "announces 99999 buffers"),
-        (b'{"version":1,"buffers":0,"result":NaN}', "NaN is not JSON"),
+        (b'{"version":1,"buffers":0}', "protocol version 1, not 2"),
+        (b'{"version":2}', "announces None buffers"),
+        (b'{"version":2,"buffers":true}', "announces True buffers"),
+        (b'{"version":2,"buffers":-1}', "announces -1 buffers"),
+        (b'{"version":2,"buffers":99999}', "announces 99999 buffers"),
+        (b'{"version":2,"buffers":0,"result":NaN}', "NaN is not JSON"),
         (b"[" * 100_000, "does not hold JSON"),
         (b"\xff", "does not hold JSON"),
     ],
@@ -116,7 +118,7 @@ def test_an_announced_length_is_not_believed(sockets: tuple[socket.socket, socke
 
 def test_missing_descriptors_are_refused(sockets: tuple[socket.socket, socket.socket]) -> None:
     """Fewer descriptors than announced do not shift the messages that follow."""
-    sockets[0].sendall(frame(json.dumps({"version": 1, "buffers": 2}).encode()) + b"F")
+    sockets[0].sendall(frame(json.dumps({"version": 2, "buffers": 2}).encode()) + b"F")
     with pytest.raises(ProtocolError, match="2 descriptors were announced, 0 came"):
         Channel(sockets[1]).receive(deadline=time.monotonic() + 5)
 
@@ -124,7 +126,7 @@ def test_missing_descriptors_are_refused(sockets: tuple[socket.socket, socket.so
 def test_descriptors_behind_a_refused_one_are_closed(sockets: tuple[socket.socket, socket.socket]) -> None:
     """A hostile worker cannot fill our table of descriptors."""
     before = open_descriptors()
-    sockets[0].sendall(frame(json.dumps({"version": 1, "buffers": 3}).encode()))
+    sockets[0].sendall(frame(json.dumps({"version": 2, "buffers": 3}).encode()))
     socket.send_fds(sockets[0], [b"F"], [0, 0, 0])
     with pytest.raises(ProtocolError, match="refused"):
         Channel(sockets[1]).receive(deadline=time.monotonic() + 5)
@@ -155,3 +157,44 @@ def test_a_closed_peer_is_the_end_of_the_file(sockets: tuple[socket.socket, sock
         Channel(sockets[1]).receive(deadline=time.monotonic() + 5)
     with pytest.raises(EOFError):
         Channel(sockets[1]).send({})
+
+
+def test_input_is_seen_without_reading_it(sockets: tuple[socket.socket, socket.socket]) -> None:
+    """`has_input` tells of bytes that wait, and of an end, and takes nothing away."""
+    channel = Channel(sockets[1])
+    assert not channel.has_input
+    Channel(sockets[0]).send({"result": 1})
+    assert channel.has_input
+    assert channel.receive(deadline=time.monotonic() + 5)[0] == {"result": 1}
+    assert not channel.has_input
+    sockets[0].close()
+    assert channel.has_input
+
+
+def test_sides_are_served_while_waiting(sockets: tuple[socket.socket, socket.socket]) -> None:
+    """Several descriptors are read while nothing comes on the socket, also after one of them was closed."""
+    pipes = [os.pipe(), os.pipe()]
+    found: list[bytes] = []
+
+    def read(fd: int) -> None:
+        found.append(os.read(fd, 100))
+
+    channel = Channel(sockets[1], sides={reader: partial(read, reader) for reader, _ in pipes})
+    os.write(pipes[0][1], b"one")
+    os.close(pipes[0][1])
+    os.write(pipes[1][1], b"two")
+    with pytest.raises(TimeoutError):
+        channel.receive(deadline=time.monotonic() + 0.1)
+    assert sorted(found) == [b"one", b"two"]
+    for fd in (pipes[0][0], *pipes[1]):
+        os.close(fd)
+
+
+def test_what_the_watch_raises_ends_the_waiting(sockets: tuple[socket.socket, socket.socket]) -> None:
+    """An exception of `still_there` comes through, long before the deadline."""
+
+    def refuse() -> bool:
+        raise MemoryError("enough")
+
+    with pytest.raises(MemoryError, match="enough"):
+        Channel(sockets[1], still_there=refuse).receive(deadline=time.monotonic() + 60)

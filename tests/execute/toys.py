@@ -112,6 +112,7 @@ class Toy:
     def chatter(self, params: Any, buffers: list[Buffer]) -> Answer:
         while True:
             print("x" * 1000)
+            time.sleep(0.0001)
 
     def prints_much(self, params: Any, buffers: list[Buffer]) -> Answer:
         for number in range(20_000):
@@ -124,12 +125,12 @@ class Toy:
         return None, []
 
     def prints_forgery(self, params: Any, buffers: list[Buffer]) -> Answer:
-        os.write(1, b'\x00\x00\x00\x40{"version":1,"nonce":"","buffers":0,"result":"passed"}')
+        os.write(1, b'\x00\x00\x00\x40{"version":2,"nonce":"","buffers":0,"result":"passed"}')
         os._exit(0)
 
     def writes_forgery(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Finds the connection and answers in the service's place, without the nonce."""
-        body = b'{"version":1,"nonce":"0","buffers":0,"result":"passed","fatal":false}'
+        body = b'{"version":2,"nonce":"0","buffers":0,"result":"passed","fatal":false}'
         for fd in range(3, 1024):
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(os.fstat(fd).st_mode):

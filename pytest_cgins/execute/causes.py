@@ -1,0 +1,48 @@
+"""What a failure was, told by its message: CUDA, C++ and torch have no better names for it."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_cgins.model import Reason
+
+# Of CUDA's sticky errors 700 and 716 to 719 are all accesses to where nothing may be read or written. Their texts
+# are the same in the driver, the runtime, torch and Triton.
+_CAUSES = {
+    Reason.DEVICE_ASSERT: r"device-side assert triggered|CUDA_ERROR_ASSERT\b|cudaErrorAssert\b",
+    Reason.ILLEGAL_ADDRESS: (
+        r"an illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS\b|cudaErrorIllegalAddress\b"
+        r"|\bmisaligned address\b|CUDA_ERROR_MISALIGNED_ADDRESS\b|cudaErrorMisalignedAddress\b"
+        r"|operation not supported on global/shared address space|invalid program counter"
+        r"|unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED\b|cudaErrorLaunchFailure\b"
+    ),
+    Reason.OUT_OF_MEMORY: (
+        r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY\b|cudaErrorMemoryAllocation\b"
+        r"|CU(BLAS|DNN)_STATUS_ALLOC_FAILED|std::bad_alloc|\b\w*MemoryError\b"
+        r"|can't allocate memory: you tried to allocate|Unable to allocate [\d.]+ \w+ for an array"
+    ),
+    Reason.TIMED_OUT: r"the launch timed out and was terminated|CUDA_ERROR_LAUNCH_TIMEOUT\b",
+    Reason.EXITED: r"\ASystemExit\b",
+}
+_CODES = {
+    700: Reason.ILLEGAL_ADDRESS, 702: Reason.TIMED_OUT, 710: Reason.DEVICE_ASSERT,
+    716: Reason.ILLEGAL_ADDRESS, 717: Reason.ILLEGAL_ADDRESS, 718: Reason.ILLEGAL_ADDRESS, 719: Reason.ILLEGAL_ADDRESS,
+}  # fmt: skip
+_RETURNED = re.compile(r" returned (\d+), without a message")
+
+
+def cause_of(kind: str, message: str) -> Reason | None:
+    """What an exception, or what a process printed as it aborted, says of its cause; None if nothing special.
+
+    Args:
+        kind: class name of the exception, or "".
+        message: its text.
+    """
+    text = f"{kind}: {message}"
+    return next((reason for reason, pattern in _CAUSES.items() if re.search(pattern, text)), None)
+
+
+def cause_of_code(message: str) -> Reason | None:
+    """What the number means that a CUDA launcher returned without a word: most often a `cudaError_t`."""
+    found = _RETURNED.search(message)
+    return _CODES.get(int(found[1])) if found else None

@@ -1,0 +1,155 @@
+"""The processes of one worker: found wherever they hide, counted, and killed together.
+
+A process belongs to a worker if its parent does, if it is in a session of one that does, or if the worker's mark
+is in its environment. Workers adopt the orphans among their descendants (`worker.main`), so that a daemon stays
+in its worker's tree though it has called setsid and lost its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pytest_cgins.execute.environment import WORKER_MARK
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_KILL_S = 5.0
+_HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the processes of a worker take now."""
+
+    processes: int
+    """Living descendants of the worker."""
+    threads: int
+    """Threads of all of them, the worker's included."""
+    memory_bytes: int
+    """Resident memory of all of them, the worker's included; shared pages count once for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A line of /proc/PID/stat, as far as it matters here."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    started: int
+    threads: int
+    memory_bytes: int
+    is_zombie: bool
+
+
+class Family:
+    """A worker process and its descendants, by looks at /proc; elsewhere than on Linux only the worker's group."""
+
+    def __init__(self, root: int, mark: str) -> None:
+        """`root` is the process that was started, a session leader; `mark` the value of its `WORKER_MARK`."""
+        self._root = root
+        self._needle = f"{WORKER_MARK}={mark}\0".encode()
+        self._members: dict[int, int] = {}
+        self._strangers: set[int] = set()
+
+    def look(self) -> Usage:
+        """Find new members, and add up what all take. Costs about 10 µs a process of the machine."""
+        members = [process for process in self._find() if not process.is_zombie]
+        return Usage(
+            processes=sum(process.pid != self._root for process in members),
+            threads=sum(process.threads for process in members),
+            memory_bytes=sum(process.memory_bytes for process in members),
+        )
+
+    def kill(self) -> None:
+        """Kill every member, and what they start meanwhile; the root stays a zombie until its parent reaps it."""
+        deadline = time.monotonic() + _KILL_S
+        self._strangers.clear()
+        while True:
+            found = [process for process in self._find() if not process.is_zombie]
+            # A whole group dies at once, whatever its processes are about to start. The root's cannot have been
+            # given away: the root is not reaped yet.
+            for group in {self._root, *(process.group for process in found)}:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(group, signal.SIGKILL)
+            for process in found:
+                _kill(process)
+            if not found or time.monotonic() >= deadline:
+                return
+            time.sleep(0.002)
+            self._strangers.clear()
+
+    def _find(self) -> list[_Process]:
+        """All members that exist, zombies included."""
+        pids = _pids()
+        self._strangers.intersection_update(pids)
+        seen = {pid: process for pid in pids - self._strangers if (process := _read(pid)) is not None}
+        members = {
+            pid: process
+            for pid, process in seen.items()
+            if pid == self._root or self._members.get(pid) == process.started or self._is_marked(pid)
+        }
+        self._adopt(members, seen)
+        self._strangers.update(pids - members.keys())
+        self._members = {pid: process.started for pid, process in members.items()}
+        return list(members.values())
+
+    @staticmethod
+    def _adopt(members: dict[int, _Process], seen: dict[int, _Process]) -> None:
+        """Add all whose parent or session is a member's, and theirs. No member can join a session from outside."""
+        others = [process for pid, process in seen.items() if pid not in members]
+        grew = True
+        while grew:
+            sessions = {one.session for one in members.values()}
+            mine = [one for one in others if one.parent in members or one.session in sessions]
+            members.update((one.pid, one) for one in mine)
+            others = [one for one in others if one.pid not in members]
+            grew = bool(mine)
+
+    def _is_marked(self, pid: int) -> bool:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - read for every process
+                return self._needle in file.read()
+        except OSError:
+            return False
+
+
+def _kill(process: _Process) -> None:
+    """Kill a process, and never another that was given its id meanwhile."""
+    with suppress(OSError):
+        if not _HAS_PIDFD:
+            os.kill(process.pid, signal.SIGKILL)
+            return
+        handle = os.pidfd_open(process.pid)
+        try:
+            now = _read(process.pid)
+            if now is not None and now.started == process.started:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
+
+def _pids() -> set[int]:
+    with suppress(OSError):
+        return set(_numbers(os.listdir("/proc")))  # noqa: PTH208
+    return set()
+
+
+def _numbers(names: Iterable[str]) -> Iterator[int]:
+    return (int(name) for name in names if name.isdecimal())
+
+
+def _read(pid: int) -> _Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+        numbers = [int(fields[index]) for index in (1, 2, 3, 19, 17, 21)]
+    except (OSError, ValueError, IndexError):
+        return None
+    parent, group, session, started, threads, pages = numbers
+    return _Process(pid, parent, group, session, started, threads, pages * _PAGE_BYTES, fields[0] in b"ZX")
