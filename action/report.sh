@@ -18,11 +18,12 @@ summary() {
 case $CGINS_EXIT_CODE in
   0) status=passed ;;
   1) status=failed ;;
+  5) status=empty ;;
   6) status=infrastructure ;;
   *) status=error ;;
 esac
 
-report_path=
+report_path= untold=
 names=(total passed failed errors skipped weak)
 declare -A counts=()
 if [[ -f $CGINS_REPORT ]] && lines=$(summary --format=counts); then
@@ -30,8 +31,12 @@ if [[ -f $CGINS_REPORT ]] && lines=$(summary --format=counts); then
   while IFS='=' read -r name number; do
     counts[$name]=$number
   done <<<"$lines"
-  if [[ $CGINS_EXIT_CODE == 0 && $INPUT_ALLOW_EMPTY != true ]] && ((counts[total] == counts[skipped])); then
-    status=empty CGINS_EXIT_CODE=5
+  if ((counts[total] == counts[skipped])); then
+    if [[ $CGINS_EXIT_CODE == 0 && $INPUT_ALLOW_EMPTY != true ]]; then
+      status=empty CGINS_EXIT_CODE=5 untold=true
+    elif [[ $CGINS_EXIT_CODE == 5 && $INPUT_ALLOW_EMPTY == true ]] && ((counts[total] > 0)); then
+      status=passed CGINS_EXIT_CODE=0
+    fi
   fi
 elif [[ $CGINS_EXIT_CODE == 0 ]]; then
   status=error CGINS_EXIT_CODE=4
@@ -50,7 +55,7 @@ if [[ $INPUT_SUMMARY == true && -z $report_path ]]; then
   printf '## cgins: no report\n\nThe gate ended with exit code %d and left no readable report: its log says why.\n' \
     "$CGINS_EXIT_CODE" >>"$GITHUB_STEP_SUMMARY"
 elif [[ $INPUT_SUMMARY == true ]]; then
-  if [[ $status == empty ]]; then
+  if [[ $untold == true ]]; then # the gate itself says it only where $CI is set
     printf '**Nothing was gated**: every case was skipped. The input allow-empty lets such a run pass.\n\n' \
       >>"$GITHUB_STEP_SUMMARY"
   fi

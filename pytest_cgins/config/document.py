@@ -35,8 +35,12 @@ def shown(file: Path) -> str:
         return str(file)
 
 
-def read(file: Path) -> Section:
+def read(file: Path, *, alone: bool = False) -> Section:
     """The top-level mapping of a YAML file.
+
+    Args:
+        file: the YAML file.
+        alone: whether it is read without the files and folders that it names.
 
     Raises:
         ConfigError: it cannot be read, is too large, is not YAML, or is not a mapping.
@@ -70,7 +74,7 @@ def read(file: Path) -> Section:
     if node is None:
         raise ConfigError(f"{name}: empty", remedy="start with version: 1, traces and kernels")
     _limit(node, name)
-    return Section(file, name, node, "the file", line=1)
+    return Section(file, name, node, "the file", line=1, alone=alone)
 
 
 def _limit(root: Node, name: str) -> None:
@@ -178,15 +182,16 @@ class Value:
         """A nested mapping; `title` names it in messages."""
         if not self._is("map"):
             self._wrong("a mapping")
-        return Section(self.section.file, self.section.name, self.node, title, line=self.line)
+        section = self.section
+        return Section(section.file, section.name, self.node, title, line=self.line, alone=section.alone)
 
     def path(self, *, kind: str = "file") -> Path:
-        """An existing file or folder; relative paths start at the document's folder."""
+        """An existing file or folder, or any in a document that is read alone; relative paths start at its folder."""
         text = self.text()
         path = Path(os.path.normpath(self.section.file.parent / text))
         # os.path answers False for names that no file can have, where Path may raise.
         exists = os.path.isdir(path) if kind == "folder" else os.path.isfile(path)  # noqa: PTH112, PTH113
-        if not exists:
+        if not (exists or self.section.alone):
             self.fail(
                 f"no such {kind}: {text}",
                 remedy=nearest(path.name, _names_in(path.parent))
@@ -205,8 +210,11 @@ def _names_in(folder: Path) -> list[str]:
 class Section:
     """A mapping of the document, whose keys have been checked for being text and unique."""
 
-    def __init__(self, file: Path, name: str, node: Node, title: str, *, line: int) -> None:
+    def __init__(
+        self, file: Path, name: str, node: Node, title: str, *, line: int, alone: bool = False
+    ) -> None:
         self.file = file
+        self.alone = alone
         self.name = name
         self.title = title
         self.line = line

@@ -24,19 +24,20 @@ IMPLEMENTATION_KEYS = (
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx")
 
 
-def load(path: Path, *, require_traces: bool = True) -> Config:
+def load(path: Path, *, require_traces: bool = True, require_sources: bool = True) -> Config:
     """Read a `cgins.yaml`.
 
     Args:
         path: the file.
         require_traces: whether the folders under `traces` must exist.
+        require_sources: whether the sources of kernels must exist.
 
     Raises:
         ConfigError: anything in it is unknown, missing, twice there or of the wrong type; the message leads
             with file and line and ends with the nearest right word.
     """
     file = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a symlinked file away
-    top = read(file)
+    top = read(file, alone=not require_sources)
     top.refuse_unknown(TOP_KEYS)
     _check_version(top)
     traces = top.get("traces")

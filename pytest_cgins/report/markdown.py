@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from pytest_cgins.model import Compilation, Environment, Evaluation, Measurement, SessionReport, Status
-from pytest_cgins.report import compiled, summary
+from pytest_cgins.report import compiled, coverage, summary
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
@@ -38,6 +38,7 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
         raise ValueError(f"{limit_nbytes} bytes are fewer than the {LEAST_LIMIT_NBYTES} that a summary needs")
     page = _Page(limit_nbytes)
     page.add(_heading(report, counts(report)))
+    _add_coverage(page, report)
     evaluations = report.evaluations
     failed = summary.failures(evaluations, strict=report.strict)
     if report.compilations:
@@ -49,8 +50,24 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     if not report.strict:
         page.table("Weak cases", _WEAK, [_weak(*one) for one in summary.weak(evaluations)], share=0.4)
     page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
+    page.table(
+        "Excused from probes", _EXCUSES, [_excuse(one) for one in summary.excused(evaluations)], share=0.4
+    )
     page.table("Notes", _REASONS, [_reason(*one) for one in summary.notes(evaluations)], share=0.9)
     return page.text()
+
+
+def _add_coverage(page: _Page, report: SessionReport) -> None:
+    """What speaks against trusting the rest."""
+    if report.empty and not report.compilations:
+        page.add(f"\n**Nothing was gated**: {coverage.empty(report)}.\n")
+    if report.missing:
+        said = f"{coverage.headline(report)}: {coverage.remedy(report)}."
+        page.add(f"\n**Missing cases**: {code(said, length=HEADLINE_LENGTH)}\n")
+    missing = [_row(code(name, length=NAME_LENGTH)) for name in report.missing]
+    page.table("Missing cases", ("case",), missing, share=0.2)
+    stale = [_row(code(change, length=HEADLINE_LENGTH)) for change in report.stale]
+    page.table("Changed after it was tested", ("what",), stale, share=0.2)
 
 
 def _add_builds(page: _Page, compilations: Sequence[Compilation]) -> None:
@@ -228,6 +245,18 @@ _REASONS = ("cases", "reason")
 
 def _reason(text: str, count: int) -> str:
     return _row(str(count), code(text, length=HEADLINE_LENGTH))
+
+
+_EXCUSES = ("kernel", "probe", "cases", "why")
+
+
+def _excuse(one: summary.Excused) -> str:
+    return _row(
+        code(one.kernel, length=NAME_LENGTH),
+        code(one.probe, length=NAME_LENGTH),
+        str(one.cases),
+        code(one.reason, length=HEADLINE_LENGTH),
+    )
 
 
 _BUILD_REASONS = ("builds", "reason")

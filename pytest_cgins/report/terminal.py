@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pytest_cgins.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import compiled, console, summary
+from pytest_cgins.report import compiled, console, coverage, summary
 from pytest_cgins.report.failure import headline
 from pytest_cgins.report.numbers import ratio, speedup, time_ns
 
@@ -19,7 +19,7 @@ SHOWN_LINES = 20
 
 
 def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -> str:
-    """The section's text, ending in a newline.
+    """The section's text, ending in a newline; "" if there is nothing to say.
 
     Args:
         report: what was found; every number shown is one of its own, or a median or extreme of them.
@@ -29,6 +29,9 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
     """
     if report.compilations:
         return _builds(report, colour=colour, verbosity=verbosity)
+    if not report.evaluations:
+        found = coverage.lines(report, verbosity=verbosity)
+        return "".join(console.text(line, colour=colour) for line in found)
     parts = [console.text(_kernels(report, width=width, colour=colour), colour=colour)]
     if verbosity > 0:
         # Names are there to be copied, so this table would rather be too wide than fold them.
@@ -206,11 +209,20 @@ def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
             f"NOT GATED {one.kernel}/{one.implementation}: its contract covers none of its {cases}: {one.message}",
             style="red" if report.strict else "yellow",
         )
+    yield from coverage.lines(report, verbosity=verbosity)
     for reason, count in summary.skips(report.evaluations):
         yield Text(f"SKIPPED {count} cases: {reason}", style="yellow")
     if verbosity >= 0:
+        for excuse in summary.excused(report.evaluations):
+            yield Text(
+                f"EXCUSED {excuse.kernel} from the probe {excuse.probe}, {excuse.cases} cases: {excuse.reason}",
+                style="yellow",
+            )
         for note, count in summary.notes(report.evaluations):
             yield Text(f"note, {count} cases: {note}")
+    if verbosity > 0:
+        for why, count in summary.probes_not_run(report.evaluations):
+            yield Text(f"probe not run, {count} cases: {why}")
     again = f"seed {report.seed} (--cgins-seed={report.seed} repeats the fresh inputs)"
     built = summary.build_seconds(report.evaluations)
     builds = (

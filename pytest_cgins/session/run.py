@@ -6,6 +6,7 @@ import random
 import shlex
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from datetime import datetime, timezone
 from os.path import relpath
 from pathlib import Path
@@ -20,7 +21,7 @@ from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.options import PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
-from pytest_cgins.session import results
+from pytest_cgins.session import coverage, results
 from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
@@ -28,6 +29,11 @@ from pytest_cgins.session.parametrize import parametrize
 
 EXIT_INFRASTRUCTURE = 6
 """Exit code when all that failed was a drifted trace, a tool or a device."""
+
+UNISOLATED = (
+    "cgins: no isolation: kernels run in pytest's own process. A crash ends the run, and --cgins-timeout and other "
+    "limits hold for nothing"
+)
 
 
 class GateSession:
@@ -54,6 +60,8 @@ class GateSession:
         self._unwritten: OSError | None = None
         self.builds = RunBuilds(self)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
+        self._coverage = coverage.Coverage(config)
+        config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
 
     @classmethod
     def of(cls, config: pytest.Config) -> GateSession:
@@ -85,6 +93,7 @@ class GateSession:
                 device=option("--cgins-device"),
                 timing=not option("--cgins-no-timing"),
                 timeout_s=option("--cgins-timeout"),
+                isolation=option("--cgins-isolation"),
                 probes=option("--cgins-probes"),
                 builds=self.builds.ahead,
                 on_build=self.builds.show,
@@ -112,15 +121,20 @@ class GateSession:
         words += [f"--cgins-probes={option('--cgins-probes')}"] * (
             option("--cgins-probes") != PROBE_LEVELS[0]
         )
+        isolation = option("--cgins-isolation")
+        words += [f"--cgins-isolation={isolation}"] * (isolation != "process")
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]
         return shlex.join([*words, f"{path}::{node}"])
 
     # ---- pytest's hooks
 
-    def pytest_report_header(self) -> str | None:
-        """Say the seed before anything can go wrong."""
-        return None if self._compile_only else f"cgins: seed {self.seed}"
+    def pytest_report_header(self) -> list[str]:
+        """Say the seed before anything can go wrong, and what protects nothing."""
+        lines = [] if self._compile_only else [f"cgins: seed {self.seed}"]
+        if lines and self.config.getoption("--cgins-isolation") == "none":
+            lines.append(UNISOLATED)
+        return lines
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every `cgins.yaml`."""
@@ -177,6 +191,16 @@ class GateSession:
             strict=self.strict,
             compilations=self._results.compilations,
         )
+        ended = exitstatus in (
+            pytest.ExitCode.OK,
+            pytest.ExitCode.TESTS_FAILED,
+            pytest.ExitCode.NO_TESTS_COLLECTED,
+        )
+        if ended and not (self._compile_only or self.config.option.collectonly):
+            self._report = self._coverage.examined(self._report)
+            if session.exitstatus in (pytest.ExitCode.OK, EXIT_INFRASTRUCTURE):
+                session.exitstatus = coverage.settled(self._report, int(session.exitstatus))
+                self._report = replace(self._report, exit_status=int(session.exitstatus))
         self._write(session)
 
     def _write(self, session: pytest.Session) -> None:
@@ -196,9 +220,8 @@ class GateSession:
         """Show the section `cgins`."""
         if self._unwritten is not None:
             terminalreporter.write_line(f"cgins: --cgins-json was not written: {self._unwritten}", red=True)
-        if self._report is None or not (self._report.evaluations or self._report.compilations):
+        if self._report is None:
             return
-        terminalreporter.section("cgins", sep="=")
         writer = self.config.get_terminal_writer()
         text = terminal.render(
             self._report,
@@ -206,7 +229,9 @@ class GateSession:
             colour=writer.hasmarkup,
             verbosity=self.config.get_verbosity(),
         )
-        terminalreporter.write(text)
+        if text:
+            terminalreporter.section("cgins", sep="=")
+            terminalreporter.write(text)
 
     # ---- xdist
 

@@ -183,7 +183,7 @@ def finish(make_evaluation: Make, tmp_path: Path) -> Finish:
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [(0, "passed"), (1, "failed"), (6, "infrastructure"), (137, "error")],
+    [(0, "passed"), (1, "failed"), (5, "empty"), (6, "infrastructure"), (137, "error")],
 )
 def test_every_exit_code_has_a_status(finish: Finish, code: int, status: str) -> None:
     """The gate's exit code stays what it is, and has a name."""
@@ -201,6 +201,8 @@ def test_only_skips_are_empty_unless_allowed(finish: Finish) -> None:
     assert finish.summary.startswith("**Nothing was gated**")
     assert finish.run(0, allow_empty=True)["exit-code"] == "0"
     assert finish.run(1)["exit-code"] == "1"
+    found = finish.run(5, allow_empty=True)
+    assert (found["status"], found["exit-code"]) == ("passed", "0")
     finish.write(Status.SKIPPED, Status.PASSED)
     assert finish.run(0)["status"] == "passed"
 

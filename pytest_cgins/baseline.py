@@ -1,0 +1,157 @@
+"""The cases that `cgins.yaml` files have, held against those that they had at the base revision.
+
+Nothing is stored between runs: the files of the base revision are read from git, so that every run of the same
+commits says the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_cgins import config as configuration
+from pytest_cgins.cases import cases_of
+from pytest_cgins.config import Config
+from pytest_cgins.errors import CginsError, RevisionError
+from pytest_cgins.kernels.cache import default_cache
+from pytest_cgins.kernels.revision import NONE, Checkout, Revision, changes, resolve
+from pytest_cgins.trace.store import MANIFEST, read_manifest
+
+CONFIG = "cgins.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What came of the comparison."""
+
+    missing: tuple[tuple[Path, str], ...] = ()
+    """Cases that only the base revision has: file, where it lies or lay, and name."""
+    base: str = ""
+    """What was compared with, as `Revision.label`; "" if nothing."""
+    note: str = ""
+    """Why it was not, or not all of it; "" if it was."""
+
+
+def held_against(
+    wanted: str, files: Iterable[Path], *, device: str = "auto", folders: Iterable[Path] = ()
+) -> Held:
+    """Compare the cases of files with those that the same files had at the base revision.
+
+    Args:
+        wanted: as `revision.resolve` takes it, or `none`.
+        files: absolute paths.
+        device: `cpu` or `cuda` leaves the other's cases out on both sides.
+        folders: of a file that is gone from below one of these, all cases are missing.
+    """
+    if wanted == NONE:
+        return Held(note=f"--cgins-baseline={NONE}")
+    folders = [folder.resolve() for folder in folders]
+    repositories: dict[Path, list[Path]] = {_repository(folder): [] for folder in folders}
+    for file in files:
+        repositories.setdefault(_repository(file.parent), []).append(file)
+    found = [
+        _held_in(repository, wanted, members, device, folders) for repository, members in repositories.items()
+    ]
+    return Held(
+        missing=tuple(one for part in found for one in part.missing),
+        base=", ".join(dict.fromkeys(part.base for part in found if part.base)),
+        note="; ".join(dict.fromkeys(part.note for part in found if part.note)),
+    )
+
+
+def _repository(folder: Path) -> Path:
+    """Top of the repository that a folder is in, without asking git; the folder itself if it is in none."""
+    folder = folder.resolve()
+    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+
+
+def _held_in(repository: Path, wanted: str, files: list[Path], device: str, folders: list[Path]) -> Held:
+    if not (repository / ".git").exists():
+        return Held(note=f"{repository} is in no git repository")
+    try:
+        base = resolve(wanted, repository)
+        now = [configuration.load(file, require_sources=False) for file in files]
+        gone = [
+            base.repository / path for kind, path in _changes(base, [f":(glob)**/{CONFIG}"]) if kind == "D"
+        ]
+        gone = [file for file in gone if any(file.is_relative_to(folder) for folder in folders)]
+        if not gone and not _changes(base, _specs(base, now)):
+            return Held(base=base.label)
+        written = Checkout(base, default_cache().parent / "revisions", names=(CONFIG, MANIFEST))
+        with closing(written) as checkout:
+            return _compared(_Base(checkout), now, gone, device)
+    except RevisionError as error:
+        return Held(note=f"{error.what} ({error.remedy})")
+    except CginsError as error:
+        return Held(note=error.what)
+
+
+def _changes(base: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return changes(base, paths) if paths else ()  # git takes no path for all paths
+
+
+def _specs(base: Revision, configs: Iterable[Config]) -> list[str]:
+    """What decides the cases, as git names it: the files and their trace packs, as far as it has them."""
+    places = [place for config in configs for place in (config.file, *config.traces)]
+    inside = (_below(place, base.repository) for place in places)
+    return [f":(literal){path}" for path in inside if path is not None]
+
+
+def _below(place: Path, folder: Path) -> Path | None:
+    """A path from a folder; None if it is not below it."""
+    place = Path(os.path.realpath(place.parent), place.name)
+    return place.relative_to(folder) if place.is_relative_to(folder) else None
+
+
+class _Base:
+    """The base revision's `cgins.yaml` files."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        self.label = checkout.revision.label
+        self._top = checkout.revision.repository
+        self._tree = checkout.root
+
+    def config(self, file: Path) -> Config | None:
+        """What a file of the working tree was; None if it was not there.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        path = _below(file, self._top)
+        if path is None or not (self._tree / path).is_file():
+            return None
+        config = configuration.load(self._tree / path, require_traces=False, require_sources=False)
+        return replace(config, traces=tuple(self._pack(folder) for folder in config.traces))
+
+    def _pack(self, folder: Path) -> Path:
+        """Where a pack's manifest is: one that is not in git is where it was, and is the same on both sides."""
+        if (folder / MANIFEST).is_file():
+            return folder
+        return Path(os.path.normpath(self._top / os.path.relpath(folder, self._tree)))
+
+
+def _compared(base: _Base, now: Iterable[Config], gone: Iterable[Path], device: str) -> Held:
+    missing: list[tuple[Path, str]] = []
+    notes: list[str] = []
+    names = {config.file: _names(config, device) for config in now}
+    moved: set[str] = set()
+    for file in (*names, *gone):
+        try:
+            before = base.config(file)
+            had = _names(before, device) if before else {}
+        except CginsError as error:
+            notes.append(f"{file.name} at {base.label} cannot be read: {error.what}")
+            continue
+        if before is None:
+            moved |= set(names[file])
+        has = names.get(file, moved)  # a file that is gone may be a new one's old place
+        missing += [(file, name) for name in had if name not in has]
+    return Held(missing=tuple(missing), base=base.label, note="; ".join(notes))
+
+
+def _names(config: Config, device: str) -> dict[str, None]:
+    """Names of cases, in order."""
+    return {case.name: None for case in cases_of(config, device=device, read=read_manifest)}

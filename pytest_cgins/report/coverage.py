@@ -1,0 +1,64 @@
+"""Missing cases, stale evidence and empty runs in the terminal's section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from pytest_cgins.model import SessionReport
+
+SHOWN_CASES = 10
+"""Missing cases that are listed one by one, unless `-v` asks for all."""
+
+
+def lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
+    """What a reader must know before trusting a green run; nothing where all is well.
+
+    Args:
+        report: the session's.
+        verbosity: pytest's. Why nothing was compared is told with `-v` and in CI only.
+    """
+    if report.missing:
+        yield from _missing(report, verbosity)
+    for change in report.stale:
+        yield Text(f"STALE {change} after it was tested: run again", style="red" if report.ci else "yellow")
+    if report.empty and report.ci and not report.compilations:
+        style = "yellow" if report.allow_fewer else "red"
+        yield Text(f"NOTHING GATED: {empty(report)}", style=style)
+    if report.coverage_note and (report.ci or verbosity > 0):
+        yield Text(f"note: cases are not held against the base revision: {report.coverage_note}")
+
+
+def headline(report: SessionReport) -> str:
+    """How many cases are missing, and of what; one line."""
+    cases = "1 case" if len(report.missing) == 1 else f"{len(report.missing)} cases"
+    verb = "is" if len(report.missing) == 1 else "are"
+    return f"{cases} of {report.base_revision} {verb} no longer there"
+
+
+def remedy(report: SessionReport) -> str:
+    """What to do about missing cases."""
+    if report.allow_fewer:
+        return "allowed by --cgins-allow-fewer"
+    return "put them back, or accept it once with --cgins-allow-fewer" + (
+        "" if report.ci else "; fails in CI"
+    )
+
+
+def empty(report: SessionReport) -> str:
+    """Why an empty run is none; one line."""
+    found = f"all {len(report.evaluations)} cases were skipped" if report.evaluations else "there was no case"
+    return f"{found}; --cgins-allow-fewer lets such a run pass in CI"
+
+
+def _missing(report: SessionReport, verbosity: int) -> Iterator[Text]:
+    style = "red" if report.ci and not report.allow_fewer else "yellow"
+    yield Text(f"MISSING {headline(report)}: {remedy(report)}", style=style)
+    if verbosity < 0:
+        return
+    shown = None if verbosity > 0 else SHOWN_CASES
+    for name in report.missing[:shown]:
+        yield Text(f"  {name}")
+    if shown is not None and len(report.missing) > shown:
+        yield Text(f"  ... {len(report.missing) - shown} more: -v lists them all")

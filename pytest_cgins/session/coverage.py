@@ -1,0 +1,114 @@
+"""Whether a session still gates what the base revision did, and whether what it tested is still what is there.
+
+What the command line left out (`-k`, `-m`, `--lf`, node ids, `--cgins-device`) is not missing: all cases of the
+`cgins.yaml` files that were collected are compared, as these files list them now and at the base revision.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins import evidence
+from pytest_cgins.baseline import held_against
+from pytest_cgins.model import Evaluation, SessionReport, Status
+from pytest_cgins.session.collect import CginsFile
+
+RUNS_KERNELS = frozenset({"cgins_kernel", "cgins_benchmark"})
+"""Fixtures with which a user's test runs a kernel without making an evaluation."""
+
+
+def in_ci(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether `$CI` says that this is a pipeline, as every service of that kind sets it."""
+    return environment.get("CI", "").lower() not in ("", "0", "false", "no", "off")
+
+
+class Coverage:
+    """The hooks that learn what was collected and run; `GateSession` asks what came of it."""
+
+    plugin_name = "cgins-coverage"
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._files: dict[Path, None] = {}
+        self._ran_alone = False
+
+    # ---- pytest's hooks
+
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        """Note a `cgins.yaml`."""
+        if isinstance(collector, CginsFile):
+            self._files[collector.path] = None
+
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        """Note a test that runs a kernel by itself: its fixtures did not skip it."""
+        self._ran_alone |= not RUNS_KERNELS.isdisjoint(getattr(item, "fixturenames", ()))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Under xdist, tell the controller, which itself collects and runs nothing."""
+        output = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            output["cgins_files"] = [str(file) for file in self._files]
+            output["cgins_ran_alone"] = self._ran_alone
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Controller: a worker has ended."""
+        sent = getattr(node, "workeroutput", None) or {}
+        self._files |= dict.fromkeys(Path(file) for file in sent.get("cgins_files", []))
+        self._ran_alone |= sent.get("cgins_ran_alone", False)
+
+    # ---- what the session asks
+
+    def examined(self, report: SessionReport) -> SessionReport:
+        """The report with what is missing, what is stale, and whether anything ran at all."""
+        option = self._config.getoption
+        folder = self._config.invocation_params.dir
+        places = [Path(folder, word) for word in self._config.args]
+        held = held_against(
+            option("--cgins-baseline"),
+            self._files,
+            device=option("--cgins-device"),
+            folders=[place for place in places if place.is_dir()],
+        )
+        ran = any(one.verdict.status is not Status.SKIPPED for one in report.evaluations)
+        return replace(
+            report,
+            missing=tuple(f"{relpath(file, folder)}::{name}" for file, name in held.missing),
+            base_revision=held.base,
+            coverage_note=held.note,
+            stale=tuple(_stale(report.evaluations, folder)),
+            empty=not (ran or self._ran_alone),
+            ci=in_ci(),
+            allow_fewer=option("--cgins-allow-fewer"),
+        )
+
+
+def settled(report: SessionReport, exit_status: int) -> int:
+    """The exit code of a session that went well so far, or not for a kernel's fault.
+
+    Returns:
+        1 in CI where cases are missing or evidence is stale, 5 in CI where no kernel was run, else `exit_status`.
+    """
+    if report.ci and (report.stale or (report.missing and not report.allow_fewer)):
+        return int(pytest.ExitCode.TESTS_FAILED)
+    if report.ci and report.empty and not report.allow_fewer and exit_status == pytest.ExitCode.OK:
+        return int(pytest.ExitCode.NO_TESTS_COLLECTED)
+    return exit_status
+
+
+def _stale(evaluations: tuple[Evaluation, ...], folder: Path) -> Iterator[str]:
+    files: dict[str, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        if evaluation.config:
+            files.setdefault(evaluation.config, []).append(evaluation)
+    for file, members in files.items():
+        for change in evidence.stale(folder / file, members):
+            yield f"{file}: {change}"
