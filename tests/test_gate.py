@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,12 @@ from pytest_cgins.model import (
     KernelResources,
     Measurement,
     Power,
+    Probe,
     Reason,
     Status,
     Verdict,
 )
+from pytest_cgins.probes.registry import SPECS
 
 GOOD = Check(
     rule="gold", inputs="recorded", passed=True, reason=Reason.OK, message="", share=0.25, compared=8
@@ -297,3 +300,34 @@ def test_nothing_grows_against_itself(functions: list[KernelResources]) -> None:
     """An unchanged build passes without a word."""
     verdict = judged(functions, functions)
     assert (verdict.status, verdict.message) == (Status.PASSED, "")
+
+
+def suspect(name: str, message: str = "seen") -> Probe:
+    """A probe that tripped, with its usual reason."""
+    return Probe(name=name, outcome="tripped", reason=SPECS[name].reason, message=message)
+
+
+def test_a_probe_that_trips_makes_a_right_kernel_suspect() -> None:
+    """Right numbers do not help: the verdict has the probe's reason and message, and names the others."""
+    probes = (suspect("repeat", "differs"), suspect("memory_leak", "grows"))
+    verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=probes), None)
+    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.NOT_REPEATABLE)
+    assert verdict.message == "differs\nalso memory_leak: grows"
+
+
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_a_wrong_kernel_is_called_by_the_probe_that_explains_it(name: str) -> None:
+    """Stale answers or late work are why numbers are wrong; a leak or a race of its own is not."""
+    verdict = decide(Correctness(checks=(GOOD, BAD), power=(), probes=(suspect(name),)), None)
+    expected = (
+        (Status.SUSPECT, SPECS[name].reason) if SPECS[name].explains else (Status.INCORRECT, BAD.reason)
+    )
+    assert (verdict.status, verdict.reason) == expected
+
+
+@pytest.mark.parametrize("outcome", ["held", "excused", "not-run"])
+def test_only_tripped_probes_count(outcome: Literal["held", "excused", "not-run"]) -> None:
+    """An exception with a reason, or a probe that did not apply, does not make suspect."""
+    probe = Probe(name="repeat", outcome=outcome, reason=Reason.OK, message="why")
+    verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=(probe,)), None)
+    assert verdict.status is Status.PASSED

@@ -194,6 +194,44 @@ def notes(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
     return tuple(counts.most_common())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excused:
+    """A probe that cgins.yaml excuses a kernel from."""
+
+    kernel: str
+    """Kernel name."""
+    probe: str
+    """Name of the probe."""
+    reason: str
+    """Why, as the user wrote it."""
+    cases: int
+    """Cases in which it was not looked for."""
+
+
+def excused(evaluations: Iterable[Evaluation]) -> tuple[Excused, ...]:
+    """Exceptions from probes that were made use of, by kernel and probe."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for evaluation in evaluations:
+        for probe in evaluation.correctness.probes if evaluation.correctness is not None else ():
+            if probe.outcome == "excused":
+                counts[evaluation.case.kernel, probe.name, probe.message] += 1
+    return tuple(
+        Excused(kernel=kernel, probe=probe, reason=reason, cases=cases)
+        for (kernel, probe, reason), cases in sorted(counts.items())
+    )
+
+
+def probes_not_run(evaluations: Iterable[Evaluation]) -> tuple[tuple[str, int], ...]:
+    """Probes that did not apply, with why, and to how many cases; most frequent first."""
+    counts = Counter(
+        f"{probe.name}: {probe.message}"
+        for evaluation in evaluations
+        for probe in (evaluation.correctness.probes if evaluation.correctness is not None else ())
+        if probe.outcome == "not-run"
+    )
+    return tuple(counts.most_common())
+
+
 def build_seconds(evaluations: Iterable[Evaluation]) -> float:
     """Time spent in compilers: of each kernel once, however many cases or processes report it."""
     longest: dict[tuple[str, str, str, str], float] = {}

@@ -11,6 +11,7 @@ from tables import document, rows
 
 from pytest_cgins.config import document as documents
 from pytest_cgins.config import load
+from pytest_cgins.model import PROBES
 
 TEXT = document("configuration.md")
 # What the loader calls a part of the file → how the document writes its keys.
@@ -20,6 +21,9 @@ PLACES = {
     r'implementation .* of kernel "[^"]*"': "kernels.NAME.implementations[].",
     r'tolerance of kernel "[^"]*"': "kernels.NAME.tolerance.",
     r'gate of kernel "[^"]*"': "kernels.NAME.gate.",
+    r'probe "[^"]*" of kernel "[^"]*"': "kernels.NAME.probes.PROBE.",
+    r'repeatable of kernel "[^"]*"': "kernels.NAME.repeatable.",
+    r'precision of kernel "[^"]*"': "kernels.NAME.precision.",
 }
 
 
@@ -49,6 +53,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     load(tmp_path / "cgins.yaml")
     # In the short form an implementation's keys stand under the kernel; the document lists them once.
     found["kernels.NAME."] -= found["kernels.NAME.implementations[]."]
+    assert found.pop('(probes of kernel "layer_norm").') == set(PROBES)
     return {place + key for place, keys in found.items() for key in keys}
 
 

@@ -1,0 +1,153 @@
+"""From what probes saw to what a kernel is suspected of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_cgins.config import ProbeException, Repeatability, Tolerance
+from pytest_cgins.model import PROBES, Check, Probe, Reason
+from pytest_cgins.probes.registry import SPECS
+from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
+from tests.verify.helpers import expected_output, expected_set
+
+RIGHT = torch.linspace(-2, 2, 24).reshape(4, 6)
+
+
+def suspicions(**permissions: Any) -> Suspicions:
+    """Of a kernel for which all probes are on."""
+    return Suspicions(PROBES, Permissions(**permissions), Tolerance())
+
+
+def outcome(found: Suspicions, name: str) -> Probe:
+    """Result of one probe."""
+    return next(probe for probe in found.probes() if probe.name == name)
+
+
+def second(probe: str, given: torch.Tensor | None, error: str = "") -> Second:
+    """A deviation from the right answer."""
+    return Second(
+        probe=probe,
+        expected=expected_set(expected_output(RIGHT.double())),
+        first=[RIGHT],
+        given=[] if given is None else [given],
+        error=error,
+    )
+
+
+def test_without_a_finding_every_probe_holds() -> None:
+    """One result a probe, in the registry's order."""
+    results = suspicions().probes()
+    assert [one.name for one in results] == list(SPECS)
+    assert {one.outcome for one in results} == {"held"}
+
+
+def test_probes_that_are_off_say_nothing() -> None:
+    """Neither a result nor a finding comes of a probe that was not wanted."""
+    found = Suspicions(("repeat",), Permissions(), Tolerance())
+    found.trip("guards", "4 bytes behind output 0 were overwritten")
+    assert [one.name for one in found.probes()] == ["repeat"]
+
+
+def test_an_exception_is_shown_with_its_reason() -> None:
+    """What cgins.yaml excuses is listed with the user's words."""
+    found = suspicions(exceptions=(ProbeException(probe="late_work", reason="the caller waits"),))
+    result = outcome(found, "late_work")
+    assert (result.outcome, result.message) == ("excused", "the caller waits")
+
+
+def test_answers_that_differ_trip_repeat_with_how_much() -> None:
+    """The message counts the elements, gives the greatest distance, and says how to look for a race."""
+    other = RIGHT.clone()
+    other[1, 2] += 0.25
+    found = suspicions()
+    found.take_second(second("repeat", other))
+    result = outcome(found, "repeat")
+    assert result.reason is Reason.NOT_REPEATABLE
+    assert "1 of 24 elements of output 0, by up to 0.25" in result.message
+    assert "--cgins-sanitize=racecheck" in result.message
+
+
+@pytest.mark.parametrize(
+    ("allowed", "distance", "trips"),
+    [
+        (Repeatability(), 2e-7, True),
+        (Repeatability(kind="tolerance"), 2e-7, False),
+        (Repeatability(kind="tolerance"), 0.1, True),
+        (Repeatability(kind="explicit", atol=0.2), 0.1, False),
+        (Repeatability(kind="explicit", atol=0.05), 0.1, True),
+        (Repeatability(kind="explicit", rtol=0.05), 0.1, True),
+    ],
+)
+def test_a_declared_bound_is_held_against_the_difference(
+    allowed: Repeatability, distance: float, trips: bool
+) -> None:
+    """Exact means every bit; `tolerance` and numbers allow what they say and no more."""
+    first = RIGHT.clone()
+    first[0, 0] = 1.0
+    other = first.clone()
+    other[0, 0] += distance
+    found = suspicions(repeatability=allowed)
+    found.take_second(
+        Second(
+            probe="repeat",
+            expected=expected_set(expected_output(first.double())),
+            first=[first],
+            given=[other],
+            error="",
+        )
+    )
+    assert (outcome(found, "repeat").outcome == "tripped") is trips
+
+
+def test_the_answer_to_other_numbers_is_stale() -> None:
+    """A wrong answer in reused memory trips; one that is right for these numbers does not, whatever its bits."""
+    wrong, nearly = suspicions(), suspicions()
+    wrong.take_second(second("fresh_memory", RIGHT.flip(0)))
+    nearly.take_second(second("fresh_memory", RIGHT * (1 + 2**-23)))
+    assert outcome(wrong, "fresh_memory").reason is Reason.STALE_ANSWER
+    assert "results are kept by address or identity" in outcome(wrong, "fresh_memory").message
+    assert outcome(nearly, "fresh_memory").outcome == "held"
+
+
+def test_work_that_comes_late_has_no_excuse() -> None:
+    """An answer that changes after the call trips even where both are within tolerance."""
+    found = suspicions()
+    found.take_second(second("late_work", RIGHT * (1 + 2**-23)))
+    assert outcome(found, "late_work").reason is Reason.LATE_WORK
+
+
+def test_an_exception_in_a_second_run_trips() -> None:
+    """A kernel that runs once only is told by what it raised."""
+    found = suspicions()
+    found.take_second(second("repeat", None, "RuntimeError: tired"))
+    assert "the kernel raised RuntimeError: tired" in outcome(found, "repeat").message
+
+
+def test_several_findings_of_one_probe_are_counted() -> None:
+    """The first is shown."""
+    found = suspicions()
+    for _ in range(3):
+        found.take_second(second("repeat", None, "RuntimeError: tired"))
+    assert outcome(found, "repeat").message.endswith("(and 2 more)")
+
+
+def test_conduct_and_poison() -> None:
+    """Writes out of bounds, changed inputs, lazy outputs and unwritten elements trip their own probes."""
+    found = suspicions()
+    entry = {"overrun": "4 bytes behind output 0", "inputs_changed": [1], "subclasses": ["Lazy"]}
+    found.take_conduct(entry, "fresh", ["input", "weight"])
+    unwritten = Check(
+        rule="form", inputs="edge", passed=False, reason=Reason.UNWRITTEN, message="never written", share=None
+    )
+    found.take_checks([unwritten])
+    tripped = {probe.name: probe.message for probe in found.probes() if probe.outcome == "tripped"}
+    assert tripped == {
+        "poison": "never written",
+        "guards": "the kernel wrote outside of its memory: 4 bytes behind output 0 (fresh inputs)",
+        "inputs_unchanged": "the kernel changed input tensors [1] (of input, weight), which the op leaves as they "
+        "are (fresh inputs)",
+        "plain_outputs": "the kernel returned Lazy instead of plain tensors: return torch.Tensor",
+    }
