@@ -21,7 +21,8 @@
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
     ├── RevisionError          the commit to compare with cannot be found or read
     └── InfrastructureError    a tool or device that is needed is not there
-        └── LockedError        another process builds the kernel
+        ├── LockedError        another process builds the kernel
+        └── SandboxUnavailable this host cannot fence kernels in
 
 Each message has three parts: what happened, the value that was met, and the remedy. `remedy` is an
 argument of its own so that no error can forget it.
@@ -161,3 +162,7 @@ class InfrastructureError(CginsError):
 
 class LockedError(InfrastructureError):
     """Another process has been building a kernel for as long as one may wait for it."""
+
+
+class SandboxUnavailable(InfrastructureError):
+    """This host does not let us make what a sandbox is made of."""

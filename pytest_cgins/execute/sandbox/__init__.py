@@ -1,0 +1,1 @@
+"""The fence around workers that run untrusted native code. Imports nothing: the launcher starts with this package."""

@@ -1,0 +1,110 @@
+"""The launcher: makes the sandbox, has the worker run in it, and ends as the worker ended.
+
+    python -I -S enter.py WORD… -- COMMAND…      (the words: see words.py)
+
+Three processes: this one, outside, whose pid the parent knows and whose death ends all; the sandbox's first
+process (`init`); and the worker.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+
+from . import bubblewrap, init, mounts, system
+from .words import Fence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_PARENT_POLL_MS = 500
+
+
+def main() -> NoReturn:
+    """Run as the words of the command line say. Does not return."""
+    fence = Fence(sys.argv[1:])
+    if "status" in fence.numbers:  # started again, by bubblewrap, inside
+        init.guarded(init.run, fence, fence.numbers["status"])
+    init.guarded(_launch, fence)
+
+
+def _launch(fence: Fence) -> None:
+    if os.getppid() != fence.numbers["parent"]:
+        os._exit(init.TROUBLE)
+    result, status = os.pipe()
+    own_users = False if fence.bwrap else enter_namespaces()
+    first = os.fork()
+    if first == 0:
+        os.close(result)
+        init.guarded(_first, fence, status, own_users)
+    os.close(status)
+    init.close_all_but(result, silent=True)
+    _supervise(first, result, fence.numbers["parent"])
+
+
+def _first(fence: Fence, status: int, own_users: bool) -> None:
+    if fence.bwrap:
+        os.set_inheritable(status, True)
+        words = [f"status={status}", *fence.words, "--", *fence.command]
+        again = [sys.executable, *sys.orig_argv[1 : -len(sys.argv) + 1], *words]
+        os.execv(fence.bwrap, bubblewrap.command(fence, again))  # noqa: S606
+    folder = os.getcwd()  # noqa: PTH109
+    system.call("unshare", system.CLONE_NEWNS)  # only now: the launcher keeps the host's files
+    mounts.build(fence, own_users=own_users)
+    os.chdir(folder if os.path.isdir(folder) else "/")  # noqa: PTH112
+    init.run(fence, status)
+
+
+def enter_namespaces() -> bool:
+    """Leave all namespaces but that of mounts; the next child will be the first process of the new one.
+
+    Returns:
+        Whether the user namespace is new, too: an administrator can do without.
+
+    Raises:
+        OSError: this is not allowed here.
+    """
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        try:
+            os.setgroups([])
+        except OSError:  # noqa: SIM105 - an administrator in name only, as in a container: the groups stay
+            pass
+    try:
+        system.call("unshare", system.CLONE_NEWUSER | system.NAMESPACES)
+    except OSError:
+        if user != 0:
+            raise
+        system.call("unshare", system.NAMESPACES)
+        return False
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
+            file.write(text)
+    return True
+
+
+def _supervise(first: int, result: int, parent: int) -> None:
+    """Wait for the end, and end the same way."""
+    poll = select.poll()
+    poll.register(result, select.POLLIN)
+    while not poll.poll(_PARENT_POLL_MS):
+        if os.getppid() != parent:
+            os.kill(first, signal.SIGKILL)
+    told = os.read(result, init.STATUS.size)
+    own = os.waitpid(first, 0)[1]  # nothing of the sandbox runs once this is back
+    how = init.STATUS.unpack(told)[0] if len(told) == init.STATUS.size else own
+    if not os.WIFSIGNALED(how):
+        os._exit(os.WEXITSTATUS(how))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    name = os.WTERMSIG(how)
+    if name != signal.SIGKILL:
+        signal.signal(name, signal.SIG_DFL)
+    os.kill(os.getpid(), name)

@@ -1,0 +1,172 @@
+"""What a sandboxed worker sees of this machine: decided in the parent, from its paths and environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pytest_cgins.execute.environment import is_secret
+
+PACKAGES = Path(__file__).resolve().parents[3]
+"""Folder that pytest_cgins is imported from."""
+
+_EMPTY = ("/tmp", "/var/tmp", "/run", "/home", "/root", "/mnt", "/media")  # noqa: S108
+# Where drivers live on NixOS and under NVIDIA's GPU operator.
+_DRIVERS = ("/run/opengl-driver", "/run/nvidia/driver")
+_SYSTEM_SECRETS = (
+    "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf",
+    "/sys/devices/virtual/powercap", "/etc/shadow", "/etc/gshadow", "/etc/ssh", "/etc/kubernetes",
+    "/var/lib/docker", "/var/lib/kubelet", "/var/run/secrets", "/var/log", "/var/spool", "/boot",
+)  # fmt: skip
+_HOME_SECRETS = (
+    ".ssh", ".aws", ".azure", ".config", ".gnupg", ".kube", ".docker", ".netrc", ".pypirc", ".npmrc",
+    ".git-credentials", ".bash_history", ".zsh_history", ".python_history", ".cache/huggingface",
+)  # fmt: skip
+_PROJECT_SECRETS = (".git", ".env")
+_RUNNER_SECRETS = (".credentials", ".credentials_rsaparams", ".runner", ".env")
+_BASE_DEVICES = ("null", "zero", "full", "random", "urandom")
+_GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "nvidia-caps-imex-channels/*", "dxg")
+
+_KEPT = re.compile(
+    r"PATH|LD_LIBRARY_PATH|LIBRARY_PATH|CPATH|LANG|LC_.*|TZ|TERM|COLUMNS|NO_COLOR|VIRTUAL_ENV|CONDA_PREFIX"
+    r"|CC|CXX|C(XX)?FLAGS|(CUDA|NVIDIA|NVCC|NVRTC|OMP|GOMP|KMP|MKL|NVPL|OPENBLAS|TORCH|TORCHINDUCTOR|PYTORCH"
+    r"|TRITON|CUTE|CUTLASS|CGINS|PYTHON|ASAN|UBSAN|MALLOC)_?.*"
+)
+
+
+def unset(environment: Mapping[str, str]) -> list[str]:
+    """Names of the variables that the worker does not get: all but those that compilers, torch and CUDA read."""
+    return sorted(
+        name for name, value in environment.items() if not _KEPT.fullmatch(name) or is_secret(name, value)
+    )
+
+
+def variables(scratch: Path) -> dict[str, str]:
+    """Variables that send every cache to the scratch folder."""
+    folders = {
+        "TMPDIR": "", "HOME": "home", "XDG_CACHE_HOME": "cache", "TRITON_CACHE_DIR": "triton",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions",
+        "CUDA_CACHE_PATH": "cuda", "CUTE_DSL_CACHE_DIR": "cute", "NUMBA_CACHE_DIR": "numba",
+    }  # fmt: skip
+    return {name: str(scratch / folder) for name, folder in folders.items()}
+
+
+def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dict[str, list[str]]:
+    """What is to be empty, shown, linked and hidden, without symbolic links: see `words`.
+
+    Args:
+        scratch: the folder in memory; it counts as empty, too.
+        visible: what must be seen although it lies in a folder that is emptied.
+        hidden: what must not be seen; wins over `visible`.
+    """
+    home = Path.home()
+    emptied = _outermost(_real(path) for path in (*_EMPTY, home) if Path(path).is_dir())
+    masks = [*emptied, _real(scratch)]
+    asked = [*map(Path, visible), PACKAGES]
+    hides = {_real(path) for path in (*hidden, *secrets(home, asked)) if Path(path).exists()}
+    wanted = [path for path in (*asked, *_programs(home)) if path.exists()]
+    shown = _outermost(
+        real for path in wanted if _below(real := _real(path), masks) and not _below(real, hides)
+    )
+    return {
+        "empty": [path for path in emptied if path != _real(scratch)],
+        "scratch": [_real(scratch)],
+        "show": shown,
+        "link": sorted({link for path in wanted for link in _links(path) if _gone(link, masks, shown)}),
+        "hide": _outermost(path for path in hides if not _gone(path, masks, shown)),
+    }
+
+
+def secrets(home: Path, roots: Iterable[Path]) -> list[Path]:
+    """Known places of secrets: the user's, the system's, and those beside the projects at `roots`."""
+    found = [*map(Path, _SYSTEM_SECRETS), *(home / name for name in _HOME_SECRETS)]
+    for root in roots:
+        for folder in (root, *root.parents):
+            found += [folder / name for name in _PROJECT_SECRETS]
+            found += [folder / name for name in _RUNNER_SECRETS if (folder / ".runner").exists()]
+            found += _common_git(folder / ".git")
+    return found
+
+
+def devices(gpu: bool) -> list[str]:
+    """Device nodes that the worker gets."""
+    folder = Path("/dev")
+    found = [folder / name for name in _BASE_DEVICES]
+    if gpu:
+        found += [path for pattern in _GPU_DEVICES for path in sorted(folder.glob(pattern))]
+    return [str(path) for path in found if path.exists() and not path.is_dir()]
+
+
+def _programs(home: Path) -> list[Path]:
+    """Where Python, its packages, compilers and libraries are; never a folder that contains a user's home."""
+    named = (
+        os.environ.get(name, "").split(":") for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+    )
+    found = [
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        *sys.path,
+        *_DRIVERS,
+        *(one for many in named for one in many),
+    ]
+    real_home = Path(_real(home))
+    absolute = [Path(one) for one in found if one.startswith("/")]
+    return [path for path in absolute if path.exists() and not real_home.is_relative_to(path.resolve())] + [
+        Path(sys.executable)
+    ]
+
+
+def _common_git(pointer: Path) -> list[Path]:
+    """The repository that a worktree's file `.git` points to."""
+    if not pointer.is_file():
+        return []
+    target = pointer.read_text(errors="replace").partition("gitdir: ")[2].strip()
+    return [folder for folder in Path(target).parents if folder.name == ".git"]
+
+
+def _links(path: Path) -> list[str]:
+    """The symbolic links that lead from a path to its file, each without links before its last part."""
+    found: list[str] = []
+    current, rest = Path("/"), [*path.absolute().parts[1:]]
+    while rest and len(found) < 40:
+        part = rest.pop(0)
+        if part == "..":
+            current = current.parent
+            continue
+        entry = current / part
+        if not entry.is_symlink():
+            current = entry
+            continue
+        found.append(str(entry))
+        target = entry.readlink()
+        if target.is_absolute():
+            current, rest = Path("/"), [*target.parts[1:], *rest]
+        else:
+            rest = [*target.parts, *rest]
+    return found
+
+
+def _gone(path: str, masks: Iterable[str], shown: Iterable[str]) -> bool:
+    """Whether it lies in an emptied folder and is not shown again."""
+    return _below(path, masks) and not _below(path, shown)
+
+
+def _below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _outermost(found: Iterable[str]) -> list[str]:
+    """In order, without what lies below another."""
+    kept: list[str] = []
+    for path in sorted(set(found)):
+        if not _below(path, kept):
+            kept.append(path)
+    return kept
+
+
+def _real(path: str | Path) -> str:
+    return os.path.realpath(path)
