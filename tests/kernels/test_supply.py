@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.errors import ConfigError, InfrastructureError, SourceError
+from pytest_cgins import documents
+from pytest_cgins.errors import ConfigError, InfrastructureError, LaunchError, SourceError
+from pytest_cgins.execute.kernels import KernelCache
 from pytest_cgins.kernels import supply as supplies
 from pytest_cgins.kernels.supply import Supply
 
@@ -74,3 +79,37 @@ def test_an_unusable_cache_says_what_to_do(supply: Supply, tmp_path: Path) -> No
     ) as found:
         supply.kernel("it", "cpp", "cpu")
     assert "CGINS_CACHE_DIR" in found.value.remedy
+
+
+def test_a_library_that_was_altered_is_built_again(
+    supply: Supply, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other bytes of the same size and time, put there during the run or after it, are never handed out."""
+    built = supply.kernel("it", "cpp", "cpu")
+    library = Path(built.library)
+    genuine = library.read_bytes()
+    assert built.sha256 == hashlib.sha256(genuine).hexdigest()
+
+    def overwrite() -> None:
+        status = library.stat()
+        library.write_bytes(genuine[:-4] + b"evil")
+        os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    overwrite()
+    again = supply.kernel("it", "cpp", "cpu")
+    assert Path(again.library).read_bytes()[-4:] != b"evil"
+    assert again.sha256 == hashlib.sha256(Path(again.library).read_bytes()).hexdigest()
+    assert f"{library} was altered after it was built: it is built again" in caplog.text
+    overwrite()
+    with closing(Supply(supply._config, cache=tmp_path / "cache")) as later:
+        other = later.kernel("it", "cpp", "cpu")
+    assert not other.cached
+    assert Path(other.library).read_bytes()[-4:] != b"evil"
+
+
+def test_a_worker_loads_nothing_that_was_altered(supply: Supply) -> None:
+    """What is overwritten on its way to the worker is refused there."""
+    built = supply.kernel("it", "cpp", "cpu")
+    Path(built.library).write_bytes(Path(built.library).read_bytes() + b"more")
+    with pytest.raises(LaunchError, match="was altered after it was built, and is not loaded"):
+        KernelCache().load(documents.dump_python(built))

@@ -1,0 +1,126 @@
+"""What a green run must not hide: fewer cases than at the base revision, files that changed meanwhile, nothing gated."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+FAST = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json")
+CI = {"CI": "true", "GITHUB_BASE_REF": ""}
+ONE = """\
+version: 1
+traces: [traces/tiny]
+kernels:
+  scaled: {op: tiny_ops.scaled, device: cpu, target: 'tiny_ops:scaled_kernel', sources: [tiny_ops.py]}
+"""
+CUDA = "  relu: {op: torch.nn.functional.relu, source: kernels/relu.cu}\n"
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """The project with one kernel more at the base revision: `relu`, on a GPU."""
+    (project / "cgins.yaml").write_text(ONE + CUDA)
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
+        git = ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+        subprocess.run([*git, *words], cwd=project, check=True)
+    (project / "cgins.yaml").write_text(ONE)
+    return project
+
+
+def test_fewer_cases_fail_in_ci(repository: Path, run: Callable[..., Run]) -> None:
+    """A removed kernel is named in terminal, JSON and summary, and is exit 1; what -k leaves out is not missing."""
+    found = run(repository, *FAST, env=CI)
+    assert (found.code, found.counts) == (1, {"passed": 1}), found.out
+    document = found.document()
+    assert document["exit_status"] == 1
+    names = [name.rpartition("-")[0] for name in document["missing"]]
+    assert names == ["cgins.yaml::relu/cuda/tiny/f32-2x3", "cgins.yaml::relu/cuda/tiny/f32-4x8"]
+    assert document["base_revision"].endswith(" (merge-base with main)")
+    said = f"MISSING 2 cases of {document['base_revision']} are no longer there: put them back, or accept it once"
+    assert f"{said} with --cgins-allow-fewer" in found.out
+    assert f"  {document['missing'][0]}" in found.lines
+    (repository / "cgins.yaml").write_text(ONE + CUDA)
+    (repository / "test_own.py").write_text("def test_own():\n    pass\n")
+    found = run(repository, *FAST, "-k", "own")
+    assert (found.code, found.document()["missing"]) == (0, []), found.out
+
+
+def test_fewer_cases_are_told_elsewhere(repository: Path, run: Callable[..., Run]) -> None:
+    """Outside of CI, and in CI with --cgins-allow-fewer, the same is said and the run passes; under xdist too."""
+    (repository / "test_own.py").write_text("def test_own():\n    pass\n")
+    found = run(repository, *FAST, "-k", "own")
+    assert (found.code, len(found.document()["missing"])) == (0, 2), found.out
+    assert "with --cgins-allow-fewer; fails in CI" in found.out
+    found = run(repository, *FAST, "-p", "xdist", "-n", "1", "--cgins-allow-fewer", env=CI)
+    assert (found.code, len(found.document()["missing"])) == (0, 2), found.out
+    assert "are no longer there: allowed by --cgins-allow-fewer" in found.out
+
+
+def test_a_source_that_changes_during_the_run_is_stale(repository: Path, run: Callable[..., Run]) -> None:
+    """An evaluation does not stand for a text that was put in the tested one's place: told, and exit 1 in CI."""
+    (repository / "cgins.yaml").write_text(ONE + CUDA)
+    file = repository / "tiny_ops.py"
+    swap = "    with open(__file__, 'a') as text:\n        text.write('# other\\n')\n    return x + x\n"
+    file.write_text(file.read_text().replace("    return x + x\n", swap))
+    found = run(repository, *FAST, "-k", "scaled", env=CI)
+    assert (found.code, found.counts) == (1, {"passed": 1}), found.out
+    change = "cgins.yaml: kernel scaled/python (cpu): its sources changed (tiny_ops.py)"
+    assert found.document()["stale"] == [change]
+    assert f"STALE {change} after it was tested: run again" in found.out
+
+
+def test_a_run_that_gates_nothing_fails_in_ci(repository: Path, run: Callable[..., Run]) -> None:
+    """All cases skipped, or none there, is exit 5 in CI, and a pass elsewhere or with --cgins-allow-fewer."""
+    (repository / "cgins.yaml").write_text(ONE + CUDA)
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    found = run(repository, *FAST, "-k", "relu", env=CI | hidden)
+    assert (found.code, found.counts) == (5, {"skipped": 2}), found.out
+    assert found.document()["exit_status"] == 5
+    assert (
+        "NOTHING GATED: all 2 cases were skipped; --cgins-allow-fewer lets such a run pass in CI" in found.out
+    )
+    (repository / "test_own.py").write_text("def test_own():\n    pass\n")
+    found = run(repository, *FAST, "test_own.py", env=CI)
+    assert (found.code, found.document()["empty"]) == (5, True), found.out
+    assert "NOTHING GATED: there was no case" in found.out
+    for more, environment in ((["--cgins-allow-fewer"], CI), ([], {})):
+        assert run(repository, *FAST, "test_own.py", *more, env=environment).code == 0
+
+
+def test_a_test_that_runs_a_kernel_gates(repository: Path, run: Callable[..., Run]) -> None:
+    """A user's test with cgins_kernel is no empty run, though it makes no evaluation."""
+    (repository / "cgins.yaml").write_text(ONE + CUDA)
+    (repository / "test_own.py").write_text(
+        "import pytest, torch\n\n\n@pytest.mark.cgins(kernel='scaled')\ndef test_own(cgins_kernel):\n"
+        "    assert torch.equal(cgins_kernel(torch.ones(2)), torch.full((2,), 2.0))\n"
+    )
+    found = run(repository, *FAST, "test_own.py", env=CI)
+    assert (found.code, found.document()["empty"]) == (0, False), found.out
+
+
+def test_evaluations_say_what_they_tested(full_run: Run) -> None:
+    """Sources, library, trace, pack, settings, version and seed by digest; nothing where nothing was built."""
+    found = full_run.evaluations()
+    right, wrong = (found[f"relu/{name} {signature}"] for name, signature in _pair(found))
+    assert right["tested"]["sources"] == right["kernel_digest"]
+    assert right["tested"]["trace"] == right["case"]["trace_id"]
+    assert right["tested"]["seed"] == full_run.document()["seed"]
+    assert right["tested"]["pack"] == wrong["tested"]["pack"]
+    for field in ("sources", "build", "library", "config"):
+        assert len(right["tested"][field]) == 64
+        assert right["tested"][field] != wrong["tested"][field], field
+    assert [one["tested"] for name, one in found.items() if "relu/broken" in name] == [None, None]
+    (scaled,) = [one["tested"] for name, one in found.items() if name.startswith("scaled/")]
+    assert scaled["library"] == ""
+
+
+def _pair(found: dict[str, object]) -> list[tuple[str, str]]:
+    signature = next(name.split()[1] for name in found if name.startswith("relu/right"))
+    return [("right", signature), ("wrong", signature)]
