@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.errors import ServiceError
+from pytest_cgins.errors import ServiceError, WorkerError
+from pytest_cgins.execute.causes import cause_of, cause_of_code
 from pytest_cgins.model import Reason, Status, Verdict
 
 
@@ -29,6 +30,20 @@ def not_the_kernels(error: ServiceError) -> EndedError:
     if error.kind in ("RecordError", "ReplayError", "TraceError"):
         return EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, text)
     return EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)
+
+
+def lost_by(error: WorkerError) -> EndedError:
+    """The verdict for what became of a request to a worker that runs a kernel: the kernel is to blame."""
+    reason = Reason(error.fault)
+    if isinstance(error, ServiceError):
+        reason = cause_of(error.kind, error.text) or cause_of_code(error.text) or reason
+    elif reason is Reason.ABORTED:
+        # An exception that nobody caught: what it was, the C++ runtime has printed before it aborted.
+        reason = cause_of("", error.output) or reason
+    return EndedError(_STATUSES.get(reason, Status.RUNTIME_ERROR), reason, str(error), error.output)
+
+
+_STATUSES = {Reason.TIMED_OUT: Status.TIMEOUT, Reason.FORGED_ANSWER: Status.SUSPECT}
 
 
 def forged(role: str, what: str, output: str) -> EndedError:
@@ -63,9 +78,11 @@ def ended_by(error: dict[str, Any], contract: str, inputs: str, output: str) -> 
     if error["kind"] != "LaunchError":
         message = f"{error['kind']}: {message}"
     by_code = error["phase"] == "run" and error["kind"] == "LaunchError" and contract == "launcher"
-    reason = Reason.ERROR_CODE if by_code else Reason.RAISED
+    cause = cause_of(error["kind"], error["message"]) or cause_of_code(error["message"])
+    reason = cause or (Reason.ERROR_CODE if by_code else Reason.RAISED)
     frames = "" if by_code else _own_frames(error["trace"])
-    return EndedError(Status.RUNTIME_ERROR, reason, f"{where}: {message}", frames + output)
+    status = _STATUSES.get(reason, Status.RUNTIME_ERROR)
+    return EndedError(status, reason, f"{where}: {message}", frames + output)
 
 
 def _own_frames(trace: str) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_cgins.disguise import Disguise
-from pytest_cgins.endings import EndedError, ended_by, forged, is_refusal
-from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerError, WorkerTimeout
+from pytest_cgins.endings import EndedError, ended_by, forged, is_refusal, lost_by
+from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.output import Printed
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
-from pytest_cgins.model import Reason, Status
+from pytest_cgins.model import Status
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
@@ -70,15 +70,13 @@ class KernelRuns:
         """One request to a worker that runs the kernel: its death is the kernel's doing."""
         try:
             return self._pool.call(role, method, params, buffers, timeout_s=timeout_s)
-        except WorkerTimeout as error:
-            raise EndedError(Status.TIMEOUT, Reason.TIMED_OUT, str(error), error.output) from error
         except ServiceError as error:
             if role.startswith("timing") and error.kind == "InfrastructureError":
                 # Nothing hangs on it: timings do not gate.
                 raise InfrastructureError(error.text, remedy=error.remedy) from error
-            raise EndedError(Status.RUNTIME_ERROR, Reason.RAISED, str(error), error.output) from error
+            raise lost_by(error) from error
         except WorkerError as error:
-            raise EndedError(Status.RUNTIME_ERROR, Reason.CRASHED, str(error), error.output) from error
+            raise lost_by(error) from error
 
     def refuse(self, role: str, error: Exception, output: str) -> EndedError:
         """End a worker whose answer our own service would never give; the verdict for it."""

@@ -2,7 +2,8 @@
 
 A process belongs to a worker if its parent does, if it is in a session of one that does, or if the worker's mark
 is in its environment. Workers adopt the orphans among their descendants (`worker.main`), so that a daemon stays
-in its worker's tree though it has called setsid and lost its parent.
+in its worker's tree though it has called setsid and lost its parent. Only a daemon that also sheds its environment,
+and whose worker dies before anybody looked, gets away; a sandbox's PID namespace holds that one, too.
 """
 
 from __future__ import annotations

@@ -292,6 +292,8 @@ class WorkerProcess:
             return Printed()
         if not self._ended:
             self._ended = True
+            # While it lives its orphans are still its children; afterwards they are known.
+            self._family.look()
             self._channel.close()
             _wait_until_exited(self._process, grace_s)
             # Before the process is reaped, so that its id cannot have been given away.

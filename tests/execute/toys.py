@@ -131,17 +131,96 @@ class Toy:
     def writes_forgery(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Finds the connection and answers in the service's place, without the nonce."""
         body = b'{"version":2,"nonce":"0","buffers":0,"result":"passed","fatal":false}'
-        for fd in range(3, 1024):
-            with contextlib.suppress(OSError):
-                if stat.S_ISSOCK(os.fstat(fd).st_mode):
-                    os.write(fd, len(body).to_bytes(4, "big") + body)
+        _write_to_sockets(len(body).to_bytes(4, "big") + body)
         os._exit(0)
+
+    def writes_done_and_answer(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Speaks the whole protocol, but for the nonce that it has no time to wait for."""
+        bodies = [
+            b'{"version":2,"buffers":0,"done":true}',
+            b'{"version":2,"buffers":0,"nonce":"0","result":"passed"}',
+        ]
+        _write_to_sockets(b"".join(len(body).to_bytes(4, "big") + body for body in bodies))
+        return "honest", []
+
+    def writes_done_and_waits(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Has the question asked too early: the honest answer comes behind a second `done`."""
+        body = b'{"version":2,"buffers":0,"done":true}'
+        _write_to_sockets(len(body).to_bytes(4, "big") + body)
+        time.sleep(0.3)
+        return "honest", []
+
+    def writes_later(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """A thread that writes to the connection when the request is over."""
+
+        def write() -> None:
+            time.sleep(0.2)
+            _write_to_sockets(b"forged")
+
+        threading.Thread(target=write).start()
+        return os.getpid(), []
+
+    def closes_and_returns(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os.closerange(0, 4096)
+        return None, []
+
+    def grows(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Takes memory until it is stopped, at a speed that a loaded machine survives."""
+        kept = []
+        while True:
+            kept.append(b"x" * (8 * 2**20))
+            time.sleep(0.002)
+
+    def child_grows(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """The same in a process that left the worker's session."""
+        script = "import time\nkept = []\nwhile True: kept.append(b'x' * (8 * 2**20)); time.sleep(0.002)"
+        subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+        time.sleep(60)
+        return None, []
+
+    def floods_stderr(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os.write(1, b"the last of stdout\n")
+        while True:
+            os.write(2, b"x" * 65536)
+
+    def forks_many(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Daemons with sessions of their own, whose parents are gone, and which shed their environment."""
+        for _ in range(params["count"]):
+            command = ["env", "-i", "setsid", "sh", "-c", f"sleep {params['seconds']} & sleep 0.01"]
+            subprocess.Popen(command)
+        time.sleep(60)
+        return None, []
+
+    def daemon(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """The id of such a daemon."""
+        command = ["env", "-i", "setsid", "sh", "-c", "sleep 60 > /dev/null 2>&1 & echo $!"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return int(done.stdout), []
+
+    def starts_threads(self, params: Any, buffers: list[Buffer]) -> Answer:
+        for _ in range(params["count"]):
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        time.sleep(60)
+        return None, []
+
+    def environment(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return dict(os.environ), []
+
+    def is_dumpable(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return ctypes.CDLL(None).prctl(3), []
 
     def thread_error(self, params: Any, buffers: list[Buffer]) -> Answer:
         thread = threading.Thread(target=lambda: 1 / 0)
         thread.start()
         thread.join()
         return "survived", []
+
+
+def _write_to_sockets(content: bytes) -> None:
+    for fd in range(3, 1024):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, content)
 
 
 class BrokenAtStart:

@@ -1,0 +1,39 @@
+"""What a worker may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.execute import limits
+
+
+def test_memory_is_limited_by_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default four fifths of what is available when the limit is asked for."""
+    monkeypatch.delenv(limits.MEMORY_VARIABLE, raising=False)
+    monkeypatch.setattr(limits, "available_bytes", lambda: 1000)
+    assert limits.Limits().memory_bytes == 800
+
+
+def test_available_memory_is_plausible() -> None:
+    """It is more than nothing, and no more than the machine has."""
+    total = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
+    assert 0 < limits.available_bytes() <= total
+
+
+def test_memory_limit_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CGINS_WORKER_MEMORY takes sizes with units."""
+    monkeypatch.setenv(limits.MEMORY_VARIABLE, "1.5GiB")
+    assert limits.Limits().memory_bytes == 3 * 2**29
+
+
+def test_what_is_no_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the variable, its value and an example."""
+    monkeypatch.setenv(limits.MEMORY_VARIABLE, "much")
+    with pytest.raises(ConfigError) as caught:
+        limits.Limits()
+    assert str(caught.value) == (
+        'CGINS_WORKER_MEMORY: "much" is not a size\n→ write bytes, or a number with a unit: 500MB, 8GiB'
+    )
