@@ -27,7 +27,7 @@ from pytest_cgins.errors import (
     WorkerError,
 )
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.pool import Isolation, WorkerPool
 from pytest_cgins.execute.process import Reply
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
@@ -69,6 +69,7 @@ class Evaluator:
         cache: folder of built kernels, by default the user's cache folder.
         timeout_s: limit for one request to a worker, in seconds.
         probes: level of the probes: `full`, `fast` or `off`.
+        isolation: `none` runs kernels in this process, for debuggers; see `execute.local`.
         builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
     """
@@ -83,6 +84,7 @@ class Evaluator:
         cache: Path | None = None,
         timeout_s: float = 60.0,
         probes: str = PROBE_LEVELS[0],
+        isolation: Isolation = "process",
         builds: Ahead | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
     ) -> None:
@@ -92,7 +94,7 @@ class Evaluator:
         self._timing = timing
         self._timeout_s = timeout_s
         self._probes = probes
-        self._pool = WorkerPool(env=_worker_environment())
+        self._pool = WorkerPool(env=_worker_environment(), isolation=isolation)
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._environments: dict[str, Environment] | None = None
         self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)

@@ -18,6 +18,7 @@ from pytest_cgins import __version__, documents
 from pytest_cgins import config as configuration
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute import environment
 from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.options import PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
@@ -87,6 +88,8 @@ class GateSession:
         """
         if file not in self._evaluators:
             option = self.config.getoption
+            if option("--cgins-isolation") == "process" and environment.has_secrets():
+                environment.shield()
             self._evaluators[file] = Evaluator(
                 configuration.load(file),
                 seed=self.seed,
