@@ -46,6 +46,7 @@ from pytest_cgins.model import (
 )
 from pytest_cgins.options import PROBE_LEVELS
 from pytest_cgins.probes.registry import switched_on
+from pytest_cgins.sanitize import Sanitizers
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class Evaluator:
         cache: folder of built kernels, by default the user's cache folder.
         timeout_s: limit for one request to a worker, in seconds.
         probes: level of the probes: `full`, `fast` or `off`.
+        sanitize: tools of compute-sanitizer that CUDA kernels are run under.
         isolation: `none` runs kernels in this process, for debuggers; see `execute.local`.
         builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
@@ -84,6 +86,7 @@ class Evaluator:
         cache: Path | None = None,
         timeout_s: float = 60.0,
         probes: str = PROBE_LEVELS[0],
+        sanitize: tuple[str, ...] = (),
         isolation: Isolation = "process",
         builds: Ahead | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
@@ -94,6 +97,8 @@ class Evaluator:
         self._timing = timing
         self._timeout_s = timeout_s
         self._probes = probes
+        self._sanitize = sanitize
+        self._sanitizers = Sanitizers(sanitize, env=_worker_environment(), seed=seed, timeout_s=timeout_s)
         self._pool = WorkerPool(env=_worker_environment(), isolation=isolation)
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._environments: dict[str, Environment] | None = None
@@ -115,6 +120,7 @@ class Evaluator:
     def close(self) -> None:
         """End the worker processes, and builds that are its own."""
         self._pool.close()
+        self._sanitizers.close()
         self.supply.close()
 
     def build_ahead(self, cases: Iterable[Case]) -> None:
@@ -210,6 +216,7 @@ class Evaluator:
             answers = self._run_kernel(case, compiled, sets, prepared.buffers)
             _closing(open_buffers, answers)
             correctness = self._judge(question, answers)
+            correctness = self._sanitized(correctness, case, compiled, sets, prepared.buffers)
             verified = replace(
                 result,
                 correctness=correctness,
@@ -219,6 +226,20 @@ class Evaluator:
             if not (correctness.passed and self._timing):
                 return verified
             return self._timed(verified, compiled, sets[0], prepared.buffers[0])
+
+    def _sanitized(
+        self,
+        correctness: Correctness,
+        case: Case,
+        compiled: CompiledKernel,
+        sets: list[Any],
+        buffers: tuple[Buffer, ...],
+    ) -> Correctness:
+        """With what compute-sanitizer finds, also in a kernel that was found wrong: it may say why."""
+        wanted = self._probes_of(self._entry(case))
+        found = self._sanitizers.probes(wanted, case.device, self._request(case, compiled), sets, buffers)
+        judged = [probe for probe in correctness.probes if probe.name not in {one.name for one in found}]
+        return replace(correctness, probes=(*judged, *found))
 
     def _judge(self, question: dict[str, Any], answers: Reply) -> Correctness:
         told = {key: answers.result[key] for key in ("sets", "deviations", "observed")}
@@ -273,18 +294,23 @@ class Evaluator:
         return next(entry for entry in self.config.kernels if entry.name == case.kernel)
 
     def _probes_of(self, kernel: KernelEntry) -> tuple[str, ...]:
-        return switched_on(self._probes, (one.probe for one in kernel.exceptions))
+        excused = [one.probe for one in kernel.exceptions]
+        return switched_on(self._probes, excused, sanitize=self._sanitize)
 
     def _run_kernel(
         self, case: Case, compiled: CompiledKernel, sets: list[Any], buffers: tuple[Buffer, ...]
     ) -> Reply:
-        request = {
+        request = self._request(case, compiled)
+        return self._runs.run(role_of("verification", compiled), request, sets, buffers)
+
+    def _request(self, case: Case, compiled: CompiledKernel) -> dict[str, Any]:
+        """What the verification worker must know besides the sets."""
+        return {
             "kernel": documents.dump_python(compiled),
             "device": case.device,
             "import_root": str(self.config.root),
             "probes": self._probes_of(self._entry(case)),
         }
-        return self._runs.run(role_of("verification", compiled), request, sets, buffers)
 
     def _time(self, case: Case, compiled: CompiledKernel, inputs: Any, buffer: Buffer) -> Measurement:
         request = {

@@ -636,7 +636,7 @@ PROBES = (
     "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
     "op_callback", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
-    "l2_carve_out",
+    "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip
 """Names of all probes."""
 

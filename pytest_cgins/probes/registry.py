@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.model import PROBES, Reason
+from pytest_cgins.options import SANITIZERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +42,32 @@ SPECS = {
     "content_cache": Spec(Reason.STALE_ANSWER),
     "physical_floor": Spec(Reason.TOO_FAST),
     "l2_carve_out": Spec(Reason.L2_CARVE_OUT),
+    "memcheck": Spec(Reason.MEMCHECK),
+    "racecheck": Spec(Reason.RACECHECK),
+    "initcheck": Spec(Reason.INITCHECK),
+    "synccheck": Spec(Reason.SYNCCHECK),
 }
 """By name, in the order in which reports list them."""
 ALWAYS = ("poison", "guards", "inputs_unchanged")
 """Those that no level leaves out: they cost nothing."""
+SANITIZED = frozenset(SANITIZERS)
+"""Those that `--cgins-sanitize` switches on, and no level."""
 TIMED = frozenset({"after_timing", "content_cache", "physical_floor", "l2_carve_out"})
 """Those that look at a kernel while it is timed."""
 
 
-def switched_on(level: str, excused: Iterable[str] = ()) -> tuple[str, ...]:
-    """Names of the probes of a level, `full`, `fast` or `off`, but for those that a kernel is excused from."""
-    skipped = set(excused)
+def switched_on(level: str, excused: Iterable[str] = (), *, sanitize: Iterable[str] = ()) -> tuple[str, ...]:
+    """Names of the probes that are looked for.
+
+    Args:
+        level: `full`, `fast` or `off`.
+        excused: those that a kernel is excused from.
+        sanitize: tools of compute-sanitizer.
+    """
     levels = {
-        "full": PROBES,
-        "fast": tuple(name for name in PROBES if SPECS[name].fast),
+        "full": [name for name in PROBES if name not in SANITIZED],
+        "fast": [name for name in PROBES if name not in SANITIZED and SPECS[name].fast],
         "off": ALWAYS,
     }
-    return tuple(name for name in levels[level] if name not in skipped)
+    skipped = set(excused)
+    return tuple(name for name in (*levels[level], *sanitize) if name not in skipped)

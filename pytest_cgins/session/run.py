@@ -98,6 +98,7 @@ class GateSession:
                 timeout_s=option("--cgins-timeout"),
                 isolation=option("--cgins-isolation"),
                 probes=option("--cgins-probes"),
+                sanitize=option("--cgins-sanitize"),
                 builds=self.builds.ahead,
                 on_build=self.builds.show,
             )
@@ -126,6 +127,9 @@ class GateSession:
         )
         isolation = option("--cgins-isolation")
         words += [f"--cgins-isolation={isolation}"] * (isolation != "process")
+        words += [f"--cgins-sanitize={','.join(option('--cgins-sanitize'))}"] * bool(
+            option("--cgins-sanitize")
+        )
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]
         return shlex.join([*words, f"{path}::{node}"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_cgins.model import PROBES
 from pytest_cgins.options import PROBE_LEVELS
-from pytest_cgins.probes.registry import ALWAYS, SPECS, TIMED, switched_on
+from pytest_cgins.probes.registry import ALWAYS, SANITIZED, SPECS, TIMED, switched_on
 
 
 def test_every_probe_has_a_spec() -> None:
@@ -16,9 +16,17 @@ def test_every_probe_has_a_spec() -> None:
 def test_levels_are_nested() -> None:
     """`off` is part of `fast`, which is part of `full`, which is all."""
     full, fast, off = (set(switched_on(level)) for level in PROBE_LEVELS)
-    assert off < fast < full == set(PROBES)
+    assert off < fast < full == set(PROBES) - SANITIZED
     assert off == set(ALWAYS)
-    assert fast == {name for name in PROBES if SPECS[name].fast}
+    assert fast == {name for name in full if SPECS[name].fast}
+
+
+def test_sanitizers_are_on_only_when_asked_for() -> None:
+    """`--cgins-sanitize` adds its tools to any level; an exception takes one away again."""
+    for level in PROBE_LEVELS:
+        plain = switched_on(level)
+        assert switched_on(level, sanitize=("memcheck", "racecheck")) == (*plain, "memcheck", "racecheck")
+        assert switched_on(level, ["racecheck"], sanitize=("memcheck", "racecheck")) == (*plain, "memcheck")
 
 
 def test_an_exception_holds_in_every_level() -> None:

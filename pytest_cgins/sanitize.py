@@ -1,0 +1,123 @@
+"""CUDA kernels run once more under compute-sanitizer; what it finds makes them suspect."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.endings import EndedError
+from pytest_cgins.execute import sanitizer
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.model import Probe, Reason, Status
+
+SHOWN_FINDINGS = 3
+SLOWDOWN = 20
+"""How many times as long as usual a request may take."""
+
+
+class Sanitizers:
+    """A worker a tool, started when first needed.
+
+    Args:
+        tools: in the order in which they are to run.
+        env: added to the workers' environment.
+        seed: of the run.
+        timeout_s: limit of an ordinary request.
+    """
+
+    def __init__(self, tools: Sequence[str], *, env: Mapping[str, str], seed: int, timeout_s: float) -> None:
+        self._tools = tuple(tools)
+        self._env = env
+        self._seed = seed
+        self._timeout_s = timeout_s
+        self._folder = tempfile.TemporaryDirectory(prefix="cgins-sanitizer-") if tools else None
+        self._workers: dict[str, tuple[WorkerPool, KernelRuns]] = {}
+
+    def probes(
+        self,
+        wanted: Sequence[str],
+        device: str,
+        request: dict[str, Any],
+        sets: Sequence[dict[str, Any]],
+        buffers: Sequence[Buffer],
+    ) -> tuple[Probe, ...]:
+        """Run a kernel under each tool; one result a tool.
+
+        Args:
+            wanted: names of the probes that are switched on; a tool that is not among them is left out.
+            device: of the case.
+            request: `VerificationService.run`'s, without `sets`.
+            sets: as the reference worker prepared them; each is run once.
+            buffers: one a set.
+
+        Raises:
+            EndedError: `INFRASTRUCTURE`, compute-sanitizer is not installed or does not work here.
+        """
+        tools = [tool for tool in self._tools if tool in wanted]
+        if not device.startswith("cuda"):
+            why = "compute-sanitizer looks into CUDA kernels only"
+            return tuple(Probe(name=tool, outcome="not-run", reason=Reason.OK, message=why) for tool in tools)
+        once = [{**one, "probe": one.get("probe") or "once"} for one in sets]
+        return tuple(self._probe(tool, {**request, "probes": ()}, once, buffers) for tool in tools)
+
+    def close(self) -> None:
+        """End the workers and remove the logs."""
+        for pool, _ in self._workers.values():
+            pool.close()
+        self._workers.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _probe(
+        self, tool: str, request: dict[str, Any], sets: Sequence[dict[str, Any]], buffers: Sequence[Buffer]
+    ) -> Probe:
+        log, (pool, runs) = self._log(tool), self._worker(tool)
+        before = log.stat().st_size if log.exists() else 0
+        died = ""
+        try:
+            reply = runs.run("verification", request, sets, buffers)
+        except EndedError as end:
+            died = end.verdict.message
+        else:
+            for buffer in reply.buffers:
+                buffer.close()
+        with log.open("rb") if log.exists() else open("/dev/null", "rb") as file:  # noqa: PTH123
+            file.seek(before)
+            text = file.read().decode(errors="replace")
+        if why := sanitizer.trouble(text):
+            pool.close()
+            raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, f"compute-sanitizer ({tool}): {why}")
+        findings = sanitizer.parse(text)
+        if not findings and not died:
+            return Probe(name=tool, outcome="held", reason=Reason.OK)
+        lines = [finding.text() for finding in findings[:SHOWN_FINDINGS]]
+        if len(findings) > SHOWN_FINDINGS:
+            lines.append(f"and {len(findings) - SHOWN_FINDINGS} more")
+        if not findings:
+            lines = [f"the kernel fails under {tool}: {died}"]
+        elif findings[0].details:
+            lines.insert(1, "; ".join(findings[0].details))
+        return Probe(name=tool, outcome="tripped", reason=Reason(tool), message="\n".join(lines))
+
+    def _log(self, tool: str) -> Path:
+        assert self._folder is not None
+        return Path(self._folder.name, f"{tool}.log")
+
+    def _worker(self, tool: str) -> tuple[WorkerPool, KernelRuns]:
+        if tool not in self._workers:
+            program = sanitizer.find()
+            if not program:
+                raise EndedError(
+                    Status.INFRASTRUCTURE,
+                    Reason.TOOL_MISSING,
+                    f"{sanitizer.PROGRAM} is not installed, and --cgins-sanitize asks for it\n"
+                    "→ install the CUDA toolkit, or name its folder in $CUDA_HOME",
+                )
+            pool = WorkerPool(env=self._env, wrap=sanitizer.around(program, tool, self._log(tool)))
+            runs = KernelRuns(pool, seed=self._seed, timeout_s=SLOWDOWN * self._timeout_s)
+            self._workers[tool] = pool, runs
+        return self._workers[tool]
