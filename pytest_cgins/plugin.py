@@ -96,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cgins-allow-fewer",
         action="store_true",
-        help="do not fail in CI when there are fewer cases than at the base revision",
+        help="do not fail in CI when there are fewer cases than at the base revision, or none that ran",
     )
     group.addoption(
         "--cgins-compile-only",
@@ -113,7 +113,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cgins-baseline",
         metavar="REV",
         default=BASELINE,
-        help="commit whose builds are compared with; merge-base: where HEAD left the default branch; none: with "
+        help="commit whose cases and builds are compared with; merge-base: where HEAD left the default branch; none: with "
         "nothing (default: %(default)s)",
     )
 

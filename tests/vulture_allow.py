@@ -8,10 +8,12 @@ _.pytest_configure
 _.pytest_configure_node
 _.pytest_collect_file
 _.pytest_collection_finish
+_.pytest_collectstart
 _.pytest_collection_modifyitems
 _.pytest_generate_tests
 _.pytest_report_header
 _.pytest_runtestloop
+_.pytest_runtest_call
 _.pytest_runtest_logfinish
 _.pytest_runtest_logreport
 _.pytest_runtest_makereport

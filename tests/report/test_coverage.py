@@ -1,0 +1,100 @@
+"""Missing cases, stale evidence and empty runs in terminal and summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import pytest
+
+from pytest_cgins.model import Evaluation, SessionReport, Status
+from pytest_cgins.report import coverage, document, markdown, terminal
+from pytest_cgins.report.coverage import SHOWN_CASES
+from pytest_cgins.session.coverage import in_ci, settled
+
+Make = Callable[..., Evaluation]
+BASE = "1a2b3c4d5e (merge-base with main)"
+
+
+@pytest.fixture
+def report(make_evaluation: Make) -> SessionReport:
+    """Of one case that passed."""
+    now = datetime.now(timezone.utc)
+    return document.session_report(
+        [make_evaluation()], [], version="1", seed=7, started_at=now, seconds=1.0, exit_status=0
+    )
+
+
+def told(report: SessionReport, verbosity: int = 0) -> list[str]:
+    return [line.plain for line in coverage.lines(report, verbosity=verbosity)]
+
+
+def test_a_whole_session_is_silent(report: SessionReport) -> None:
+    """Where nothing is missing, stale or empty there is no line."""
+    assert told(replace(report, base_revision=BASE, ci=True)) == []
+
+
+def test_missing_cases_are_bounded(report: SessionReport) -> None:
+    """The terminal lists the first ones and counts the rest; -v lists all, -q the count alone."""
+    names = tuple(f"cgins.yaml::relu/cpp/pack/s{i}" for i in range(SHOWN_CASES + 3))
+    report = replace(report, missing=names, base_revision=BASE, ci=True)
+    head = f"MISSING 13 cases of {BASE} are no longer there: put them back, or accept it once with --cgins-allow-fewer"
+    assert told(report) == [
+        head,
+        *(f"  {name}" for name in names[:SHOWN_CASES]),
+        "  ... 3 more: -v lists them all",
+    ]
+    assert told(report, 1) == [head, *(f"  {name}" for name in names)]
+    assert told(report, -1) == [head]
+    assert head in terminal.render(report, width=200, colour=False, verbosity=0).splitlines()
+
+
+def test_summary_has_them_escaped(report: SessionReport) -> None:
+    """Names from the base revision and words of git are text, not markup."""
+    report = replace(
+        report, missing=("x.yaml::<script>",), base_revision="<b>", stale=("cgins.yaml: <i>",), ci=True
+    )
+    page = markdown.render(report)
+    assert "**Missing cases**" in page
+    assert "Changed after it was tested" in page
+    assert not any(tag in page for tag in ("<script>", "<b>", "<i>"))
+
+
+def test_why_nothing_was_compared_is_told_in_ci_and_on_request(report: SessionReport) -> None:
+    """A missing repository bothers nobody at home."""
+    report = replace(report, coverage_note="no default branch")
+    line = "note: cases are not held against the base revision: no default branch"
+    assert (told(report), told(report, 1), told(replace(report, ci=True))) == ([], [line], [line])
+
+
+def test_a_session_without_cases_says_so_in_ci(report: SessionReport) -> None:
+    """Without evaluations there is no table, and without anything to say no section."""
+    empty = replace(report, evaluations=(), empty=True)
+    assert terminal.render(empty, width=100, colour=False, verbosity=0) == ""
+    said = terminal.render(replace(empty, ci=True), width=100, colour=False, verbosity=0)
+    assert said == "NOTHING GATED: there was no case; --cgins-allow-fewer lets such a run pass in CI\n"
+    assert "**Nothing was gated**" in markdown.render(empty)
+
+
+@pytest.mark.parametrize("ci", [True, False])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_exit_codes(report: SessionReport, make_evaluation: Make, ci: bool, allowed: bool) -> None:
+    """In CI missing cases are 1 and an empty run 5 unless they are allowed, and stale evidence is always 1."""
+    report = replace(report, ci=ci, allow_fewer=allowed)
+    fails = ci and not allowed
+    assert settled(report, 0) == 0
+    assert settled(replace(report, missing=("a",)), 0) == (1 if fails else 0)
+    assert settled(replace(report, missing=("a",)), 6) == (1 if fails else 6)
+    assert settled(replace(report, stale=("a",)), 0) == (1 if ci else 0)
+    skipped = replace(report, evaluations=(make_evaluation(Status.SKIPPED),), empty=True)
+    assert settled(skipped, 0) == (5 if fails else 0)
+    assert settled(skipped, 6) == 6
+
+
+def test_what_counts_as_ci() -> None:
+    """The variable that services set, unless it says no."""
+    assert [in_ci({"CI": text}) for text in ("true", "1", "", "0", "False", "no")] == [
+        True, True, False, False, False, False,
+    ]  # fmt: skip
+    assert not in_ci({})
