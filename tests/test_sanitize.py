@@ -1,0 +1,124 @@
+"""Kernels under compute-sanitizer, with a stand-in for the program that logs what it is told and runs the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins.endings import EndedError
+from pytest_cgins.execute import sanitizer
+from pytest_cgins.execute.tensors import pack
+from pytest_cgins.model import Probe, Reason, Status
+from pytest_cgins.sanitize import Sanitizers
+
+torch = pytest.importorskip("torch")
+
+STAND_IN = """\
+#!/bin/sh
+# Writes a log as compute-sanitizer does, and becomes the worker.
+while [ "$1" != "{python}" ]; do
+  [ "$1" = --log-file ] && log=$2
+  [ "$1" = --tool ] && tool=$2
+  shift
+done
+printf '========= COMPUTE-SANITIZER\\n' > "$log"
+if [ -f "{folder}/$tool" ]; then cat "{folder}/$tool" >> "$log"; fi
+exec "$@"
+"""
+FINDING = """\
+========= Invalid __global__ write of size 4 bytes
+=========     at relu(float *)+0x90 in relu.cu:12
+=========     by thread (31,0,0) in block (3,0,0)
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose files named after tools are what the stand-in logs."""
+    import sys
+
+    program = tmp_path / sanitizer.PROGRAM
+    program.write_text(STAND_IN.format(python=sys.executable, folder=tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setattr(sanitizer, "find", lambda: str(program))
+    return tmp_path
+
+
+@pytest.fixture
+def sanitizers() -> Iterator[Sanitizers]:
+    made = Sanitizers(("memcheck", "racecheck"), env={}, seed=1, timeout_s=60.0)
+    yield made
+    made.close()
+
+
+def probes(sanitizers: Sanitizers, device: str = "cuda:0", target: str = "") -> tuple[Probe, ...]:
+    """Run a kernel that does nothing to one tensor, on the CPU whatever the case says."""
+    header, content = pack([torch.ones(3)])
+    source: dict[str, Any] = {
+        "kernel": "k", "implementation": "i", "op": "torch.relu", "device": "cpu", "contract": "python",
+        "entry": target or "relu", "schema": "", "files": [], "module": "torch",
+    }  # fmt: skip
+    kernel = {"source": source, "library": "", "key": "0", "build_seconds": 0.0, "cached": True}
+    value = {"kind": "tensor", "value": 0}
+    one = {
+        "name": "recorded",
+        "call": {"op": "torch.relu", "arguments": [{"name": "input", "value": value}]},
+        "tensors": header,
+        "outputs": [],
+        "context": {},
+    }
+    request = {"kernel": kernel, "device": "cpu", "import_root": ""}
+    with content:
+        return sanitizers.probes(("memcheck", "racecheck"), device, request, [one], [content])
+
+
+def test_a_finding_makes_suspect_by_its_tool(stand_in: Path, sanitizers: Sanitizers) -> None:
+    """The reason is the tool, the message has the finding and its line; a tool that finds nothing holds."""
+    (stand_in / "memcheck").write_text(FINDING)
+    memory, race = probes(sanitizers)
+    assert (memory.name, memory.outcome, memory.reason) == ("memcheck", "tripped", Reason.MEMCHECK)
+    assert memory.message.splitlines()[0] == (
+        "Invalid __global__ write of size 4 bytes at relu(float *) in relu.cu:12"
+    )
+    assert "by thread (31,0,0)" in memory.message
+    assert (race.outcome, race.reason) == ("held", Reason.OK)
+
+
+def test_findings_of_an_earlier_kernel_are_not_told_again(stand_in: Path, sanitizers: Sanitizers) -> None:
+    """The worker stays, and each request reads only what was logged since the last."""
+    (stand_in / "memcheck").write_text(FINDING)
+    first, _ = probes(sanitizers)
+    second, _ = probes(sanitizers)
+    assert (first.outcome, second.outcome) == ("tripped", "held")
+
+
+def test_cpu_kernels_are_not_sanitized(stand_in: Path, sanitizers: Sanitizers) -> None:
+    """The report says that the tools look into CUDA kernels only."""
+    assert {probe.outcome for probe in probes(sanitizers, "cpu")} == {"not-run"}
+    assert "CUDA kernels only" in probes(sanitizers, "cpu")[0].message
+    assert not list(stand_in.glob("*.log"))
+
+
+def test_a_missing_program_is_an_error_with_its_remedy(
+    sanitizers: Sanitizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for and cannot be had never looks like a clean run."""
+    monkeypatch.setattr(sanitizer, "find", lambda: "")
+    with pytest.raises(EndedError) as caught:
+        probes(sanitizers)
+    verdict = caught.value.verdict
+    assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.TOOL_MISSING)
+    assert "compute-sanitizer is not installed" in verdict.message
+    assert "CUDA toolkit" in verdict.message
+
+
+def test_a_device_that_the_tool_does_not_know_is_an_error(stand_in: Path, sanitizers: Sanitizers) -> None:
+    """The sanitizer's own trouble is not taken for a kernel without findings."""
+    (stand_in / "memcheck").write_text("========= Device not supported. Please refer to the documentation.\n")
+    with pytest.raises(EndedError) as caught:
+        probes(sanitizers)
+    assert caught.value.verdict.status is Status.INFRASTRUCTURE
+    assert "compute-sanitizer (memcheck): Device not supported" in caught.value.verdict.message
