@@ -45,4 +45,4 @@ def command(fence: Fence, argv: list[str]) -> list[str]:
 def _cover(path: str) -> list[str]:
     if os.path.isdir(path):  # noqa: PTH112
         return ["--perms", "0555", "--size", "4096", "--tmpfs", path, "--remount-ro", path]
-    return ["--ro-bind", "/dev/null", path]
+    return ["--dev-bind", "/dev/null", path]

@@ -70,9 +70,9 @@ def enter_namespaces() -> bool:
     """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
-        try:
+        try:  # noqa: SIM105 - contextlib's import takes longer than all else here
             os.setgroups([])
-        except OSError:  # noqa: SIM105 - an administrator in name only, as in a container: the groups stay
+        except OSError:  # an administrator in name only, as in a container: the groups stay
             pass
     try:
         system.call("unshare", system.CLONE_NEWUSER | system.NAMESPACES)

@@ -90,7 +90,7 @@ class Sandbox:
         unset = [word for name in outside.unset(os.environ) for word in ("-u", name)]
         variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
         launcher = [sys.executable, "-I", "-S", "-c", _BOOT]
-        return ["env", *unset, *variables, *launcher, *words, "--", *argv]
+        return ["/usr/bin/env", *unset, *variables, *launcher, *words, "--", *argv]
 
     def available(self) -> str:
         """What was in the way on this host; an empty text if it can be done."""
@@ -147,7 +147,7 @@ def _trouble(way: Way) -> str:
         return f"no filter of system calls for {os.uname().machine}"
     if way == "bubblewrap" and (missing := _bubblewrap_is_missing()):
         return missing
-    command = Sandbox(way=way, devices=False).wrap(["true"])
+    command = Sandbox(way=way, devices=False).wrap([sys.executable, "-I", "-S", "-c", ""])
     try:
         ran = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_LIMIT_S, check=False
