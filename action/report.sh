@@ -23,7 +23,8 @@ case $CGINS_EXIT_CODE in
   *) status=error ;;
 esac
 
-report_path= untold=
+report_path=
+untold=
 names=(total passed failed errors skipped weak)
 declare -A counts=()
 if [[ -f $CGINS_REPORT ]] && lines=$(summary --format=counts); then

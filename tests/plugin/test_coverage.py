@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -124,3 +126,21 @@ def test_evaluations_say_what_they_tested(full_run: Run) -> None:
 def _pair(found: dict[str, object]) -> list[tuple[str, str]]:
     signature = next(name.split()[1] for name in found if name.startswith("relu/right"))
     return [("right", signature), ("wrong", signature)]
+
+
+def test_only_the_text_of_a_kernel_is_gated(repository: Path, run: Callable[..., Run]) -> None:
+    """A wrong source is judged although right bytecode lies beside it, and look-alikes of torch's modules do not run."""
+    (repository / "cgins.yaml").write_text(ONE + CUDA)
+    source = repository / "tiny_ops.py"
+    right = compile(source.read_text(), str(source), "exec")
+    source.write_text(source.read_text().replace("return x + x", "return x + x + 1"))
+    cached = repository / "__pycache__" / Path(importlib.util.cache_from_source("tiny_ops.py")).name
+    cached.parent.mkdir(exist_ok=True)
+    unchecked = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+    cached.write_bytes(unchecked + marshal.dumps(right))
+    for name in ("sitecustomize", "torch", "statistics", "sympy"):
+        (repository / f"{name}.py").write_text(f"open({str(repository / 'ran')!r}, 'a').write(__name__)\n")
+    beside = {"PYTHONPYCACHEPREFIX": "", "PYTHONSAFEPATH": "1"}
+    found = run(repository, *FAST, "-k", "scaled", env=beside)
+    assert (found.code, list(found.statuses().values())) == (1, ["INCORRECT"]), found.out
+    assert not (repository / "ran").exists()
