@@ -12,7 +12,7 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.output import Printed
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
-from pytest_cgins.model import Status
+from pytest_cgins.model import Reason, Status
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
@@ -152,6 +152,9 @@ class KernelRuns:
         except _MALFORMED as error:
             raise self.refuse(role, error, reply.output) from error
         if ended is not None:
+            if ended.verdict.reason is Reason.OUT_OF_MEMORY:
+                # What it still holds, the next kernel would miss.
+                self._pool.discard(role)
             raise ended
 
 

@@ -14,11 +14,13 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_cgins.execute.environment import WORKER_MARK
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KILL_S = 5.0
+_PF_EXITING = 4
 _HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 
 
@@ -66,6 +68,13 @@ class Family:
             threads=sum(process.threads for process in members),
             memory_bytes=sum(process.memory_bytes for process in members),
         )
+
+    def is_exiting(self) -> bool:
+        """Whether the root has begun to end: a process that has only closed its descriptors has not."""
+        with suppress(OSError, ValueError, IndexError):
+            flags = int(Path(f"/proc/{self._root}/stat").read_bytes().rpartition(b")")[2].split()[6])
+            return bool(flags & _PF_EXITING)
+        return True
 
     def kill(self) -> None:
         """Kill every member, and what they start meanwhile; the root stays a zombie until its parent reaps it."""

@@ -273,7 +273,9 @@ class WorkerProcess:
         return answer, buffers
 
     def _crashed(self, method: str) -> WorkerCrashed:
-        ended = _wait_until_exited(self._process, _EXIT_WAIT_S)
+        # Its connection is cut. If it is not about to end, it never will; of a wrapper nobody knows.
+        ending = self._wrapped or self._family.is_exiting()
+        ended = _wait_until_exited(self._process, _EXIT_WAIT_S if ending else 0)
         output = self._end(grace_s=0).text
         returncode = self._process.returncode if ended else None
         memory_ran_out = memory_kills() > self._memory_kills
