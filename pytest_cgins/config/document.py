@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.text import nearest
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 MAX_NBYTES = 1 << 20
 MAX_NODES = 20_000
 MAX_DEPTH = 32
+MAX_DIGITS = 18
 SCALARS = {
     "str": "text",
     "int": "a whole number",
@@ -48,19 +51,9 @@ def read(file: Path, *, alone: bool = False) -> Section:
     import yaml
 
     name = shown(file)
+    text = _text(file, name)
     try:
-        if file.stat().st_size > MAX_NBYTES:
-            raise ConfigError(
-                f"{name}: larger than {MAX_NBYTES >> 20} MiB", remedy="a configuration is a few kilobytes"
-            )
-        # Not the C parser: libyaml's recursion on deeply nested input cannot be caught.
-        node = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise ConfigError(
-            f"{name}: {error.strerror}", remedy="create it, or name the folder where it lies"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: not UTF-8 at byte {error.start}", remedy="save it as UTF-8") from error
+        node = yaml.compose(text, Loader=_loader())
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply", remedy=f"at most {MAX_DEPTH} levels") from None
     except yaml.MarkedYAMLError as error:
@@ -69,7 +62,7 @@ def read(file: Path, *, alone: bool = False) -> Section:
         raise ConfigError(
             f"{where}: not YAML: {error.problem or error.context}", remedy="correct it"
         ) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # "\\UFFFFFFFF" is no character
         raise ConfigError(f"{name}: not YAML: {error}", remedy="correct it") from error
     if node is None:
         raise ConfigError(f"{name}: empty", remedy="start with version: 1, traces and kernels")
@@ -77,24 +70,71 @@ def read(file: Path, *, alone: bool = False) -> Section:
     return Section(file, name, node, "the file", line=1, alone=alone)
 
 
+def _text(file: Path, name: str) -> str:
+    """Content of a regular file; a FIFO would be waited for, and a device has no end."""
+    try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError(f"{name}: not a regular file", remedy="put a YAML file there")
+        if status.st_size > MAX_NBYTES:
+            raise ConfigError(
+                f"{name}: larger than {MAX_NBYTES >> 20} MiB", remedy="a configuration is a few kilobytes"
+            )
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{name}: {error.strerror}", remedy="create it, or name the folder where it lies"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: not UTF-8 at byte {error.start}", remedy="save it as UTF-8") from error
+
+
+@cache
+def _loader() -> Any:
+    """A loader that stops at the node that is one too many: YAML takes milliseconds a kilobyte."""
+    import yaml
+
+    # Not the C parser: libyaml's recursion on deeply nested input cannot be caught.
+    class Loader(yaml.SafeLoader):
+        nodes = 0
+
+        def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+            self.nodes += 1
+            if self.nodes > MAX_NODES:
+                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+                raise yaml.composer.ComposerError(None, None, f"more than {MAX_NODES} values", mark)
+            return super().compose_node(parent, index)
+
+    return Loader
+
+
 def _limit(root: Node, name: str) -> None:
     """Refuse documents that aliases blow up: they share nodes, and every use of one counts."""
-    from yaml import MappingNode, SequenceNode
+    from yaml import MappingNode, ScalarNode, SequenceNode
 
+    kinds = {"seq": SequenceNode, "map": MappingNode, **dict.fromkeys(SCALARS, ScalarNode)}
     todo: list[tuple[Node, int]] = [(root, 0)]
     count = 0
     while todo:
         node, depth = todo.pop()
         count += 1
+        where = f"{name}:{node.start_mark.line + 1}"
         if count > MAX_NODES or depth > MAX_DEPTH:
             raise ConfigError(
-                f"{name}:{node.start_mark.line + 1}: more than {MAX_NODES} values or {MAX_DEPTH} levels",
-                remedy="use fewer aliases",
+                f"{where}: more than {MAX_NODES} values or {MAX_DEPTH} levels", remedy="use fewer aliases"
+            )
+        if not isinstance(node, kinds.get(node.tag.rpartition(":")[2], object)):  # as in !!str [a]
+            raise ConfigError(
+                f"{where}: the tag {node.tag} is not for what it stands at", remedy="take the tag away"
             )
         if isinstance(node, SequenceNode):
             todo += [(item, depth + 1) for item in node.value]
         elif isinstance(node, MappingNode):
             todo += [(item, depth + 1) for pair in node.value for item in pair]
+        elif any("\ud800" <= character <= "\udfff" for character in node.value):
+            raise ConfigError(
+                f"{where}: {node.value[:80]!a} has half a character", remedy="write the character itself"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +157,7 @@ class Value:
     def _wrong(self, wanted: str) -> NoReturn:
         tag = self.node.tag.removeprefix("tag:yaml.org,2002:")
         got = {"map": "a mapping", "seq": "a list"}.get(tag) or SCALARS.get(tag, f"a value with tag {tag}")
-        value = f" ({self.node.value})" if tag in SCALARS and self.node.value else ""
+        value = f" ({self.node.value[:80]})" if tag in SCALARS and self.node.value else ""
         self.fail(
             f'"{self.key}" in {self.section.title} is {got}{value}, not {wanted}', remedy=f"write {wanted}"
         )
@@ -158,6 +198,8 @@ class Value:
         """A whole number in decimal digits."""
         if not self._is("int") or not str(self.node.value).isdecimal():
             self._wrong("a whole number")
+        if len(self.node.value) > MAX_DIGITS:
+            self._wrong(f"a whole number of at most {MAX_DIGITS} digits")
         return int(self.node.value)
 
     def amount(self) -> float:

@@ -17,6 +17,7 @@ from pytest_cgins.trace.dtypes import ITEMSIZE, extent
 from pytest_cgins.trace.layout import lay_out, rebuild
 
 MAXIMUM_DIMENSIONS = 64
+MAXIMUM_TENSORS = 2**16
 _MAXIMUM_NUMBER = 2**62  # sizes and strides are int64 in torch
 
 
@@ -47,7 +48,10 @@ def unpack(header: Any, buffer: Buffer, device: torch.device | str) -> list[torc
             anything is allocated, since code under test may have written it.
     """
     metas, sizes = _validate(header, buffer.nbytes)
-    data = torch.frombuffer(buffer.view(), dtype=torch.uint8) if buffer.nbytes else torch.empty(0).byte()
+    try:
+        data = torch.frombuffer(buffer.view(), dtype=torch.uint8) if buffer.nbytes else torch.empty(0).byte()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _malformed(f"their {buffer.nbytes} bytes cannot be mapped: {error}") from error
     return rebuild(metas, torch.split(data, sizes) if sizes else [], device)
 
 
@@ -61,6 +65,10 @@ def _validate(header: Any, nbytes: int) -> tuple[list[TensorMeta], list[int]]:
         metas = list(documents.load(tuple[TensorMeta, ...], json.dumps(header["metas"])))
     except ValueError as error:
         raise _malformed(f"its metas are wrong: {error}") from error
+    if not len(sizes) <= len(metas) <= MAXIMUM_TENSORS:
+        raise _malformed(
+            f"{len(metas)} tensors on {len(sizes)} spans; each span has one, and {MAXIMUM_TENSORS} are the limit"
+        )
     for index, meta in enumerate(metas):
         _check_meta(index, meta, sizes)
     return metas, sizes

@@ -74,6 +74,8 @@ CONTEXT_LINES = 6
 FOLLOWING_LINES = 9
 SHOWN_NOTES = 3
 LINE_LENGTH = 300
+READ_LENGTH = 2000
+"""Characters of a line that are looked at: some patterns take the square of that."""
 
 
 def summarize(log: str, files: Sequence[str], entry: str) -> tuple[int, str]:
@@ -90,7 +92,7 @@ def summarize(log: str, files: Sequence[str], entry: str) -> tuple[int, str]:
     """
     if entry and f"required symbol `{entry}' not defined" in log:
         return 1, _not_exported(Path(files[0]), entry)
-    lines = log.splitlines()
+    lines = [line[:READ_LENGTH] for line in log.splitlines()]
     # The host's front end and each architecture's say the same of one line.
     starts = list(
         {line: number for number, line in reversed([*enumerate(lines)]) if ERROR.match(line)}.values()

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels.launch_expression import Expression, ExpressionError, Kind, kind, parse
-from pytest_cgins.kernels.schema import Schema
+from pytest_cgins.kernels.schema import CONTINUED, Schema, comment_text
 from pytest_cgins.text import nearest
 
-MARK = re.compile(r"^\s*(?://|/\*|\*)\s*cgins-launch:\s*(?P<text>.*?)\s*(?:\*/)?\s*$")
-COMMENT = re.compile(r"^\s*(?://|\*)\s*(?P<text>.*?)\s*(?:\*/)?\s*$")
+MARK = re.compile(r"\s*(?://|/\*|\*)\s*cgins-launch:(?P<text>.*)", re.DOTALL)
+MAX_CHARACTERS = 65_536
+MAX_DIGITS = 18
 KEY = re.compile(r"\s*,?\s*([A-Za-z_]\w*)\s*=(?!=)\s*")
 KEYS = (
     "kernel",
@@ -151,15 +152,23 @@ def locate(text: str, file: Path) -> str:
         match = MARK.match(line)
         if match is None:
             continue
-        launch = match["text"]
+        launch = comment_text(match)
+        depth = _depth(launch)
         for following in lines[number:]:
-            comment = COMMENT.match(following)
+            comment = CONTINUED.match(following)
             if comment is None or MARK.match(following) or "cgins:" in following:
                 break
-            starts_key = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)", comment["text"])
-            if _depth(launch) == 0 and not (starts_key and starts_key[1] in KEYS):
+            more = comment_text(comment)
+            starts_key = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", more)
+            if depth == 0 and not (starts_key and starts_key[1] in KEYS):
                 break
-            launch += " " + comment["text"]
+            launch += " " + more
+            depth += _depth(more)
+            if len(launch) > MAX_CHARACTERS:
+                raise SourceError(
+                    f"{file}:{number}: a launch line of more than {MAX_CHARACTERS} characters",
+                    remedy="close its brackets, or end the comment after it",
+                )
         found.append(f"{number}: {launch}")
     if not found:
         raise SourceError(
@@ -327,7 +336,9 @@ def _template_argument(text: str, schema: Schema, axes: list[Axis]) -> TemplateA
         return TemplateArgument(text=text)
     first, *rest = split(called[2]) or [""]
     if called[1] == "choose":
-        choices: tuple[str | int, ...] = tuple(int(one) for one in rest if re.fullmatch(r"\d+", one))
+        choices: tuple[str | int, ...] = tuple(
+            int(one) for one in rest if re.fullmatch(rf"[0-9]{{1,{MAX_DIGITS}}}", one)
+        )
         if len(choices) != len(rest) or not rest:
             raise ExpressionError(f"{text} is not choose(EXPRESSION, NUMBER, NUMBER, …)")
         return TemplateArgument(text=text, axis=_axis(axes, parse(first), choices))
@@ -455,9 +466,12 @@ def constants(code: str) -> dict[str, int]:
 
     `code` is the source without comments. A name that stands for two numbers, under conditions or in two scopes, is left out.
     """
+    # Every repetition has an end, so that no line takes longer than its length times a constant.
     pattern = (
-        r"^[ \t]*(?:#[ \t]*define[ \t]+(\w+)[ \t]+|(?:(?:static|inline|const)[ \t]+)*constexpr[ \t]+"
-        r"(?:static[ \t]+)?[\w: ]+?[ \t](\w+)[ \t]*=[ \t]*)(\d+|0x[0-9a-fA-F]+)[uUlL]*[ \t]*(?:;|$|//|/\*)"
+        r"^[ \t]{0,99}(?:#[ \t]{0,99}define[ \t]{1,99}(\w{1,200})[ \t]{1,99}|"
+        r"(?:(?:static|inline|const)[ \t]{1,99}){0,3}constexpr[ \t]{1,99}(?:static[ \t]{1,99})?"
+        r"[\w: ]{1,99}?[ \t](\w{1,200})[ \t]{0,99}=[ \t]{0,99})([0-9]{1,18}|0x[0-9a-fA-F]{1,16})[uUlL]{0,3}"
+        r"[ \t]{0,99}(?:;|$|//|/\*)"
     )
     found: dict[str, set[int]] = {}
     for match in re.finditer(pattern, code, re.MULTILINE):

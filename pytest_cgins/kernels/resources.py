@@ -28,9 +28,11 @@ from pytest_cgins.model import CompiledKernel, Document, KernelResources
 
 ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(sm_\w+)'")
 PROPERTIES = re.compile(r"Function properties for (\S+)\s*$")
-FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-USED = re.compile(r"\bUsed (\d+) registers\b(.*)")
-SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
+# The source can print into the log, numbers of any length too.
+NUMBER = "(?<![0-9])([0-9]{1,18})"
+FRAME = re.compile(rf"{NUMBER} bytes stack frame, {NUMBER} bytes spill stores, {NUMBER} bytes spill loads")
+USED = re.compile(rf"\bUsed {NUMBER} registers\b(.*)")
+SHARED = re.compile(rf"{NUMBER}(?:\+{NUMBER})? bytes smem")
 FILE_DIGEST = re.compile(r"(?<=_GLOBAL__N__)[0-9a-f]{8}_")
 FILE_SCOPE = re.compile(r"_INTERNAL_[0-9a-f]{8}_\w*?::")
 NO_REPORT = "the build's log has no ptxas report"

@@ -17,7 +17,9 @@ LIMIT_S = 120.0
 REMEDY = "pip install 'pytest-cgins[sass]', or install the CUDA toolkit's cuobjdump and nvdisasm"
 SECTION = re.compile(r"^\s*arch = (sm_\w+)\s*$")
 FUNCTION = re.compile(r"^\s*Function : (\S+)\s*$")
-INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_]*)[^;]*;")
+INSTRUCTION = re.compile(
+    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_]*)(?![A-Z0-9_])[^;]*;"
+)
 
 Mix = tuple[tuple[str, int], ...]
 """Opcodes without modifiers, and how often each is in the code; most frequent first."""

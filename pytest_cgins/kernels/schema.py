@@ -104,8 +104,9 @@ C_KEYWORDS = frozenset(
         "xor",
     ]
 )
-MARK = re.compile(r"^\s*(?://|/\*|\*)\s*cgins:\s*(?P<text>.*?)\s*(?:\*/)?\s*$")
-CONTINUED = re.compile(r"^\s*(?://|\*)\s*(?P<text>.*?)\s*(?:\*/)?\s*$")
+MARK = re.compile(r"\s*(?://|/\*|\*)\s*cgins:(?P<text>.*)", re.DOTALL)
+CONTINUED = re.compile(r"\s*(?://|\*)(?P<text>.*)", re.DOTALL)
+MAX_CHARACTERS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,9 @@ def locate(text: str, file: Path) -> tuple[str, int]:
         SourceError: there is none, or more than one.
     """
     lines = text.splitlines()
-    found = [(number, match["text"]) for number, line in enumerate(lines, 1) if (match := MARK.match(line))]
+    found = [
+        (number, comment_text(match)) for number, line in enumerate(lines, 1) if (match := MARK.match(line))
+    ]
     if not found:
         raise SourceError(
             f"{file}: no schema line",
@@ -178,10 +181,16 @@ def locate(text: str, file: Path) -> tuple[str, int]:
     number, schema = found[0]
     for line in lines[number:]:
         match = CONTINUED.match(line)
-        if "->" in schema or match is None:
+        if "->" in schema or match is None or len(schema) > MAX_CHARACTERS:
             break
-        schema += " " + match["text"]
+        schema += " " + comment_text(match)
     return schema.strip(), number
+
+
+def comment_text(match: re.Match[str]) -> str:
+    """What a comment line says, without blanks around it and the mark that ends a comment."""
+    # No regular expression: in one, each of many blanks in the middle could be the first at the end.
+    return match["text"].strip().removesuffix("*/").rstrip()
 
 
 def parse(text: str, where: str = "schema") -> Schema:
@@ -196,10 +205,15 @@ def parse(text: str, where: str = "schema") -> Schema:
     """
     from torchgen.model import Arguments, parse_returns
 
+    if len(text) > MAX_CHARACTERS:
+        raise SourceError(
+            f"{where}: a schema line of {len(text)} characters; {MAX_CHARACTERS} are allowed",
+            remedy="pass fewer arguments, or end the comment after the schema",
+        )
     shape = re.fullmatch(r"([A-Za-z_]\w*)\s*\((.*)\)\s*->\s*(\S.*)", text)
     if shape is None:
         raise SourceError(
-            f"{where}: {text!r} is not a schema",
+            f"{where}: {text[:200]!r} is not a schema",
             remedy="write NAME(TYPE argument, …) -> Tensor, e.g. scale(Tensor x, float a) -> Tensor",
         )
     entry, arguments_text, returns_text = shape.groups()
@@ -208,10 +222,18 @@ def parse(text: str, where: str = "schema") -> Schema:
         # The parts, since a whole FunctionSchema refuses positional arguments that are mutated and returned.
         arguments = tuple(Arguments.parse(arguments_text).flat_all)
         returns = parse_returns(returns_text)
-    except (AssertionError, RuntimeError, ValueError, KeyError, IndexError) as error:
+    except (
+        AssertionError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+    ) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(
-            f"{where}: torch's schema language refuses {text!r}: {reason}",
+            f"{where}: torch's schema language refuses {text[:200]!r}: {reason[:200]}",
             remedy="write it as torch's native_functions.yaml does",
         ) from error
     schema = Schema(
@@ -279,9 +301,9 @@ def _default(name: str, text: str | None, where: str) -> object:
         return None
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         raise SourceError(
-            f"{where}: argument {name!r} has the default {text!r}",
+            f"{where}: argument {name!r} has the default {text[:80]!r}",
             remedy="defaults are None, True, False, numbers, quoted strings, or lists of these",
         ) from None
 

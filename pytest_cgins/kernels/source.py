@@ -19,7 +19,8 @@ from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.model import CONTRACT_VERSION, KernelSource
 from pytest_cgins.text import nearest
 
-COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+# A comment that is not closed reaches to the end: else each of many would be looked for anew.
+COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*(?:.*?\*/|.*)|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
 def find(config: Config, kernel: KernelEntry, implementation: Implementation) -> KernelSource:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -30,10 +29,11 @@ BLOBS = "blobs"
 PROFILES = "profiles"
 MAX_MANIFEST_BYTES = 64 * 2**20
 MAX_JSON_DEPTH = 96
+MAX_JSON_VALUES = 2**20
+"""Numbers, texts and containers of one document: each costs its reader far more bytes than its writer."""
 MAX_HEADER_BYTES = 1024
 
 _DAMAGED = "the pack is damaged: restore it from version control, or record it again"
-_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SEALED = ("call", "tensors", "storages", "context", "gold")
 
 
@@ -113,7 +113,8 @@ def _parse(path: Path, text: bytes) -> Any:
     """The manifest as plain objects, once its depth and version are known to be good."""
     check_depth(path, text)
     try:
-        raw = json.loads(text)
+        # Bytes would be taken for UTF-16 where they look like it, with brackets that nobody has counted.
+        raw = json.loads(text.decode("utf-8"))
     except ValueError as error:
         raise PackError(f"{path}: is not JSON: {error}", remedy=_DAMAGED) from error
     version = raw.get("version") if isinstance(raw, dict) else None
@@ -129,11 +130,13 @@ def _parse(path: Path, text: bytes) -> Any:
 
 
 def check_depth(path: Path, text: bytes) -> None:
-    """Raise PackError if JSON is nested deeper than a parser may be asked to follow."""
-    depth = deepest = 0
-    for bracket in re.findall(rb"[\[\]{}]", _JSON_STRING.sub(b"", text)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
+    """Raise PackError if JSON is nested deeper, or has more values, than a parser may be asked to follow."""
+    values, deepest = documents.extent(text)
+    if values > MAX_JSON_VALUES:
+        raise PackError(
+            f"{path}: has about {values} values; {MAX_JSON_VALUES} are allowed",
+            remedy="record fewer calls into one pack: --max-per-op, fewer --ops",
+        )
     if deepest > MAX_JSON_DEPTH:
         raise PackError(f"{path}: nested {deepest} deep; {MAX_JSON_DEPTH} is allowed", remedy=_DAMAGED)
 

@@ -88,11 +88,7 @@ def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
         yield from _storage(f"{field}.storages[{number}]", storage, tier)
     for number, meta in enumerate(trace.tensors):
         yield from _input(f"{field}.tensors[{number}]", meta, trace.storages)
-    for number, storage in enumerate(trace.storages):
-        reach = max((_reach(meta) for meta in trace.tensors if meta.storage == number), default=-1)
-        if reach != storage.nbytes:
-            what = f"{storage.nbytes}, but its tensors reach byte {max(0, reach)}"
-            yield Problem(f"{field}.storages[{number}].nbytes", what)
+    yield from _reached(field, trace)
     yield from _lengths(f"{field}.lengths", trace)
     yield from _rebound(f"{field}.rebound", trace.rebound)
     yield from _context(f"{field}.context", trace.context)
@@ -100,6 +96,18 @@ def _trace(field: str, trace: Trace, tier: str) -> Iterator[Problem]:
         yield Problem(f"{field}.gold", f"a pack of tier {tier} must {'not ' * (tier == 'shapes')}have gold")
     if trace.gold is not None:
         yield from _gold(f"{field}.gold", trace.gold, len(trace.tensors), tier)
+
+
+def _reached(field: str, trace: Trace) -> Iterator[Problem]:
+    """Each storage ends where the last of its tensors does."""
+    reached = [-1] * len(trace.storages)
+    for meta in trace.tensors:
+        if meta.storage < len(reached):
+            reached[meta.storage] = max(reached[meta.storage], _reach(meta))
+    for number, (storage, reach) in enumerate(zip(trace.storages, reached, strict=True)):
+        if reach != storage.nbytes:
+            what = f"{storage.nbytes}, but its tensors reach byte {max(0, reach)}"
+            yield Problem(f"{field}.storages[{number}].nbytes", what)
 
 
 def _argument(field: str, argument: Argument, tensors: int) -> Iterator[Problem]:

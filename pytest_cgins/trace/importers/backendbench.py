@@ -17,7 +17,7 @@ import torch
 
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.trace import ops
-from pytest_cgins.trace.importers.collect import Collector, check_result, check_size, on
+from pytest_cgins.trace.importers.collect import Budget, Collector, check_result, check_size, on
 from pytest_cgins.trace.importers.expressions import DTYPES, parse
 from pytest_cgins.trace.importers.files import objects, parse_json, read_text
 from pytest_cgins.trace.recipe import seed_of
@@ -174,7 +174,7 @@ class _Reader:
 
     def __init__(self, generator: torch.Generator, max_mib: float) -> None:
         self._generator = generator
-        self._max_bytes = max_mib * 2**20
+        self._budget = Budget(max_mib)
         self._integers: list[torch.Tensor] = []
 
     def call(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -191,7 +191,7 @@ class _Reader:
         for tensor in self._integers:
             low, high = (0, bound) if bound else (_LOW, _HIGH)
             low = max(low, 0) if tensor.dtype is torch.uint8 else low
-            drawn = torch.randint(low, high, _extent(tensor), generator=self._generator)
+            drawn = torch.randint(low, high, _extent(tensor), generator=self._generator, dtype=tensor.dtype)
             tensor.as_strided((drawn.numel(),), (1,)).copy_(drawn)
 
     def _value(self, node: ast.expr) -> Any:
@@ -240,13 +240,12 @@ class _Reader:
         else:
             extent = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
             extent = extent if all(sizes) else 0
-        if extent * dtype.itemsize > self._max_bytes:
-            raise RecordError(f"a tensor of {extent * dtype.itemsize / 2**20:.0f} MiB, more than --max-mib")
+        self._budget.take(extent * dtype.itemsize, "a tensor")
         flat = torch.empty(extent, dtype=dtype)
         if dtype.is_floating_point or dtype.is_complex:
             flat = torch.randn(extent, generator=self._generator).to(dtype)
         elif dtype is torch.bool:
-            flat = torch.randint(0, 2, (extent,), generator=self._generator).bool()
+            flat = torch.randint(0, 2, (extent,), generator=self._generator, dtype=torch.bool)
         tensor = flat.view(sizes) if steps is None else flat.as_strided(sizes, steps)
         if not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool):
             self._integers.append(tensor)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.errors import CginsError, RecordError
 from pytest_cgins.model import TRACE_PACK_VERSION, Trace, TracePack
@@ -22,6 +23,8 @@ from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack
 from pytest_cgins.trace.validate import is_plain_name
 
 _MIB = 2**20
+_MOST = 2**63 - 1
+"""Calls that a trace may stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,10 @@ class Collector:
             known = self._traces.get(trace.id)
             occurs = max(1, count) * trace.count
             if known is not None:
-                self._traces[trace.id] = replace(known, count=known.count + occurs)
+                occurs += known.count
+            occurs = min(occurs, _MOST)
+            if known is not None:
+                self._traces[trace.id] = replace(known, count=occurs)
             else:
                 self._traces[trace.id] = replace(trace, signature=self._own(trace), count=occurs)
             kept = self._traces[trace.id]
@@ -213,12 +219,47 @@ def check_result(op: str, args: Any, kwargs: Any, max_mib: float) -> None:
         RecordError: if they have more than `max_mib` MiB.
     """
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), _OnMeta():  # type: ignore[no-untyped-call]
             warnings.simplefilter("ignore")
             made = ops.resolve(op)(*on("meta", args), **on("meta", kwargs))
     except Exception:  # noqa: BLE001 - some sizes follow from values, and what is wrong the real call tells
         return
     check_size(made, max_mib, what="outputs")
+
+
+class Budget:
+    """What the tensors of one call may still take; it is asked before each of them is made."""
+
+    def __init__(self, max_mib: float) -> None:
+        self._max_mib = max_mib
+        self._taken = 0
+
+    def take(self, nbytes: int, what: str) -> None:
+        """Reserve the bytes of one more tensor.
+
+        Raises:
+            RecordError: if it, or all of them together, would have more than `max_mib` MiB.
+        """
+        self._taken += nbytes
+        for size, whose in ((nbytes, what), (self._taken, "inputs")):
+            if size > self._max_mib * _MIB:
+                raise RecordError(
+                    f"{whose} of {size / _MIB:.0f} MiB, more than --max-mib, {self._max_mib:g}",
+                    remedy="raise --max-mib, or make the inputs smaller",
+                )
+
+
+class _OnMeta(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Has factories, which no argument sends anywhere, make tensors without memory."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        named = {argument.name for argument in func._schema.arguments}
+        if "device" in named and not any(True for _ in tensors_in([*args, kwargs])):
+            kwargs["device"] = torch.device("meta")
+        return func(*args, **kwargs)
 
 
 def check_size(values: object, max_mib: float, *, what: str = "inputs") -> None:

@@ -15,6 +15,9 @@ from pytest_cgins.text import nearest
 
 MAX_CHARACTERS = 4096
 MAX_NODES = 512
+MAX_DEPTH = 64
+MAX_TOGETHER = 8
+"""Times `max_mib` that what an expression makes on its way, or all names of an evaluator, may have."""
 MAX_INTEGER = 2**63
 MAX_EXPONENT = 64
 
@@ -132,6 +135,17 @@ class Evaluator:
         """
         node = parse(text)
         names = {name: _on_meta(value) for name, value in self.names.items()}
+        held = sum(
+            tensor.untyped_storage().nbytes()
+            for tensor in self.names.values()
+            if isinstance(tensor, torch.Tensor)
+        )
+        if held > MAX_TOGETHER * self._limit:
+            raise RecordError(
+                f"{text[:80]!r}: the names before it have {held / 2**20:.0f} MiB already; "
+                f"{MAX_TOGETHER * self._limit / 2**20:g} MiB are allowed ({MAX_TOGETHER} times --max-mib)",
+                remedy="raise --max-mib, or split the program",
+            )
         _Walk(text, names, self._limit, lambda _: "meta", meta=True).value(node)
         return _Walk(text, self.names, self._limit, self._device, meta=False).value(node)
 
@@ -150,6 +164,11 @@ def parse(text: str) -> ast.expr:
         raise RecordError(f"{text[:80]!r} is not an expression: {error}") from error
     if sum(1 for _ in ast.walk(node)) > MAX_NODES:
         raise RecordError(f"{text[:80]!r} has more than {MAX_NODES} parts")
+    level: list[ast.AST] = [node]
+    for _ in range(MAX_DEPTH):
+        level = [child for one in level for child in ast.iter_child_nodes(one)]
+    if level:
+        raise RecordError(f"{text[:80]!r} has more than {MAX_DEPTH} levels")
     return node
 
 
@@ -168,6 +187,7 @@ class _Walk:
         self._limit = limit
         self._device = device
         self._meta = meta
+        self._made = 0
 
     def value(self, node: ast.expr) -> Any:
         made = self._value(node)
@@ -277,6 +297,12 @@ class _Walk:
             raise self._refused(
                 f"a tensor of {size:.0f} MiB; {self._limit / 2**20:g} MiB are allowed (--max-mib)"
             )
+        if isinstance(made, torch.Tensor):
+            self._made += made.numel() * made.element_size()
+            if self._made > MAX_TOGETHER * self._limit:
+                raise self._refused(
+                    f"more than {MAX_TOGETHER * self._limit / 2**20:g} MiB on the way ({MAX_TOGETHER} times --max-mib)"
+                )
         if isinstance(made, int) and abs(made) > MAX_INTEGER:
             raise self._refused("an integer of more than 64 bits")
 

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins import documents
 from pytest_cgins.errors import RecordError
 from pytest_cgins.trace import ops
 
 MAX_TEXT_BYTES = 256 * 2**20
+MAX_JSON_DEPTH = 96
+MAX_JSON_VALUES = 2**22
+"""Numbers, texts and containers of one JSON text: each costs its reader far more bytes than its writer."""
 
 
 def read_text(path: Path) -> str:
     """Content of a text file.
 
     Raises:
-        RecordError: if it is not there, is too long, or is not UTF-8.
+        RecordError: if it is not there, is no regular file, is too long, or is not UTF-8.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_TEXT_BYTES:
+        status = path.stat()
+        # A FIFO would be waited for, and a device has no end.
+        if not stat.S_ISREG(status.st_mode):
+            raise RecordError(f"{path} is not a regular file", remedy="name a file that can be read")
+        if status.st_size > MAX_TEXT_BYTES:
             raise RecordError(
-                f"{path} has {size} bytes; at most {MAX_TEXT_BYTES} are read", remedy="split the file"
+                f"{path} has {status.st_size} bytes; at most {MAX_TEXT_BYTES} are read",
+                remedy="split the file",
             )
         # Editors of Windows begin a file with a byte order mark.
         return path.read_text(encoding="utf-8-sig")
@@ -45,8 +54,14 @@ def parse_json(text: str, where: str) -> Any:
     """A JSON text as plain objects.
 
     Raises:
-        RecordError: if it is not JSON.
+        RecordError: if it is not JSON, is nested too deeply, or has too many values.
     """
+    values, depth = documents.extent(text.encode("utf-8", "surrogatepass"))
+    if values > MAX_JSON_VALUES or depth > MAX_JSON_DEPTH:
+        raise RecordError(
+            f"{where} has about {values} values, nested {depth} deep; {MAX_JSON_VALUES} and {MAX_JSON_DEPTH} are allowed",
+            remedy="split it",
+        )
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -6,6 +6,7 @@ Inputs are random, a scalar, or a tensor of a safetensors file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from pytest_cgins.errors import RecordError
 from pytest_cgins.trace import ops
-from pytest_cgins.trace.importers.collect import Collector, check_size, on
+from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.trace.importers.files import objects, parse_json, read_json, read_text, text_of
 from pytest_cgins.trace.importers.references import References, module_name, require
 from pytest_cgins.trace.recipe import seed_of
@@ -123,7 +124,7 @@ class _Inputs:
         self._root = root
         self._definition = definition
         self._workload = workload
-        self._max_bytes = max_mib * 2**20
+        self._budget = Budget(max_mib)
 
     def make(self, name: str, spec: dict[str, Any]) -> Any:
         given = self._workload.get("inputs", {}).get(name, {"type": "random"})
@@ -147,23 +148,17 @@ class _Inputs:
         return size
 
     def _random(self, name: str, shape: tuple[int, ...] | None, dtype: torch.dtype) -> Any:
-        count = 1
-        for size in shape or ():
-            count *= size
-        if count * dtype.itemsize > self._max_bytes:
-            raise RecordError(
-                f"input {name} has {count * dtype.itemsize / 2**20:.0f} MiB, more than --max-mib"
-            )
+        self._budget.take(math.prod(shape or ()) * dtype.itemsize, f"input {name}")
         seed = seed_of(self._definition["name"], self._workload.get("uuid", ""), name)
         generator = torch.Generator().manual_seed(seed)
         if dtype is torch.bool:
-            made = torch.randint(0, 2, shape or (), generator=generator).bool()
+            made = torch.randint(0, 2, shape or (), generator=generator, dtype=torch.bool)
         elif dtype.is_floating_point:
             made = torch.randn(shape or (), generator=generator)
             made = (made.clamp(-2, 2) if dtype.itemsize == 1 else made).to(dtype)
         else:
             high = 128 if dtype is torch.int8 else _INTEGERS
-            made = torch.randint(-high, high, shape or (), generator=generator).to(dtype)
+            made = torch.randint(-high, high, shape or (), generator=generator, dtype=dtype)
         if self._definition.get("op_type") == "sampling" and name == "probs":
             made = torch.softmax(made, dim=-1)
         return made.item() if shape is None else made
@@ -181,6 +176,8 @@ class _Inputs:
                 raise RecordError(f"input {name}: {given['path']} is a Git LFS pointer; run git lfs pull")
         try:
             with safe_open(path, framework="pt") as tensors:
+                found = tuple(tensors.get_slice(given["tensor_key"]).get_shape())
+                self._budget.take(math.prod(found) * dtype.itemsize, f"input {name}")
                 tensor: torch.Tensor = tensors.get_tensor(given["tensor_key"])
         except SafetensorError as error:
             raise RecordError(f"input {name}: {given['path']}: {error}") from error

@@ -27,6 +27,8 @@ def collect(source: Path, collector: Collector, *, max_mib: float) -> None:
     """
     programs = objects(read_json(source), source, "a list of programs")
     for number, program in enumerate(programs):
+        if not program.get("operations"):
+            continue
         name = str(program.get("name") or f"program{number}")
         with torch.random.fork_rng():
             torch.manual_seed(0)

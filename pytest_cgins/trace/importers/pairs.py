@@ -6,8 +6,8 @@ are a list of arguments, or `{"args": …, "kwargs": …}`.
 
 from __future__ import annotations
 
-import pickle
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +22,11 @@ from pytest_cgins.trace.importers.collect import Collector, on
 from pytest_cgins.trace.importers.files import require_torch_op
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack, seal
+from pytest_cgins.trace.values import MAX_DEPTH
 
 _INPUTS = re.compile(r"(?P<head>.*?)inputs?(?P<number>\d*)\.pt")
 _ENTRY = re.compile(r"entry_\d+\.pt")
+_MAX_ITEMS = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +123,51 @@ def _load(name: str, inputs: Path, answers: Path | None) -> Pair:
 
 
 def _read(path: Path) -> Any:
+    if not path.is_file():  # a FIFO would be waited for
+        raise RecordError(f"{path.name} is not a regular file")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
+        _refuse_compressed(path)
+        value = torch.load(path, map_location="cpu", weights_only=True)
+        _check_depth(value)
+        return value
+    except RecordError:
+        raise
+    # What the unpickler meets in a hostile file it reports in any way; nothing of it was run.
+    except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise RecordError(f"{path.name} cannot be read with weights_only=True: {first}") from error
 
 
+def _refuse_compressed(path: Path) -> None:
+    """Refuse what would be far larger in memory than on disk; torch stores without compression."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise RecordError(f"{path.name} is compressed, as torch.save never does")
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse containers that are nested deeply, or in themselves."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for one in level for item in _items(one)]
+        if not level:
+            return
+        if len(level) > _MAX_ITEMS:
+            break
+    raise RecordError(f"it is nested deeper than {MAX_DEPTH} containers, or has more than {_MAX_ITEMS} items")
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return [*value] if isinstance(value, list | tuple | set | frozenset) else []
+
+
 def _take(collector: Collector, pair: Pair, op: str, device: str) -> None:
-    args, kwargs = on(device, pair.args), on(device, pair.kwargs)
     with collector.staged(pair.entry) as folder:
+        args, kwargs = on(device, pair.args), on(device, pair.kwargs)
         with torch.no_grad(), record(folder, [op], "full", name="staged"):
             ops.resolve(op)(*args, **kwargs)
         reader = open_pack(folder)

@@ -68,12 +68,7 @@ class References:
                 is no Python.
         """
         path = self.folder / f"{name}.py"
-        try:
-            ast.parse(code)
-        except (SyntaxError, ValueError) as error:
-            raise RecordError(
-                f"{origin} is not Python: {error}", remedy="check the file and the KIND"
-            ) from error
+        _parsed(code, origin)
         if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(_MARK):
             raise RecordError(
                 f"{path} is there already, and not by `cgins import`",
@@ -150,11 +145,12 @@ def override(code: str, values: Mapping[str, object], origin: str) -> str:
         RecordError: if it has no such constant.
     """
     lines = code.splitlines(keepends=True)
-    found = {name: node for name, node in constants(code).items() if name in values}
+    known = constants(code, origin)
+    found = {name: node for name, node in known.items() if name in values}
     if missing := [name for name in values if name not in found]:
         raise RecordError(
             f"{origin} has no top-level constant {', '.join(missing)}",
-            remedy=nearest(missing[0], constants(code)) or "--set takes names that the file assigns",
+            remedy=nearest(missing[0], known) or "--set takes names that the file assigns",
         )
     for name, node in sorted(found.items(), key=lambda item: -item[1].lineno):
         assert node.end_lineno is not None
@@ -162,10 +158,21 @@ def override(code: str, values: Mapping[str, object], origin: str) -> str:
     return "".join(lines)
 
 
-def constants(code: str) -> dict[str, ast.Assign]:
-    """The last top-level `NAME = …` of each name."""
+def constants(code: str, origin: str = "the file") -> dict[str, ast.Assign]:
+    """The last top-level `NAME = …` of each name.
+
+    Raises:
+        RecordError: if the code is no Python.
+    """
     return {
         node.targets[0].id: node
-        for node in ast.parse(code).body
+        for node in _parsed(code, origin).body
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     }
+
+
+def _parsed(code: str, origin: str) -> ast.Module:
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
+        raise RecordError(f"{origin} is not Python: {error}", remedy="check the file and the KIND") from error

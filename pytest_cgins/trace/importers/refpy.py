@@ -28,7 +28,7 @@ import torch
 from pytest_cgins.errors import RecordError
 from pytest_cgins.text import nearest
 from pytest_cgins.trace import ops
-from pytest_cgins.trace.importers.collect import Collector, check_size, on
+from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.trace.importers.expressions import DTYPES
 from pytest_cgins.trace.importers.files import parse_json, read_text
 from pytest_cgins.trace.importers.references import References, module_name, require
@@ -39,8 +39,10 @@ _C_TYPES = {
     "short": torch.int16, "int": torch.int32, "long": torch.int64, "half": torch.float16, "__half": torch.float16,
     "__nv_bfloat16": torch.bfloat16,
 }  # fmt: skip
-_SOLVE = re.compile(r'extern\s+"C"\s+\w+\s+solve\s*\((?P<parameters>[^)]*)\)')
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_SOLVE = re.compile(r'extern\s+"C"\s+\w+\s+solve\s*\((?P<parameters>[^()]*)\)')
+# What is not closed reaches to the end, so that no text is gone through twice.
+_COMMENT = re.compile(r"//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+_LONGEST_PARAMETER = 200
 _PARAMETER = re.compile(r"(?P<type>[\w ]+?)\s*(?P<pointer>\*?)\s*(?:__restrict__\s*)?(?P<name>\w+)")
 _SHAPE = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\w\s,]*)\]")
 
@@ -89,7 +91,7 @@ def collect(
         require(module, "reference")
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            args, kwargs = _arguments(module, dims, kernel, numel)
+            args, kwargs = _arguments(module, dims, kernel, numel, max_mib)
         check_size([args, kwargs], max_mib)
         args, kwargs = on(device, args), on(device, kwargs)
         tolerance = _tolerance(module)
@@ -119,12 +121,16 @@ def _tolerance(module: ModuleType) -> tuple[float, float] | None:
 
 
 def _arguments(
-    module: ModuleType, dims: Mapping[str, int], kernel: Path | None, numel: int | None
+    module: ModuleType, dims: Mapping[str, int], kernel: Path | None, numel: int | None, max_mib: float
 ) -> tuple[list[Any], dict[str, Any]]:
     maker = next((getattr(module, name) for name in MAKERS if callable(getattr(module, name, None))), None)
     if maker is not None:
         return _made(module.reference, maker, dims)
-    named = _of_kernel(kernel, dims, numel) if kernel is not None else _annotated(module.reference, dims)
+    named = (
+        _of_kernel(kernel, dims, numel, max_mib)
+        if kernel is not None
+        else _annotated(module.reference, dims, max_mib)
+    )
     return [], _accepted(module.reference, named)
 
 
@@ -150,7 +156,7 @@ def _accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[s
     return {parameter.name: values[parameter.name] for parameter in parameters if parameter.name in values}
 
 
-def _of_kernel(kernel: Path, dims: Mapping[str, int], numel: int | None) -> dict[str, Any]:
+def _of_kernel(kernel: Path, dims: Mapping[str, int], numel: int | None, max_mib: float) -> dict[str, Any]:
     """Arguments as the parameters of `solve` say."""
     match = _SOLVE.search(_COMMENT.sub(" ", read_text(kernel)))
     if match is None:
@@ -160,10 +166,14 @@ def _of_kernel(kernel: Path, dims: Mapping[str, int], numel: int | None) -> dict
     greatest = sorted((abs(size) for size in dims.values()), reverse=True)[:2]
     count = numel if numel is not None else math.prod(greatest)
     values: dict[str, Any] = {}
+    budget = Budget(max_mib)
     for text in filter(str.strip, match["parameters"].split(",")):
-        parameter = _PARAMETER.fullmatch(" ".join(text.split()))
+        short = " ".join(text.split())
+        parameter = _PARAMETER.fullmatch(short) if len(short) <= _LONGEST_PARAMETER else None
         if parameter is None:
-            raise RecordError(f"{kernel}: the parameter {text.strip()!r} of solve cannot be read")
+            raise RecordError(
+                f"{kernel}: the parameter {short[:_LONGEST_PARAMETER]!r} of solve cannot be read"
+            )
         words = [word for word in parameter["type"].split() if word != "const"]
         name, pointer = parameter["name"], bool(parameter["pointer"])
         if not pointer:
@@ -172,13 +182,15 @@ def _of_kernel(kernel: Path, dims: Mapping[str, int], numel: int | None) -> dict
             raise RecordError(f"{kernel}: {text.strip()!r} points to a type that no tensor has")
         else:
             dtype = _C_TYPES[" ".join(words)]
+            budget.take(count * dtype.itemsize, name)
             random = "const" in parameter["type"].split()
             values[name] = _random((count,), dtype) if random else torch.zeros(count, dtype=dtype)
     return values
 
 
-def _annotated(reference: Callable[..., Any], dims: Mapping[str, int]) -> dict[str, Any]:
+def _annotated(reference: Callable[..., Any], dims: Mapping[str, int], max_mib: float) -> dict[str, Any]:
     """Arguments as the annotations of `reference` say."""
+    budget = Budget(max_mib)
     values: dict[str, Any] = {}
     for parameter in inspect.signature(reference).parameters.values():
         match = _SHAPE.fullmatch(str(parameter.annotation).strip("'\""))
@@ -188,6 +200,7 @@ def _annotated(reference: Callable[..., Any], dims: Mapping[str, int]) -> dict[s
                 raise RecordError(f"{match['dtype']} is no dtype", remedy=nearest(match["dtype"], DTYPES))
             sizes = [part.strip() for part in match["sizes"].split(",") if part.strip()]
             shape = tuple(int(part) if part.isdecimal() else _dim(part, dims) for part in sizes)
+            budget.take(math.prod(shape) * dtype.itemsize, parameter.name)
             values[parameter.name] = _random(shape, dtype)
         elif parameter.name in dims:
             values[parameter.name] = dims[parameter.name]
@@ -210,4 +223,4 @@ def _random(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(shape, dtype=torch.float32).to(dtype)
     high = 2 if dtype is torch.bool else 100
-    return torch.randint(0, high, shape).to(dtype)
+    return torch.randint(0, high, shape, dtype=dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,8 @@ from pytest_cgins.trace.importers.references import References, module_name
 from pytest_cgins.trace.signature import bind
 
 DIRECTIONS = ("forward", "backward")
+MAX_CONFIGURATIONS = 10_000
+"""Of one task: every combination of three lists is one."""
 
 
 def collect(
@@ -88,7 +91,13 @@ def _settings(path: Path, configs: str) -> Iterator[tuple[dict[str, Any], dict[s
         found = config.get(f"{configs}_{kind}_configs", config.get(f"single_{kind}_configs"))
         return objects(found or [{}], path, f"{configs}_{kind}_configs")
 
-    for init, inputs, shared in itertools.product(listed("init"), listed("input"), listed("shared")):
+    lists = [listed(kind) for kind in ("init", "input", "shared")]
+    if (count := math.prod(map(len, lists))) > MAX_CONFIGURATIONS:
+        raise RecordError(
+            f"{path} combines to {count} configurations; {MAX_CONFIGURATIONS} are allowed",
+            remedy="pass --configs single, or list fewer settings",
+        )
+    for init, inputs, shared in itertools.product(*lists):
         yield {**init, **shared}, {**inputs, **shared}
 
 
