@@ -33,7 +33,7 @@ class Usage:
     threads: int
     """Threads of all of them, the worker's included."""
     memory_bytes: int
-    """Resident memory of all of them, the worker's included; shared pages count once for each."""
+    """Resident memory of all of them, the worker's included. Shared pages count once for each: it is a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,10 @@ class Family:
             threads=sum(process.threads for process in members),
             memory_bytes=sum(process.memory_bytes for process in members),
         )
+
+    def memory_bytes(self) -> int:
+        """Resident memory of all members of the last look, shared pages counted once. Takes milliseconds."""
+        return sum(_proportional_bytes(pid) for pid in self._members)
 
     def is_exiting(self) -> bool:
         """Whether the root has begun to end: a process that has only closed its descriptors has not."""
@@ -127,6 +131,16 @@ class Family:
                 return self._needle in file.read()
         except OSError:
             return False
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Resident memory of one process, of shared pages its share; 0 if it is gone."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    process = _read(pid)
+    return process.memory_bytes if process else 0
 
 
 def _kill(process: _Process) -> None:

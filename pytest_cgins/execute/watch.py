@@ -64,10 +64,14 @@ class Watch:
                 f"{limits.threads} are the limits",
                 "look for a fork or a thread in a loop: a kernel needs neither",
             )
-        if usage.memory_bytes > limits.memory_bytes:
+        # Forks share most of their pages, so that the sum is a bound only.
+        if (
+            usage.memory_bytes > limits.memory_bytes
+            and (held := self._family.memory_bytes()) > limits.memory_bytes
+        ):
             raise Exceeded(
                 Reason.OUT_OF_MEMORY,
-                f"held {_size(usage.memory_bytes)} of the host's memory; {_size(limits.memory_bytes)} is the limit",
+                f"held {_size(held)} of the host's memory; {_size(limits.memory_bytes)} is the limit",
                 "look for an allocation that grows, or raise CGINS_WORKER_MEMORY",
             )
         if usage.memory_bytes > _MUCH_BYTES and (left := available_bytes()) < _FLOOR_BYTES:

@@ -98,6 +98,13 @@ def test_a_fault_costs_one_request_and_names_itself(
     assert pid_of(pool) != before
 
 
+def test_memory_that_forks_share_counts_once(pool: WorkerPool) -> None:
+    """Four processes with the same 100 MiB are no reason to end the worker at 256 MiB."""
+    params = {"nbytes": 100 * 2**20, "count": 3, "seconds": 0.6}
+    reply = pool.call("toy", "shares_memory", params, timeout_s=LIMIT_S)
+    assert reply.result == params["nbytes"]
+
+
 def test_a_flood_is_not_kept(pool: WorkerPool) -> None:
     """Of a flood the end is kept, with what was dropped counted, and what the other stream said."""
     with pytest.raises(WorkerExceeded) as caught:

@@ -178,6 +178,16 @@ class Toy:
         time.sleep(60)
         return None, []
 
+    def shares_memory(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Forks that only look at their parent's memory."""
+        kept = b"x" * params["nbytes"]
+        for _ in range(params["count"]):
+            if os.fork() == 0:
+                kept.count(b"y")
+                time.sleep(60)
+        time.sleep(params["seconds"])
+        return len(kept), []
+
     def floods_stderr(self, params: Any, buffers: list[Buffer]) -> Answer:
         os.write(1, b"the last of stdout\n")
         while True:
