@@ -10,12 +10,12 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import documents, evidence, gate
+from pytest_cgins import documents, evidence, gate, kernel_timing
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.endings import EndedError, forged, not_the_kernels
@@ -29,8 +29,10 @@ from pytest_cgins.errors import (
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import Isolation, WorkerPool
 from pytest_cgins.execute.process import Reply
+from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.supply import Supply
 from pytest_cgins.model import (
@@ -39,7 +41,6 @@ from pytest_cgins.model import (
     Correctness,
     Environment,
     Evaluation,
-    Measurement,
     Reason,
     Status,
     Verdict,
@@ -47,6 +48,7 @@ from pytest_cgins.model import (
 from pytest_cgins.options import PROBE_LEVELS
 from pytest_cgins.probes.registry import switched_on
 from pytest_cgins.sanitize import Sanitizers
+from pytest_cgins.timing.lock import exclusive
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ class Evaluator:
         probes: level of the probes: `full`, `fast` or `off`.
         sanitize: tools of compute-sanitizer that CUDA kernels are run under.
         isolation: `none` runs kernels in this process, for debuggers; see `execute.local`.
+        sandbox: put around the workers that run kernels; shows them the project and the builds, and hides the packs.
         builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
     """
@@ -88,6 +91,7 @@ class Evaluator:
         probes: str = PROBE_LEVELS[0],
         sanitize: tuple[str, ...] = (),
         isolation: Isolation = "process",
+        sandbox: Sandbox | None = None,
         builds: Ahead | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
     ) -> None:
@@ -99,9 +103,15 @@ class Evaluator:
         self._probes = probes
         self._sanitize = sanitize
         self._sanitizers = Sanitizers(sanitize, env=_worker_environment(), seed=seed, timeout_s=timeout_s)
-        self._pool = WorkerPool(env=_worker_environment(), isolation=isolation)
+        self._fenced = sandbox is not None
+        self._pool = WorkerPool(
+            env=_worker_environment(),
+            isolation=isolation,
+            wrap=_fence(sandbox, config, cache or default_cache()).wrap if sandbox else None,
+        )
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._environments: dict[str, Environment] | None = None
+        self._locks: dict[str, str] = {}
         self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
 
     def cases(self) -> tuple[Case, ...]:
@@ -170,6 +180,7 @@ class Evaluator:
                 name: documents.load_python(Environment, value)
                 for name, value in reply.result["environments"].items()
             }
+            self._locks = reply.result["locks"]
             self.supply.found_devices(self._environments)
         device = case.device.split(":")[0]
         if device in self._environments:
@@ -225,7 +236,8 @@ class Evaluator:
             )
             if not (correctness.passed and self._timing):
                 return verified
-            return self._timed(verified, compiled, sets[0], prepared.buffers[0])
+            pairs = kernel_timing.timeable(sets, prepared.buffers)
+            return self._timed(verified, compiled, question, pairs)
 
     def _sanitized(
         self,
@@ -247,32 +259,35 @@ class Evaluator:
             "judge",
             {**question, **told},
             answers.buffers,
-            blame=lambda error: (
-                forged("verification", error.text, answers.output)
-                if error.kind == "ProtocolError"
-                else not_the_kernels(error)
-            ),
+            blame=lambda error: _blamed("verification", error, answers.output),
         )
         correctness = documents.load_python(Correctness, judged.result["correctness"])
         return replace(correctness, notes=(*correctness.notes, *answers.result.get("notes", ())))
 
     def _timed(
-        self, verified: Evaluation, compiled: CompiledKernel, inputs: Any, buffer: Buffer
+        self,
+        verified: Evaluation,
+        compiled: CompiledKernel,
+        question: dict[str, Any],
+        pairs: list[tuple[Any, Buffer]],
     ) -> Evaluation:
         """With timings; what was verified stays known if the kernel fails while it is timed."""
         assert verified.correctness is not None
         try:
-            measurement = self._time(verified.case, compiled, inputs, buffer)
+            timing = self._time(verified.case, compiled, question, pairs)
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
             notes = (*verified.correctness.notes, f"not timed: {error.what}")
             return replace(verified, correctness=replace(verified.correctness, notes=notes))
+        correctness = timing.merged(verified.correctness)
+        verdict = gate.decide(correctness, timing.measurement)
         return replace(
             verified,
-            measurement=measurement,
-            verdict=gate.decide(verified.correctness, measurement),
+            correctness=correctness,
+            measurement=timing.measurement,
+            verdict=replace(verdict, numbers={**verdict.numbers, **timing.numbers}),
         )
 
     def _question(self, case: Case) -> dict[str, Any]:
@@ -287,7 +302,9 @@ class Evaluator:
             "exceptions": [asdict(one) for one in kernel.exceptions],
             "repeatability": asdict(kernel.repeatability),
             "claims": kernel.claims,
+            "semantics": kernel.semantics.plain(),
             "allow_tf32": kernel.allow_tf32,
+            "untimed": kernel_timing.UNTIMED if self._timing else kernel_timing.NO_TIMING,
         }
 
     def _entry(self, case: Case) -> KernelEntry:
@@ -312,25 +329,49 @@ class Evaluator:
             "probes": self._probes_of(self._entry(case)),
         }
 
-    def _time(self, case: Case, compiled: CompiledKernel, inputs: Any, buffer: Buffer) -> Measurement:
+    def _time(
+        self,
+        case: Case,
+        compiled: CompiledKernel,
+        question: dict[str, Any],
+        pairs: list[tuple[Any, Buffer]],
+    ) -> kernel_timing.Timing:
         request = {
             "kernel": documents.dump_python(compiled),
             "device": case.device,
             "import_root": str(self.config.root),
             "budget_s": TIMING_BUDGET_S,
             "lock_wait_s": LOCK_WAIT_S,
-            "seed": self.seed,
-            **{key: inputs[key] for key in ("call", "tensors", "outputs", "context")},
+            "seed": kernel_timing.seed_for(self.seed, case),
+            "sets": kernel_timing.request_sets(pairs),
+            "probes": question["probes"],
         }
         role = role_of("timing", compiled)
         # Waiting for the device is not the kernel's doing.
         limit_s = self._timeout_s + LOCK_WAIT_S
-        with self.supply.builds.quiet():
-            reply = self._runs.ask(role, "measure", request, (buffer,), timeout_s=limit_s)
-        try:
-            return documents.load_python(Measurement, reply.result)
-        except ValueError as error:
-            raise self._runs.refuse(role, error, reply.output) from error
+        with self._device_lock(case.device), self.supply.builds.quiet():
+            reply = self._runs.ask(
+                role, "measure", request, [buffer for _, buffer in pairs], timeout_s=limit_s
+            )
+        with ExitStack() as open_buffers:
+            _closing(open_buffers, reply)
+            try:
+                told = kernel_timing.told_of(reply.result, pairs)
+            except (TypeError, KeyError, ValueError, AttributeError) as error:
+                raise self._runs.refuse(role, error, reply.output) from error
+            judged = self._reference(
+                "judge_timed",
+                {**question, **told},
+                reply.buffers,
+                blame=lambda error: _blamed("timing", error, reply.output),
+            )
+        return kernel_timing.timing_of(told, judged.result)
+
+    def _device_lock(self, device: str) -> AbstractContextManager[None]:
+        """The lock that a worker takes for itself, but for one in a sandbox: its folder of locks is its own."""
+        if not self._fenced:
+            return nullcontext()
+        return exclusive(self._locks.get(device, device), wait_s=LOCK_WAIT_S)
 
     def _reference(
         self,
@@ -355,6 +396,19 @@ class Evaluator:
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
+
+
+def _fence(sandbox: Sandbox, config: Config, builds: Path) -> Sandbox:
+    """With what the kernels of a project need, and without what they are judged by."""
+    builds.mkdir(parents=True, exist_ok=True)  # what is not there when a worker starts, it will never see
+    implementations = (one for entry in config.kernels for one in entry.implementations)
+    sources = (source for one in implementations for source in one.sources)
+    return sandbox.around(visible=(config.root, builds, *sources), hidden=config.traces)
+
+
+def _blamed(role: str, error: ServiceError, output: str) -> EndedError:
+    """Whose fault it is that the reference worker cannot judge what another worker told."""
+    return forged(role, error.text, output) if error.kind == "ProtocolError" else not_the_kernels(error)
 
 
 def _kernel_of(case: Case) -> tuple[str, str, str]:

@@ -12,8 +12,14 @@ from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, import_from, use_device, wait_for_device
-from pytest_cgins.execute.tensors import unpack
+from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.execute.trial import plain
+from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.kernels.launcher import poison
 from pytest_cgins.model import Context, OpCall, TensorMeta
+from pytest_cgins.probes import after_timing, content_cache, l2_carve_out
+from pytest_cgins.probes.after_timing import Given
+from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import exclusive
 from pytest_cgins.timing.measure import measure
@@ -44,54 +50,161 @@ class TimingService:
         """Time a kernel and torch's op on copies of the same inputs.
 
         Args:
-            params: `kernel` (CompiledKernel), `device`, `call` (OpCall), `tensors` (as of `tensors.pack`),
-                `outputs` (TensorMetas), `context` (Context), `import_root` (folder that the op's module
-                is imported from), `budget_s`, `seed`, and, if wanted, `lock_wait_s`: how long to wait for
-                other processes that time on the device.
-            buffers: that of `tensors`.
+            params: `kernel` (CompiledKernel), `device`, `import_root` (folder that the op's module is imported
+                from), `budget_s`, `seed`, and `sets` that differ in their numbers alone, each with `name`, `call`
+                (OpCall), `tensors` (as of `tensors.pack`), `outputs` (TensorMetas), `context` (Context) and, if
+                any, `mutated` (indices of the tensors that the op changes). If wanted, `probes`, names of those
+                that are switched on, and `lock_wait_s`: how long to wait for other processes that time on the
+                device.
+            buffers: one a set.
 
         Returns:
-            Measurement JSON, and no buffer.
+            `{"measurement": Measurement, "answers": […], "observed": {…}}`, and one buffer an answer.
+
+            An answer has `name`; `when`, `last` or `after` (see `probes.after_timing`); `tensors`, the outputs
+            and after them the mutated inputs; and `error`, None or `kind` and `message`. `observed` has what
+            probes saw, by their names.
         """
-        if len(buffers) != 1:
-            raise ProtocolError(f"one buffer was expected, {len(buffers)} came")
-        device = params["device"]
+        sets, device = params["sets"], params["device"]
+        if not sets or len(buffers) != len(sets):
+            raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
         use_device(device)
         import_from(params["import_root"])
-        context = documents.load_python(Context, params["context"])
-        rotation = _plan_rotation(params, device)
+        context = documents.load_python(Context, sets[0]["context"])
+        rotation = _plan_rotation(sets, device)
+        carve_out = CarveOut(device, on=l2_carve_out.NAME in params.get("probes", ()))
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
         self._kernels.load(params["kernel"])
+        carve_out.look()
         try:
             with (
                 exclusive(device_key(device), wait_s=params.get("lock_wait_s", LOCK_WAIT_S)),
                 restore(context, device.partition(":")[0], repeatable=False),
             ):
-                arms = self._make_arms(params, buffers[0], device, rotation.copies)
+                copies = self._copies(params, buffers, rotation.copies)
+                kernel = _Rotating([copy.run for copy in copies])
+                arms: Arms = {"kernel": kernel, "torch": self._torch_arm(params, buffers, rotation.copies)}
                 measurement = measure(
-                    arms, device, rotation=rotation, budget_s=params["budget_s"], seed=params["seed"]
+                    arms,
+                    device,
+                    rotation=rotation,
+                    budget_s=params["budget_s"],
+                    seed=params["seed"],
+                    before_last=lambda method, distinct: _forget(copies, kernel.results, method, distinct),
                 )
                 wait_for_device(device)
+                carve_out.look()
+                answers, observed = _probed(copies, kernel.results, params)
         except BaseException:
             self.fatal = device != "cpu"  # the CUDA context may be lost
             raise
+        finally:
+            carve_out.reset()
         # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
         self.fatal = measurement.method == "cuda-event"
-        return documents.dump_python(measurement), []
+        result = {
+            "measurement": documents.dump_python(measurement),
+            "answers": [answer for answer, _ in answers],
+            "observed": {**observed, l2_carve_out.NAME: carve_out.facts()},
+        }
+        return result, [buffer for _, buffer in answers]
 
-    def _make_arms(self, params: dict[str, Any], buffer: Buffer, device: str, copies: int) -> Arms:
+    def _copies(self, params: dict[str, Any], buffers: list[Buffer], count: int) -> list[TimedCopy]:
         kernel = self._kernels.load(params["kernel"])
-        call = documents.load_python(OpCall, params["call"])
         trust(params["kernel"]["source"]["op"])
-        outputs = [documents.load_python(TensorMeta, meta) for meta in params["outputs"]]
+        sets = list(zip(params["sets"], buffers, strict=True))
+        return [TimedCopy(kernel, *sets[index % len(sets)], params["device"]) for index in range(count)]
 
-        def inputs() -> list[torch.Tensor]:
-            return unpack(params["tensors"], buffer, device)
-
-        kernels = [kernel.bind(call, inputs(), outputs, device).run for _ in range(copies)]
+    @staticmethod
+    def _torch_arm(params: dict[str, Any], buffers: list[Buffer], count: int) -> _Rotating:
+        sets, device = list(zip(params["sets"], buffers, strict=True)), params["device"]
+        call = documents.load_python(OpCall, params["sets"][0]["call"])
         with _capture_stream(device) if is_derived(call.op) else nullcontext():
-            ops = [bound(call, inputs()) for _ in range(copies)]
-        return {"kernel": _Rotating(kernels), "torch": _Rotating(ops)}
+            return _Rotating(
+                [
+                    bound(call, unpack(one["tensors"], buffer, device))
+                    for one, buffer in (sets[index % len(sets)] for index in range(count))
+                ]
+            )
+
+
+class TimedCopy:
+    """One copy of a set's tensors, and the kernel bound to it; see `probes.after_timing.TimedCopy`."""
+
+    def __init__(self, kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str) -> None:
+        self.name: str = one["name"]
+        self.left: list[torch.Tensor] | None = None
+        """What the last timed call gave."""
+        self._one, self._buffer, self._device = one, buffer, device
+        self._mutated: list[int] = one.get("mutated", [])
+        self.inputs = self._unpack()
+        outputs = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
+        self._bound = kernel.bind(documents.load_python(OpCall, one["call"]), self.inputs, outputs, device)
+        self.run = self._bound.run
+
+    @property
+    def mutates(self) -> bool:
+        """Whether the op changes its inputs."""
+        return bool(self._mutated)
+
+    def poison(self) -> None:
+        """Overwrite the outputs that were allocated for the kernel."""
+        self._bound.poison()
+
+    def poison_results(self, results: Sequence[torch.Tensor]) -> None:
+        """Overwrite outputs that a graph writes to, unless they are inputs."""
+        inputs = {tensor.untyped_storage().data_ptr() for tensor in self.inputs}
+        for tensor in results:
+            if tensor.untyped_storage().data_ptr() not in inputs:
+                poison(plain(tensor))
+
+    def once_more(self) -> list[torch.Tensor]:
+        """See `probes.after_timing.TimedCopy.once_more`."""
+        for mine, original in zip(self.inputs, self._unpack(), strict=True):
+            mine.untyped_storage().copy_(original.untyped_storage())
+        self._bound.poison()
+        outputs = self._bound.run()
+        wait_for_device(self._device)
+        return [*map(plain, outputs), *(self.inputs[index] for index in self._mutated)]
+
+    def _unpack(self) -> list[torch.Tensor]:
+        return unpack(self._one["tensors"], self._buffer, self._device)
+
+
+def _forget(copies: Sequence[TimedCopy], results: list[Any], method: str, distinct_calls: int) -> None:
+    """Poison what is known of answers, so that the last batch must give them again."""
+    for index, copy in enumerate(copies):
+        copy.poison()
+        if method == "cuda-graph" and index < distinct_calls:
+            copy.poison_results(results[index])
+        else:
+            results[index] = None
+
+
+def _probed(
+    copies: Sequence[TimedCopy], results: Sequence[Any], params: dict[str, Any]
+) -> tuple[list[tuple[dict[str, Any], Buffer]], dict[str, Any]]:
+    """Answers of the last timed calls and of one call afterwards, packed; and what probes saw, by their names."""
+    answers: list[tuple[dict[str, Any], Buffer]] = []
+    observed: dict[str, Any] = {}
+    probes, device = params.get("probes", ()), params["device"]
+    for copy, left in zip(copies, results, strict=True):
+        copy.left = None if left is None or copy.mutates else list(map(plain, left))
+    if after_timing.NAME in probes:
+        answers += map(_packed, after_timing.last(copies))
+    if content_cache.NAME in probes:
+        first = copies[0]
+        observed[content_cache.NAME] = content_cache.observe(
+            first.run, first.inputs, device, seed=params["seed"]
+        )
+    if after_timing.NAME in probes:
+        answers += map(_packed, after_timing.after(copies))
+    return answers, observed
+
+
+def _packed(given: Given) -> tuple[dict[str, Any], Buffer]:
+    header, packed = pack(given.tensors)
+    return {"name": given.name, "when": given.when, "tensors": header, "error": given.error}, packed
 
 
 @contextmanager
@@ -118,15 +231,15 @@ class _Rotating:
 
     def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
         self._calls = calls
-        self._results: list[object] = [None] * len(calls)
+        self.results: list[Any] = [None] * len(calls)
 
     def __call__(self, index: int) -> None:
-        self._results[index] = self._calls[index]()
+        self.results[index] = self._calls[index]()
 
 
-def _plan_rotation(params: dict[str, Any], device: str) -> Rotation:
-    outputs = [documents.load_python(TensorMeta, meta) for meta in params["outputs"]]
-    touched = sum(params["tensors"]["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
+def _plan_rotation(sets: Sequence[dict[str, Any]], device: str) -> Rotation:
+    outputs = [documents.load_python(TensorMeta, meta) for meta in sets[0]["outputs"]]
+    touched = sum(sets[0]["tensors"]["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
     on_gpu = device.startswith("cuda")
     memory = torch.cuda.mem_get_info(torch.device(device))[0] // 2 if on_gpu else CPU_COPIES_BYTES
-    return plan(touched, last_level_cache_bytes(device), memory_bytes=memory // _ARMS)
+    return plan(touched, last_level_cache_bytes(device), memory_bytes=memory // _ARMS, contents=len(sets))

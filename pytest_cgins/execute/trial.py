@@ -61,6 +61,11 @@ class SetTrial:
         """The very tensors that the kernel gave, as they are now."""
         return self._live
 
+    @property
+    def mutates(self) -> bool:
+        """See `probes.trial.Trial.mutates`."""
+        return bool(self._mutated)
+
     def first(self) -> None:
         """Run for the answer that is judged."""
         self._live = self._run(self._bound, self._inputs)
@@ -72,8 +77,10 @@ class SetTrial:
         inputs = self._unpack()  # while those of the first run are held: addresses differ
         return self._run(self._bind(inputs), inputs)
 
-    def rerun(self) -> list[torch.Tensor]:
+    def rerun(self, *, poisoned: bool = False) -> list[torch.Tensor]:
         """See `probes.trial.Trial.rerun`."""
+        if poisoned:
+            self._poison()
         return self._run(self._bound, self._inputs)
 
     def with_content_of(self, other: Trial) -> list[torch.Tensor]:
@@ -81,7 +88,7 @@ class SetTrial:
         assert isinstance(other, SetTrial)
         for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
             mine.untyped_storage().copy_(theirs.untyped_storage())
-        self._bound.poison()
+        self._poison()
         return self._run(self._bound, self._inputs)
 
     def alike(self, other: Trial) -> bool:
@@ -109,6 +116,10 @@ class SetTrial:
     def _unpack(self) -> list[torch.Tensor]:
         return unpack(self._one["tensors"], self._content, self.device)
 
+    def _poison(self) -> None:
+        with restore(self._context, self.device.partition(":")[0]):
+            self._bound.poison()  # tensors made in inference mode are written to in inference mode only
+
     def _bind(self, inputs: list[torch.Tensor]) -> BoundCall:
         with restore(self._context, self.device.partition(":")[0]):
             return self._kernel.bind(self._call, inputs, self._metas, self.device)
@@ -118,11 +129,15 @@ class SetTrial:
             outputs = bound.run()
         wait_for_stream(self.device)
         self.subclasses += subclasses(outputs)
-        return [*map(_plain, outputs), *(inputs[index] for index in self._mutated)]
+        return [*map(plain, outputs), *(inputs[index] for index in self._mutated)]
 
 
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without its subclass, whose code must not speak for its content."""
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without its subclass, whose code must not speak for its content.
+
+    Raises:
+        LaunchError: it has no dense memory.
+    """
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.layout != torch.strided:
             raise LaunchError(

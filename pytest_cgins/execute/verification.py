@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import (
@@ -21,10 +22,14 @@ from pytest_cgins.execute.tensors import pack
 from pytest_cgins.execute.trial import SetTrial
 from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels.callable import LoadedKernel
-from pytest_cgins.probes import fresh_memory, late_work, repeat
+from pytest_cgins.model import TensorMeta
+from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, repeat
 from pytest_cgins.probes.late_work import Threads
+from pytest_cgins.probes.memory_leak import Leak
+from pytest_cgins.probes.memory_use import Meter
 from pytest_cgins.probes.trial import Deviation
 from pytest_cgins.probes.watch import Watch
+from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.ops import trust
 
 _Answer = tuple[dict[str, Any], Buffer]
@@ -75,11 +80,17 @@ class VerificationService:
                 kernel = self._kernels.load(params["kernel"])
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
             failed = [_failed(one["name"], "load", describe(error)) for one in sets]
-            return self._result(failed, [], watch)
+            seen = watch.observed()
+            self.fatal = self.fatal or watch.spent
+            return self._result(failed, [], seen)
         # All are bound before the first runs: a kernel that runs cannot change how the others are bound.
-        bound = [_bind(kernel, one, buffer, device, watch) for one, buffer in zip(sets, buffers, strict=True)]
+        meter = Meter(device, on=memory_use.NAME in params.get("probes", ()))
+        bound = [
+            _bind(kernel, one, buffer, device, watch=watch, meter=meter)
+            for one, buffer in zip(sets, buffers, strict=True)
+        ]
         threads = Threads()
-        answers = [self._first(one["name"], trial, device) for one, trial in zip(sets, bound, strict=True)]
+        answers = [self._first(one, trial, device, meter) for one, trial in zip(sets, bound, strict=True)]
         # What else was overwritten nobody knows: the next kernel gets another process.
         self.fatal = self.fatal or any(answer.get("overrun") for answer, _ in answers)
         trials = [
@@ -87,17 +98,23 @@ class VerificationService:
             for one, trial, (answer, _) in zip(sets, bound, answers, strict=True)
             if isinstance(trial, SetTrial) and not answer["error"] and not one.get("once")
         ]
-        deviations = [] if self.fatal else self._again(trials, params.get("probes", ()), device, threads)
-        return self._result(answers, deviations, watch)
+        deviations, observed = ([], {}) if self.fatal else self._again(trials, params, threads, meter)
+        if memory_use.NAME in params.get("probes", ()):
+            observed[memory_use.NAME] = meter.facts()
+        seen = {**watch.observed(), **observed}
+        self.fatal = self.fatal or watch.spent
+        return self._result(answers, deviations, seen)
 
-    def _first(self, name: str, trial: SetTrial | Exception, device: str) -> _Answer:
+    def _first(self, one: dict[str, Any], trial: SetTrial | Exception, device: str, meter: Meter) -> _Answer:
+        name: str = one["name"]
         if isinstance(trial, Exception):
             return _failed(name, "bind", describe(trial))
         if self.fatal:
             return _failed(name, "run", _NOT_RUN)
         try:
             with stream_of_its_own(device):
-                trial.first()
+                with meter.call("first", 0 if one.get("once") else _moved_nbytes(one)):
+                    trial.first()
                 header, packed = pack(trial.answer)
             wait_for_device(device)
             overrun, changed = trial.overrun(), trial.inputs_changed()
@@ -116,29 +133,36 @@ class VerificationService:
         return answer, packed
 
     def _again(
-        self, trials: Sequence[SetTrial], probes: Sequence[str], device: str, threads: Threads
-    ) -> list[_Answer]:
-        """Run the kernel again as the probes want; what deviates from its first answers."""
+        self, trials: Sequence[SetTrial], params: dict[str, Any], threads: Threads, meter: Meter
+    ) -> tuple[list[_Answer], dict[str, Any]]:
+        """Run the kernel again as the probes want; what deviates from its first answers, and facts by probe."""
+        probes, device = params.get("probes", ()), params["device"]
         found: list[Deviation] = []
+        facts: dict[str, Any] = {}
         try:
             if late_work.NAME in probes and trials:
                 threads.settle(device)
                 found += late_work.deviations(trials)
+            if memory_leak.NAME in probes and trials:
+                leak = Leak(trials[0])
+                with meter.call("later", max(map(_moved_nbytes, params["sets"]))):
+                    found += leak.deviations()
+                facts[memory_leak.NAME] = leak.facts
             if repeat.NAME in probes:
                 found += repeat.deviations(trials)
             if fresh_memory.NAME in probes:
                 found += fresh_memory.deviations(trials)
-            return [_deviation(one) for one in found]
+            return [_deviation(one) for one in found], facts
         finally:
             self.fatal = self.fatal or is_lost(device)
 
     def _result(
-        self, answers: Sequence[_Answer], deviations: Sequence[_Answer], watch: Watch
+        self, answers: Sequence[_Answer], deviations: Sequence[_Answer], observed: dict[str, Any]
     ) -> tuple[dict[str, Any], list[Buffer]]:
         result = {
             "sets": [answer for answer, _ in answers],
             "deviations": [answer for answer, _ in deviations],
-            "observed": watch.observed(),
+            "observed": observed,
         }
         return result, [buffer for _, buffer in (*answers, *deviations)]
 
@@ -152,12 +176,19 @@ _NOT_RUN = {
 
 
 def _bind(
-    kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str, watch: Watch
+    kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str, *, watch: Watch, meter: Meter
 ) -> SetTrial | Exception:
     try:
-        return SetTrial(kernel, one, buffer, device, watch)
+        with meter.call("bind", 0 if one.get("once") else _moved_nbytes(one)):
+            return SetTrial(kernel, one, buffer, device, watch)
     except Exception as error:  # noqa: BLE001 - becomes the set's error
         return error
+
+
+def _moved_nbytes(one: dict[str, Any]) -> int:
+    """Bytes of a set's inputs and outputs."""
+    metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
+    return int(sum(one["tensors"]["spans"])) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
 
 
 def _deviation(one: Deviation) -> _Answer:

@@ -27,12 +27,20 @@ class Trial(Protocol):
         """The very tensors that the kernel gave, as they are now."""
         ...
 
+    @property
+    def mutates(self) -> bool:
+        """Whether the op changes some of its inputs: a second run on the same tensors is another call."""
+        ...
+
     def again(self) -> list[torch.Tensor]:
         """Run on copies of the inputs at new addresses, into poisoned outputs; whatever the kernel raises is raised."""
         ...
 
-    def rerun(self) -> list[torch.Tensor]:
-        """Run once more on the very same tensors; what an op mutates is not put back."""
+    def rerun(self, *, poisoned: bool = False) -> list[torch.Tensor]:
+        """Run once more on the very same tensors; what an op mutates is not put back.
+
+        With `poisoned`, outputs that were allocated for the kernel are poisoned before.
+        """
         ...
 
     def with_content_of(self, other: Trial) -> list[torch.Tensor]:

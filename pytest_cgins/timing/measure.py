@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 
 from pytest_cgins.model import Arm, Measurement
 from pytest_cgins.timing.rotation import Rotation
@@ -16,7 +17,15 @@ MOST_BLOCKS = 64
 _WARM = "the tensors stay in the last-level cache between calls: times are those of a warm cache"
 
 
-def measure(arms: Arms, device: str, *, rotation: Rotation, budget_s: float, seed: int) -> Measurement:
+def measure(
+    arms: Arms,
+    device: str,
+    *,
+    rotation: Rotation,
+    budget_s: float,
+    seed: int,
+    before_last: Callable[[str, int], object] | None = None,
+) -> Measurement:
     """Time the arms against each other in one process.
 
     A block runs the arms in a random order and then in the reverse of it (`KTTK`, `TKKT`), so that drift
@@ -29,9 +38,14 @@ def measure(arms: Arms, device: str, *, rotation: Rotation, budget_s: float, see
         rotation: copies that each arm has.
         budget_s: about how long to measure, warm-up and capture apart.
         seed: of the orders.
+        before_last: called before a last batch of the kernel, whose time does not count, with the method and the
+            number of distinct calls.
     """
     timer, notes = _make_timer(arms, device, rotation, budget_s)
     samples, orders = _run_blocks(timer, list(arms), budget_s, random.Random(seed))  # noqa: S311
+    if before_last is not None:
+        before_last(timer.method, timer.distinct_calls)
+        timer.batch("kernel")
     cold = rotation.is_cold(timer.distinct_calls)
     gain = speedup(samples["kernel"], samples["torch"])
     return Measurement(

@@ -30,19 +30,21 @@ class Rotation:
         return self.cache_bytes > 0 and touched > REUSE_FACTOR * self.cache_bytes
 
 
-def plan(bytes_per_call: int, cache_bytes: int, *, memory_bytes: int) -> Rotation:
-    """Choose the fewest copies that outrun the cache, or a single one if that takes too many.
+def plan(bytes_per_call: int, cache_bytes: int, *, memory_bytes: int, contents: int = 1) -> Rotation:
+    """Choose the fewest copies that outrun the cache, or one for each content if that takes too many.
 
     Args:
         bytes_per_call: inputs and outputs of one call.
         cache_bytes: last-level cache; 0 if unknown.
-        memory_bytes: how much the copies may take together.
+        memory_bytes: how much the copies may take together; a single one may take more.
+        contents: sets of inputs that the copies are to hold in turn.
     """
+    fewest = contents if contents * bytes_per_call <= memory_bytes else 1
     if bytes_per_call <= 0 or cache_bytes <= 0:
-        return Rotation(1, bytes_per_call, cache_bytes)
-    copies = REUSE_FACTOR * cache_bytes // bytes_per_call + 1
+        return Rotation(fewest, bytes_per_call, cache_bytes)
+    copies = max(fewest, REUSE_FACTOR * cache_bytes // bytes_per_call + 1)
     if copies > MOST_COPIES or copies * bytes_per_call > memory_bytes:
-        copies = 1
+        copies = fewest
     return Rotation(copies, bytes_per_call, cache_bytes)
 
 

@@ -5,8 +5,9 @@ It alone sees gold, torch's answers and the references; the worker that runs ker
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,20 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
-from pytest_cgins.probes.registry import ALWAYS
-from pytest_cgins.timing.environment import describe
+from pytest_cgins.probes import after_timing, op_callback
+from pytest_cgins.probes.registry import ALWAYS, TIMED
+from pytest_cgins.timing.environment import describe, device_key
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
-from pytest_cgins.verify import form
+from pytest_cgins.verify import form, precision, probing, timed
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.prepare import Preparation, dense_meta, prepare
+from pytest_cgins.verify.maker import InputSet, dense_meta
+from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
+from pytest_cgins.verify.wishes import Wishes, wishes_of
 
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""
@@ -41,28 +45,34 @@ class JudgeService:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))
-        self._prepared: OrderedDict[tuple[str, str, str, int], Preparation] = OrderedDict()
+        self._prepared: OrderedDict[tuple[str, str, str, int, Wishes], Preparation] = OrderedDict()
         self._held = 0  # bytes of all that is prepared
         self._packs: dict[str, _OpenPack] = {}
+        self._right: tuple[str, dict[str, str]] = ("", {})
 
     def describe(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Which devices there are: `{"environments": {"cpu": …, "cuda": …}, "devices": ["cpu", "cuda:0"]}`."""
+        """Which devices there are: `{"environments": {"cpu": …}, "devices": ["cpu"], "locks": {"cpu": "cpu"}}`.
+
+        `locks` has each device's name for `timing.lock.exclusive`.
+        """
         del params, buffers
         devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
         environments = {
             device.partition(":")[0]: documents.dump_python(describe(device)) for device in devices[:2]
         }
-        return {"environments": environments, "devices": devices}, []
+        locks = {device: device_key(device) for device in devices}
+        return {"environments": environments, "devices": devices, "locks": locks}, []
 
     def prepare(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Make the inputs of a case.
 
         Args:
-            params: `case`, `tolerance` (`kind`, `rtol`, `atol`), `seed`, `import_root`.
+            params: `case`, `tolerance` (`kind`, `rtol`, `atol`), `seed`, `import_root`; if wanted `probes`, names of
+                those that are switched on, `claims`, `semantics` and `allow_tf32` of the kernel.
             buffers: none.
 
         Returns:
-            `{"drift": null or text, "sets": [{"name", "call", "tensors", "outputs", "context", "mutated"}, …]}`
+            `{"drift": null or text, "sets": [{"name", "call", "tensors", "outputs", "context", "mutated", "op_calls"}, …]}`
             and one buffer a set. There are no sets if there is drift.
         """
         del buffers
@@ -70,6 +80,7 @@ class JudgeService:
         drift = prepared.drift(tolerance, case.device)
         if drift:
             return {"drift": drift, "sets": []}, []
+        own_calls = _own_calls(params, prepared, case)
         sets, contents = [], []
         for made in prepared.sets:
             header, content = pack(rebuild(made.layout.metas, made.layout.spans, "cpu"))
@@ -83,6 +94,7 @@ class JudgeService:
                     "context": documents.dump_python(made.context),
                     "mutated": list(made.mutated),
                     "probe": made.probe,
+                    "op_calls": own_calls,
                 }
             )
         return {"drift": None, "sets": sets}, contents
@@ -93,7 +105,7 @@ class JudgeService:
         Args:
             params: those of `prepare`; `sets`, `deviations` and `observed` as the verification worker gave them,
                 the last two if there were probes; `probes`, names of those that are switched on; `exceptions`
-                (ProbeExceptions) and `repeatability` of the kernel.
+                (ProbeExceptions) and `repeatability` of the kernel; if wanted `untimed`, why it will not be timed.
             buffers: one a set and a deviation.
 
         Returns:
@@ -102,13 +114,21 @@ class JudgeService:
         case, tolerance, prepared = self._preparation(params)
         answers = _Answers(params, buffers, case.device)
         suspicions = Suspicions(params.get("probes", ALWAYS), _permissions(params), tolerance)
+        suspicions.own_calls = _own_calls(params, prepared, case)
         checks: list[Check] = []
+        right: dict[str, str] = {}
         for made in prepared.sets:
-            checked = self._check(made.expected, answers, tolerance, suspicions, probe=made.probe)
+            checked, got = self._check(made, answers, tolerance, suspicions)
             if made.probe:
-                suspicions.take_probing(made.probe, checked)
+                half = prepared.base.expected
+                probing.take_checks(made, checked, got, suspicions, half=half, tolerance=tolerance)
             else:
-                checks += checked
+                checks += _explained(made, checked, got, case.device)
+                if after_timing.NAME in suspicions.wanted and all(check.passed for check in checked):
+                    right[made.expected.name] = answers.digest(made.expected.name)
+        self._right = (_case_of(params), right)
+        suspicions.not_run |= prepared.not_run
+        suspicions.not_run |= dict.fromkeys(TIMED, params.get("untimed", "the kernel was not timed"))
         suspicions.take_checks(checks)
         suspicions.take_facts(params.get("observed", {}))
         expected = {made.expected.name: made.expected for made in prepared.sets}
@@ -122,36 +142,51 @@ class JudgeService:
         )
         return {"correctness": documents.dump_python(correctness)}, []
 
+    def judge_timed(
+        self, params: dict[str, Any], buffers: list[Buffer]
+    ) -> tuple[dict[str, Any], list[Buffer]]:
+        """Judge what was seen of a kernel while it was timed.
+
+        Args:
+            params: those of `judge`, without `sets` and `deviations`; `measurement`, `answers` and `observed` as the
+                timing worker gave them, the answers under the names of their sets.
+            buffers: one an answer.
+
+        Returns:
+            `{"probes": [Probe, …], "floor_ns_per_call": nanoseconds}`: results of the probes of timing; 0 where no
+            floor is known.
+        """
+        _, tolerance, prepared = self._preparation(params)
+        suspicions = Suspicions(params["probes"], _permissions(params), tolerance)
+        of, digests = self._right
+        right = digests if of == _case_of(params) else {}
+        probes, floor = timed.judge(params, buffers, prepared, suspicions, right)
+        return {"probes": [documents.dump_python(one) for one in probes], "floor_ns_per_call": floor}, []
+
     def _check(
-        self,
-        expected: ExpectedSet,
-        answers: _Answers,
-        tolerance: Tolerance,
-        suspicions: Suspicions,
-        *,
-        probe: str,
-    ) -> tuple[Check, ...]:
-        """The checks of one set of inputs; none for a probe's set that the kernel refuses."""
+        self, made: InputSet, answers: _Answers, tolerance: Tolerance, suspicions: Suspicions
+    ) -> tuple[tuple[Check, ...], list[torch.Tensor]]:
+        """The checks of one set of inputs, and the answer as far as it could be compared.
+
+        There are none for a probe's set on which the kernel failed.
+        """
+        expected = made.expected
         entry = answers.entries.get(expected.name)
         if entry is None:
-            return (form.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),)
-        if probe and entry["error"] and entry["error"]["phase"] == "died":
-            suspicions.trip(probe, f"on inputs of {expected.name}: {entry['error']['message']}")
-            return ()
-        if probe and entry["error"]:
-            suspicions.not_run.setdefault(
-                probe, f"the kernel refuses {expected.name}: {entry['error']['message']}"
-            )
-            return ()
+            return (form.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),), []
+        if made.probe and entry["error"]:
+            probing.take_error(made, entry["error"], suspicions)
+            return (), []
         suspicions.take_conduct(entry, expected.name, list(expected.arguments))
         elsewhere = _elsewhere(entry, answers.device)
         if elsewhere is not None:
-            return (elsewhere,)
+            return (elsewhere,), []
         got = answers.tensors(expected.name)
         misnamed = _complexity(expected, got)
         if misnamed is not None:
-            return (misnamed,)
-        return compare(expected, [as_real(tensor) for tensor in got], tolerance)
+            return (misnamed,), []
+        real = [as_real(tensor) for tensor in got]
+        return compare(expected, real, tolerance), real
 
     def output_metas(
         self, params: dict[str, Any], buffers: list[Buffer]
@@ -177,16 +212,17 @@ class JudgeService:
     def _preparation(self, params: dict[str, Any]) -> tuple[Case, Tolerance, Preparation]:
         case = documents.load_python(Case, params["case"])
         tolerance, seed = Tolerance(**params["tolerance"]), int(params["seed"])
-        key = (case.pack_path, case.trace_id, case.device, seed)
+        wishes = wishes_of(params, params.get("probes", ALWAYS))
+        key = (case.pack_path, case.trace_id, case.device, seed, wishes)
         if key not in self._prepared:
             _importable(params.get("import_root", ""), case.op)
-            made = self._prepared[key] = self._prepare(case, seed)
+            made = self._prepared[key] = self._prepare(case, seed, wishes)
             self._held += made.nbytes
             self._evict()
         self._prepared.move_to_end(key)
         return case, tolerance, self._prepared[key]
 
-    def _prepare(self, case: Case, seed: int) -> Preparation:
+    def _prepare(self, case: Case, seed: int, wishes: Wishes) -> Preparation:
         """Validate the pack once, not once a case: that takes time in proportion to its size."""
         manifest = Path(case.pack_path) / MANIFEST
         status = manifest.stat() if manifest.exists() else None
@@ -201,7 +237,7 @@ class JudgeService:
                 f"the trace pack {case.pack} has no trace {case.trace_id}",
                 remedy="the pack was changed while the tests ran: run them again",
             )
-        return prepare(opened.traces[case.trace_id], opened.reader, case.device, seed)
+        return prepare(opened.traces[case.trace_id], opened.reader, case.device, seed, wishes)
 
     def _evict(self) -> None:
         """Forget what was used longest ago until the rest fits; the newest always stays."""
@@ -219,10 +255,28 @@ class _OpenPack:
     traces: dict[str, Trace]
 
 
+def _own_calls(params: dict[str, Any], prepared: Preparation, case: Case) -> dict[str, int]:
+    """What torch's own op runs, if a probe wants to know."""
+    return prepared.op_calls(case.device) if op_callback.NAME in params.get("probes", ()) else {}
+
+
 def _importable(import_root: str, op: str) -> None:
     """Let the op be imported: the user named it in cgins.yaml, beside which its module lies."""
     import_from(import_root)
     trust(op)
+
+
+def _explained(
+    made: InputSet, checks: Sequence[Check], got: Sequence[torch.Tensor], device: str
+) -> list[Check]:
+    """The checks, with the name of the arithmetic whose error a wrong answer has."""
+    mismatches = (Reason.GOLD_MISMATCH, Reason.REFERENCE_MISMATCH)
+    if not any(check.reason in mismatches for check in checks):
+        return list(checks)
+    arithmetic = precision.explain(made, got, device)
+    if not arithmetic:
+        return list(checks)
+    return [precision.named(check, arithmetic) if check.reason in mismatches else check for check in checks]
 
 
 def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
@@ -244,6 +298,11 @@ def _elsewhere(entry: dict[str, Any], device: str) -> Check | None:
             what = f"output {index} is on {place}, expected is {device}"
             return form.failed(entry["name"], Reason.DEVICE, what)
     return None
+
+
+def _case_of(params: dict[str, Any]) -> str:
+    """What digests of right answers belong to."""
+    return json.dumps([params[key] for key in ("case", "tolerance", "seed")], sort_keys=True)
 
 
 def _permissions(params: dict[str, Any]) -> Permissions:
@@ -270,6 +329,10 @@ class _Answers:
     def tensors(self, name: str) -> list[torch.Tensor]:
         """The first answer to a set."""
         return unpack(self.entries[name]["tensors"], self._buffers[name], self.device)
+
+    def digest(self, name: str) -> str:
+        """Of the first answer to a set."""
+        return timed.digest(self.entries[name]["tensors"], self._buffers[name])
 
     def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[Second]:
         """The deviations."""

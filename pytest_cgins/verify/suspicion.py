@@ -12,13 +12,30 @@ from torch import Tensor
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.model import Check, Probe, Reason
-from pytest_cgins.probes import plain_outputs, repeat
+from pytest_cgins.probes import (
+    content_cache,
+    integrity,
+    l2_carve_out,
+    memory_leak,
+    memory_use,
+    op_callback,
+    plain_outputs,
+    repeat,
+    snooping,
+)
 from pytest_cgins.probes.bits import all_same
 from pytest_cgins.probes.registry import SPECS
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import as_real
 
-FACTS: Mapping[str, Callable[[Any], str]] = {}
+FACTS: Mapping[str, Callable[[Any], str]] = {
+    integrity.NAME: integrity.judge,
+    snooping.NAME: snooping.judge,
+    memory_use.NAME: memory_use.judge,
+    memory_leak.NAME: memory_leak.judge,
+    content_cache.NAME: content_cache.judge,
+    l2_carve_out.NAME: l2_carve_out.judge,
+}
 """Judges of what `Watch.observed` tells, by probe: facts → message, "" if all is well."""
 
 
@@ -61,6 +78,10 @@ class Suspicions:
     """Reasons that are not the probe's usual one."""
     not_run: dict[str, str] = field(default_factory=dict)
     """Why a probe that is switched on does not apply, by its name."""
+    own_calls: Mapping[str, int] = field(default_factory=dict)
+    """What torch's own op runs: see `probes.op_callback`."""
+    answered: set[str] = field(default_factory=set)
+    """Probes of whose sets the kernel answered one at least."""
 
     def trip(self, probe: str, message: str, reason: Reason | None = None) -> None:
         """Note what a probe saw; nothing for "" and for probes that are not switched on."""
@@ -90,12 +111,6 @@ class Suspicions:
         if unwritten is not None:
             self.trip("poison", unwritten.message)
 
-    def take_probing(self, probe: str, checks: Iterable[Check]) -> None:
-        """The checks of a set of inputs that is there for a probe."""
-        failed = next((check for check in checks if not check.passed), None)
-        if failed is not None:
-            self.trip(probe, failed.message)
-
     def take_facts(self, observed: Mapping[str, Any]) -> None:
         """What the watch of the worker tells.
 
@@ -103,11 +118,15 @@ class Suspicions:
             ProtocolError: if facts are not what our own watch would tell.
         """
         for probe, facts in observed.items():
-            if probe in FACTS:
+            judge = self._judge_calls if probe == op_callback.NAME else FACTS.get(probe)
+            if judge is not None:
                 try:
-                    self.trip(probe, FACTS[probe](facts))
+                    self.trip(probe, judge(facts))
                 except (TypeError, KeyError, ValueError, AttributeError) as error:
                     raise ProtocolError(f"what the probe {probe} observed is malformed: {error}") from error
+
+    def _judge_calls(self, runs: Any) -> str:
+        return op_callback.judge(runs, self.own_calls)
 
     def take_second(self, second: Second) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
@@ -162,7 +181,7 @@ class Suspicions:
                 first, *more = self.found[name]
                 message = f"{first} (and {len(more)} more)" if more else first
                 results.append(Probe(name=name, outcome="tripped", reason=reason, message=message))
-            elif name in self.not_run and name in self.wanted:
+            elif name in self.not_run and name in self.wanted and name not in self.answered:
                 results.append(
                     Probe(name=name, outcome="not-run", reason=Reason.OK, message=self.not_run[name])
                 )

@@ -25,9 +25,8 @@ def request_for(python_kernel: Callable[..., Any], relu_set: Callable[..., Any])
 
     def make(function: str, **changes: Any) -> tuple[dict[str, Any], Buffer]:
         one, buffer = relu_set(torch.linspace(-1, 1, 1000))
-        params = {key: one[key] for key in ("call", "tensors", "outputs", "context")}
         rest = {"kernel": python_kernel(function), "device": "cpu", "import_root": "", "seed": 1}
-        return {**params, **rest, "budget_s": 0.05, **changes}, buffer
+        return {"sets": [one], **rest, "budget_s": 0.05, **changes}, buffer
 
     return make
 
@@ -36,7 +35,7 @@ def test_a_slow_kernel_is_slower_than_torch(workers: WorkerPool, request_for: Re
     """A kernel that does the work fifty times over comes out far below 1, all quartiles of it."""
     params, buffer = request_for("slow_relu")
     reply = workers.call("timing", "measure", params, [buffer], timeout_s=60)
-    measurement = documents.load_python(Measurement, reply.result)
+    measurement = documents.load_python(Measurement, reply.result["measurement"])
     assert measurement.method == "perf-counter"
     assert measurement.speedup_low <= measurement.speedup_vs_torch <= measurement.speedup_high < 0.5
     assert len(measurement.kernel.samples_ns_per_call) == 2 * len(measurement.orders.split())
@@ -52,5 +51,5 @@ def test_a_busy_device_is_an_infrastructure_error(request_for: Request) -> None:
 def test_one_buffer_is_expected(request_for: Request) -> None:
     """A request without its tensors is the caller's error."""
     params, _ = request_for("relu")
-    with pytest.raises(ProtocolError, match="0 came"):
+    with pytest.raises(ProtocolError, match="1 sets came with 0 buffers"):
         TimingService({}).measure(params, [])

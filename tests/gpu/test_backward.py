@@ -102,10 +102,15 @@ def request_for(trace: Trace, reader: PackReader, function: str) -> tuple[dict[s
         "kernel": documents.dump_python(compiled),
         "device": DEVICE,
         "import_root": str(root),
-        "call": documents.dump_python(trace.call),
-        "tensors": header,
-        "outputs": [documents.dump_python(gold.meta) for gold in trace.gold.tensors],
-        "context": documents.dump_python(trace.context),
+        "sets": [
+            {
+                "name": "0",
+                "call": documents.dump_python(trace.call),
+                "tensors": header,
+                "outputs": [documents.dump_python(gold.meta) for gold in trace.gold.tensors],
+                "context": documents.dump_python(trace.context),
+            }
+        ],
         "budget_s": 0.3,
         "seed": 1,
     }
@@ -120,7 +125,7 @@ def test_the_backward_alone_is_timed_in_a_graph(recorded: PackReader, name: str)
     params, buffer = request_for(trace, recorded, name)
     with WorkerPool() as pool:
         reply = pool.call("timing", "measure", params, [buffer], timeout_s=120)
-    measurement = documents.load_python(Measurement, reply.result)
+    measurement = documents.load_python(Measurement, reply.result["measurement"])
     assert measurement.method == "cuda-graph", measurement.notes
     from pytest_cgins.trace.backward import prepared
     from pytest_cgins.trace.context import restore

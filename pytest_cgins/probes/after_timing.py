@@ -1,0 +1,88 @@
+"""Probe `after_timing`: the answers that a kernel gave while it was timed are right, and so are those afterwards.
+
+The last timed calls write into poisoned outputs, on copies with different numbers, and what they left is judged
+by the rules that judged the kernel before; so is one more call afterwards, on restored inputs. A kernel that
+counts its calls, or sees that it is timed, and from then on does less, is wrong here.
+
+It could still do less in the calls between, which nobody looks at, if it knew which one will be the last. Of ops
+that change their inputs only the call afterwards is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+
+from pytest_cgins.probes.raised import attempt
+
+NAME = "after_timing"
+
+When = Literal["last", "after"]
+_WHEN: dict[str, str] = {"last": "the last timed call", "after": "a call after it was timed"}
+
+
+class TimedCopy(Protocol):
+    """One copy of a call's tensors on which the kernel was timed."""
+
+    name: str
+    """Name of its set of inputs."""
+
+    @property
+    def left(self) -> Sequence[torch.Tensor] | None:
+        """What its last timed call gave; None if the op changes its inputs, or there was no such call."""
+        ...
+
+    def once_more(self) -> list[torch.Tensor]:
+        """Run on restored inputs into poisoned outputs; gives outputs, and after them the mutated inputs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An answer to a set of inputs, during or after timing."""
+
+    name: str
+    """The set."""
+    when: When
+    """During the last timed calls, or after all of them."""
+    tensors: Sequence[torch.Tensor]
+    """The answer; () if there is none."""
+    error: dict[str, Any] | None = None
+    """What the kernel raised instead."""
+
+
+def last(copies: Iterable[TimedCopy]) -> Iterator[Given]:
+    """For each set of inputs the answer of one of its last timed calls, as far as it is known."""
+    seen: set[str] = set()
+    for copy in copies:
+        left = copy.left
+        if left is not None and copy.name not in seen:
+            seen.add(copy.name)
+            yield Given(copy.name, "last", left)
+
+
+def after(copies: Iterable[TimedCopy]) -> Iterator[Given]:
+    """For each set of inputs the answer of one more call."""
+    seen: set[str] = set()
+    for copy in copies:
+        if copy.name not in seen:
+            seen.add(copy.name)
+            tensors, error = attempt(copy.once_more)
+            yield Given(copy.name, "after", tensors, error)
+
+
+def judge(when: str, inputs: str, wrong: str) -> str:
+    """What to say of an answer that is wrong, or that is not there.
+
+    Args:
+        when: as in `Given`.
+        inputs: name of the set.
+        wrong: message of the check that failed, or what the kernel raised.
+    """
+    return (
+        f"right when it was verified, wrong in {_WHEN[when]} ({inputs} inputs): {wrong}\n→ look for state that "
+        "outlives a call: counters, static buffers, caches by address or content"
+    )

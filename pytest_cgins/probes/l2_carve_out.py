@@ -1,0 +1,87 @@
+"""Probe `l2_carve_out`: a kernel sets no part of the GPU's L2 aside.
+
+Lines in a persisting carve-out stay through everything that is written between calls, so that a kernel's data are
+found in the cache although the copies that it is timed on outrun it; and torch's arm is left with less cache. The
+limit of the context is read after the kernel was loaded and after it was timed, and so are the access-policy
+windows of the streams that are current then. Afterwards the limit is 0 again.
+
+A kernel that resets the limit before it returns is not seen. It is not timed with a carve-out either where calls
+are captured in a CUDA graph: no host code runs as it is replayed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from pytest_cgins.kernels import cuda_driver as driver
+
+NAME = "l2_carve_out"
+_PERSISTING_L2_NBYTES = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+_ACCESS_POLICY_WINDOW = 1  # CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+_PERSISTING = 2  # CU_ACCESS_PROPERTY_PERSISTING
+
+
+class _Window(ctypes.Structure):
+    """CUaccessPolicyWindow, within a CUstreamAttrValue of 64 bytes."""
+
+    _fields_ = (
+        ("base", ctypes.c_void_p),
+        ("nbytes", ctypes.c_size_t),
+        ("hit_ratio", ctypes.c_float),
+        ("hit_property", ctypes.c_int),
+        ("miss_property", ctypes.c_int),
+        ("padding", ctypes.c_char * 36),
+    )
+
+
+class CarveOut:
+    """Looks at one GPU's L2; on a CPU there is nothing to look at."""
+
+    def __init__(self, device: str, *, on: bool) -> None:
+        self._on_gpu = device.startswith("cuda")
+        self._on = on and self._on_gpu
+        self._found: dict[str, int] = {"limit": 0, "window": 0}
+
+    def look(self) -> None:
+        """Note the greatest limit and window so far."""
+        if self._on:
+            self._found["limit"] = max(self._found["limit"], _limit())
+            self._found["window"] = max(self._found["window"], _window())
+
+    def reset(self) -> None:
+        """Give all of the cache back."""
+        if self._on and any(self._found.values()):
+            driver.library().cuCtxSetLimit(_PERSISTING_L2_NBYTES, ctypes.c_size_t(0))
+            driver.library().cuCtxResetPersistingL2Cache()
+
+    def facts(self) -> dict[str, Any]:
+        """What `judge` takes."""
+        return self._found if self._on_gpu else {"not_run": "a CPU has no carve-out of its caches"}
+
+
+def judge(facts: dict[str, Any]) -> str:
+    """What is wrong; "" if nothing is."""
+    limit, window = int(facts.get("limit", 0)), int(facts.get("window", 0))
+    if not (limit or window):
+        return ""
+    what = f"{limit:,} bytes of the L2" if limit else f"a window of {window:,} persisting bytes"
+    return (
+        f"the kernel set {what} aside for itself, which outlives its calls: what it leaves there is found again "
+        "however much is written between"
+    )
+
+
+def _limit() -> int:
+    value = ctypes.c_size_t()
+    status = driver.library().cuCtxGetLimit(ctypes.byref(value), _PERSISTING_L2_NBYTES)
+    return 0 if status else value.value  # GPUs without carve-outs know no such limit
+
+
+def _window() -> int:
+    window = _Window()
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    status = driver.library().cuStreamGetAttribute(stream, _ACCESS_POLICY_WINDOW, ctypes.byref(window))
+    return window.nbytes if status == 0 and window.hit_property == _PERSISTING else 0

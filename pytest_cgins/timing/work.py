@@ -1,0 +1,121 @@
+"""The least that any implementation of an op must do: bytes that it reads and writes, and multiply-adds.
+
+Only ops of torch that are known here have any; of all others nothing is certain. What is counted must hold for
+every right implementation: no argument that it could leave out, no product that an algorithm saves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_cgins.model import OpCall, TensorMeta, Value
+from pytest_cgins.trace.dtypes import ITEMSIZE
+
+_ELEMENTWISE = frozenset(
+    ["relu", "gelu", "silu", "mish", "sigmoid", "tanh", "elu", "selu", "celu", "leaky_relu", "relu6", "hardswish",
+     "hardsigmoid", "hardtanh", "logsigmoid", "softplus", "softsign", "tanhshrink", "softmax", "log_softmax",
+     "softmin", "sin", "cos", "erf", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "square", "reciprocal",
+     "layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm", "add", "sub"]
+)  # fmt: skip
+"""Ops that read every element of their first tensor and write as many."""
+_REDUCTIONS = frozenset(["sum", "mean", "cumsum", "cumprod", "prod", "logsumexp", "norm", "var", "std"])
+_PRODUCTS = frozenset(["linear", "matmul", "mm", "bmm", "addmm", "baddbmm"])
+_ADDED = frozenset(["addmm", "baddbmm"])
+_CONVOLUTIONS = frozenset(["conv1d", "conv2d", "conv3d"])
+_ATTENTION = "scaled_dot_product_attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a call cannot do without."""
+
+    nbytes: int = 0
+    """Bytes that are read or written at least once."""
+    flops: int = 0
+    """Floating-point operations, a multiply-add being two."""
+    dtype: str = "float32"
+    """Type of the first tensor."""
+
+
+def least(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> Work:
+    """The least work of a call; none at all if the op is not known.
+
+    Args:
+        call: the call.
+        tensors: its argument tensors.
+        outputs: what it returns, tensors that share an argument's memory left out.
+    """
+    word = call.op.rsplit(".", 1)[-1].lower().strip("_")
+    if not call.op.startswith("torch.") or "@" in call.op or not tensors:
+        return Work()
+    written = sum(map(nbytes, outputs))
+    first = tensors[0]
+    if word in _ELEMENTWISE or word in _REDUCTIONS:
+        return Work(_read(tensors[:1]) + written, 0, first.dtype)
+    if word in _PRODUCTS:
+        factors = tensors[1:3] if word in _ADDED else tensors[:2]
+        return Work(_read(factors) + written, _product_flops(factors, outputs), first.dtype)
+    if word in _CONVOLUTIONS and len(tensors) > 1 and outputs:
+        return Work(_read(tensors[1:2]) + written, _convolution_flops(tensors, outputs[0]), first.dtype)
+    if word == _ATTENTION and len(tensors) >= 3 and outputs:
+        return Work(_read(tensors[:1]) + written, _attention_flops(call, tensors), first.dtype)
+    return Work()
+
+
+def _product_flops(factors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> int:
+    """Of a product of matrices, less what algorithms like Strassen's save: at no size in use a half."""
+    if not outputs or any(not factor.shape or _repeats(factor) for factor in factors):
+        return 0
+    return outputs[0].numel * factors[0].shape[-1]
+
+
+def _convolution_flops(tensors: Sequence[TensorMeta], output: TensorMeta) -> int:
+    """One multiply-add a channel and output.
+
+    Winograd's and Fourier's algorithms save products of the window, and none of the channels; outputs beyond as
+    many as there are inputs may be of the padding alone.
+    """
+    data, weight = tensors[:2]
+    if len(weight.shape) < 3 or len(data.shape) < len(weight.shape) - 1 or _repeats(data) or _repeats(weight):
+        return 0
+    window = len(weight.shape) - 2
+    places = min(math.prod(output.shape[-window:]), math.prod(data.shape[-window:]))
+    return 2 * output.numel * places * weight.shape[1] // max(1, math.prod(output.shape[-window:]))
+
+
+def _attention_flops(call: OpCall, tensors: Sequence[TensorMeta]) -> int:
+    """Of both products, half of them for a causal mask; none with a mask, which may hide all keys."""
+    given = {argument.name: argument.value for argument in call.arguments}
+    query, key, value = tensors[:3]
+    if _is_given(given.get("attn_mask")) or min(len(meta.shape) for meta in tensors[:3]) < 2:
+        return 0
+    if any(map(_repeats, tensors[:3])):
+        return 0
+    keys = min(query.shape[-2], key.shape[-2])  # with a causal mask a query sees no more than come before it
+    return math.prod(query.shape[:-1]) * keys * (query.shape[-1] + value.shape[-1])
+
+
+def _repeats(meta: TensorMeta) -> bool:
+    """Whether a tensor is expanded: equal rows have equal products, which need not be computed twice."""
+    return any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
+
+
+def _is_given(value: Value | None) -> bool:
+    return value is not None and value.kind != "none"
+
+
+def _read(tensors: Sequence[TensorMeta]) -> int:
+    """Bytes of tensors, those that are expanded by a stride of 0 counted once."""
+    return sum(
+        math.prod(size for size, step in zip(meta.shape, meta.stride, strict=True) if step)
+        * ITEMSIZE[meta.dtype]
+        for meta in tensors
+        if meta.numel
+    )
+
+
+def nbytes(meta: TensorMeta) -> int:
+    """Of all elements of a tensor."""
+    return meta.numel * ITEMSIZE[meta.dtype]

@@ -1,0 +1,119 @@
+"""What is judged after a kernel was timed: the answers that it gave meanwhile, and what probes saw."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_cgins import documents
+from pytest_cgins.config import Tolerance
+from pytest_cgins.errors import ProtocolError
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.tensors import unpack
+from pytest_cgins.model import Measurement, Probe
+from pytest_cgins.probes import after_timing, physical_floor
+from pytest_cgins.probes.registry import TIMED
+from pytest_cgins.timing import peaks, work
+from pytest_cgins.verify.compare import ExpectedSet, compare
+from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.gold import order
+from pytest_cgins.verify.prepare import Preparation
+from pytest_cgins.verify.suspicion import Suspicions
+
+_SHOWN = 300
+
+
+def digest(header: Any, buffer: Buffer) -> str:
+    """Of an answer: how its tensors lie, and all their bytes."""
+    made = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    if buffer.nbytes:
+        made.update(buffer.view())
+    return made.hexdigest()
+
+
+def judge(
+    params: Mapping[str, Any],
+    buffers: Sequence[Buffer],
+    prepared: Preparation,
+    suspicions: Suspicions,
+    right: Mapping[str, str],
+) -> tuple[tuple[Probe, ...], float]:
+    """Results of the probes that look at a kernel while it is timed, and the floor in nanoseconds a call.
+
+    Args:
+        params: see `JudgeService.judge_timed`.
+        buffers: one an answer.
+        prepared: the case.
+        suspicions: empty.
+        right: digests of answers that were found right, by set: the same bytes are not judged twice.
+
+    Raises:
+        ProtocolError: if it is not what our own service would tell.
+    """
+    device = params["case"]["device"]
+    try:
+        _take_answers(params["answers"], buffers, prepared, suspicions, dict(right))
+        observed = {name: facts for name, facts in params["observed"].items() if name in TIMED}
+        for name, facts in observed.items():
+            if "not_run" in facts:
+                suspicions.not_run[name] = str(facts["not_run"])[:_SHOWN]
+        measurement = documents.load_python(Measurement, params["measurement"])
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
+    suspicions.take_facts(observed)
+    floor = _floor_ns_per_call(prepared, device, cold=measurement.cache == "cold")
+    if not floor:
+        suspicions.not_run["physical_floor"] = "no work is known that the op cannot do without"
+    suspicions.trip(physical_floor.NAME, physical_floor.judge(measurement.kernel.median_ns_per_call, floor))
+    return tuple(probe for probe in suspicions.probes() if probe.name in TIMED), floor
+
+
+def _take_answers(
+    answers: Sequence[Any],
+    buffers: Sequence[Buffer],
+    prepared: Preparation,
+    suspicions: Suspicions,
+    right: dict[str, str],
+) -> None:
+    expected = {made.expected.name: made.expected for made in prepared.core}
+    for entry, buffer in zip(answers, buffers, strict=True):
+        name, when = entry["name"], entry["when"]
+        if entry["error"]:
+            wrong = f"the kernel raised {entry['error']['message']}"
+        elif right.get(name) == (own := digest(entry["tensors"], buffer)):
+            continue
+        else:
+            wrong = _wrong(expected[name], entry["tensors"], buffer, suspicions.tolerance)
+            if not wrong:
+                right[name] = own
+        if wrong:
+            suspicions.trip(after_timing.NAME, after_timing.judge(when, name, wrong))
+
+
+def _wrong(expected: ExpectedSet, header: Any, buffer: Buffer, tolerance: Tolerance) -> str:
+    """Message of the first check that an answer fails; "" if it passes all."""
+    device = expected.outputs[0].answer.device if expected.outputs else "cpu"
+    got = unpack(header, buffer, device)
+    checks = compare(expected, [as_real(tensor) for tensor in got], tolerance)
+    return next((check.message for check in checks if not check.passed), "")
+
+
+def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool) -> float:
+    """See `probes.physical_floor`; 0 where it cannot be known whether outputs are memory of their own."""
+    first, gold = prepared.sets[0], prepared.trace.gold
+    if gold is None:
+        return 0.0
+    shared = {number for number, _ in gold.aliases}
+    outputs = [meta for meta, number in zip(first.outputs, order(gold), strict=False) if number not in shared]
+    least = work.least(prepared.call, first.layout.metas, outputs)
+    if prepared.context.autocast:
+        least = replace(least, dtype="bfloat16")
+    # An argument that is only partly read, such as a table, makes a copy larger than what a call moves.
+    touched = sum(span.numel() for span in first.layout.spans) + sum(map(work.nbytes, first.outputs))
+    limits = peaks.of(device)
+    if limits is None:
+        return 0.0
+    return physical_floor.floor_ns_per_call(least, limits, cold=cold and least.nbytes >= 0.95 * touched)

@@ -1,0 +1,105 @@
+"""Kernels for relu that are written as text, and the services that run them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.tensors import pack
+from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+
+RELU = "torch.nn.functional.relu"
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def relu_kernel(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """Makes a Python kernel of a module's text, with a function `relu(input)`, as JSON of a CompiledKernel."""
+
+    def make(text: str) -> dict[str, Any]:
+        module = f"relu_of_text_{next(_numbers)}"
+        (tmp_path / f"{module}.py").write_text(text)
+        source = KernelSource(
+            kernel="relu",
+            implementation="text",
+            op=RELU,
+            device="cpu",
+            contract="python",
+            entry="relu",
+            schema="",
+            files=(str(tmp_path / f"{module}.py"),),
+            module=module,
+            import_root=str(tmp_path),
+        )
+        compiled = CompiledKernel(source=source, library="", key=module, build_seconds=0.0, cached=True)
+        document: dict[str, Any] = documents.dump_python(compiled)
+        return document
+
+    return make
+
+
+@pytest.fixture
+def relu_inputs() -> Callable[..., tuple[dict[str, Any], Buffer]]:
+    """Makes one set of inputs for relu, and its buffer."""
+
+    def make(tensor: torch.Tensor, name: str = "recorded") -> tuple[dict[str, Any], Buffer]:
+        call = OpCall(
+            op=RELU,
+            arguments=(
+                Argument(name="input", value=Value(kind="tensor", value=0), passed="positional"),
+                Argument(name="inplace", value=Value(kind="bool", value=False), passed="default"),
+            ),
+        )
+        header, buffer = pack([tensor])
+        output = TensorMeta(
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            shape=tuple(tensor.shape),
+            stride=tuple(tensor.stride()),
+            offset=0,
+            storage=0,
+        )
+        one = {
+            "name": name,
+            "call": documents.dump_python(call),
+            "tensors": header,
+            "outputs": [documents.dump_python(output)],
+            "context": documents.dump_python(Context()),
+            "mutated": [],
+        }
+        return one, buffer
+
+    return make
+
+
+@pytest.fixture
+def watched(
+    relu_kernel: Callable[[str], dict[str, Any]],
+    relu_inputs: Callable[..., tuple[dict[str, Any], Buffer]],
+    tmp_path: Path,
+) -> Callable[..., dict[str, Any]]:
+    """Runs a Python kernel of a module's text on two rows with one probe on, and gives the service's result."""
+
+    def run(text: str, *probes: str, tensor: torch.Tensor | None = None) -> dict[str, Any]:
+        one, buffer = relu_inputs(torch.tensor([[-1.0, 2.0], [3.0, -4.0]]) if tensor is None else tensor)
+        one["op_calls"] = {"relu": 4}
+        service = VerificationService({})
+        params = {
+            "kernel": relu_kernel(text),
+            "device": "cpu",
+            "import_root": str(tmp_path),
+            "probes": list(probes),
+            "sets": [one],
+        }
+        result, _ = service.run(params, [buffer])
+        result["fatal"] = service.fatal
+        return result
+
+    return run
