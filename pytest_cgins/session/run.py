@@ -22,7 +22,7 @@ from pytest_cgins.execute import environment
 from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.options import PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
-from pytest_cgins.session import coverage, results
+from pytest_cgins.session import coverage, fencing, results
 from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
@@ -61,6 +61,7 @@ class GateSession:
         self._unwritten: OSError | None = None
         self.builds = RunBuilds(self)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
+        self._sandbox = fencing.sandbox(config)
         self._coverage = coverage.Coverage(config)
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
 
@@ -97,6 +98,7 @@ class GateSession:
                 timing=not option("--cgins-no-timing"),
                 timeout_s=option("--cgins-timeout"),
                 isolation=option("--cgins-isolation"),
+                sandbox=self._sandbox,
                 probes=option("--cgins-probes"),
                 sanitize=option("--cgins-sanitize"),
                 builds=self.builds.ahead,
@@ -127,6 +129,7 @@ class GateSession:
         )
         isolation = option("--cgins-isolation")
         words += [f"--cgins-isolation={isolation}"] * (isolation != "process")
+        words += ["--cgins-sandbox=on"] * (self._sandbox is not None)
         words += [f"--cgins-sanitize={','.join(option('--cgins-sanitize'))}"] * bool(
             option("--cgins-sanitize")
         )

@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -91,6 +91,10 @@ class Sandbox:
         variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
         launcher = [sys.executable, "-I", "-S", "-c", _BOOT]
         return ["/usr/bin/env", *unset, *variables, *launcher, *words, "--", *argv]
+
+    def around(self, *, visible: Iterable[Path], hidden: Iterable[Path]) -> Sandbox:
+        """The same, showing and hiding more."""
+        return replace(self, visible=(*self.visible, *visible), hidden=(*self.hidden, *hidden))
 
     def available(self) -> str:
         """What was in the way on this host; an empty text if it can be done."""

@@ -1,0 +1,37 @@
+"""`--cgins-sandbox`: whether the run's workers are fenced in, and what does not go with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cgins.errors import SandboxUnavailable
+from pytest_cgins.execute.sandbox.fence import Sandbox
+
+
+def sandbox(config: pytest.Config) -> Sandbox | None:
+    """The fence around workers that run kernels; None where there is none.
+
+    `auto` is for kernels that a model wrote in this run. What a gate finds in `cgins.yaml` was committed by
+    people, who run it outside of the gate as well.
+
+    Raises:
+        pytest.UsageError: it is asked for, and this host cannot, or another option runs kernels outside of it.
+    """
+    if config.getoption("--cgins-sandbox") != "on" or config.getoption("--cgins-compile-only"):
+        return None
+    if config.getoption("--cgins-isolation") == "none":
+        raise pytest.UsageError(
+            "--cgins-sandbox=on and --cgins-isolation=none: pytest's own process cannot be fenced in\n"
+            "→ leave one of them out"
+        )
+    if config.getoption("--cgins-sanitize"):
+        raise pytest.UsageError(
+            "--cgins-sandbox=on and --cgins-sanitize: compute-sanitizer has to reach into the kernel's process, "
+            "which the sandbox forbids\n→ run one after the other"
+        )
+    made = Sandbox()
+    try:
+        made.require()
+    except SandboxUnavailable as error:
+        raise pytest.UsageError(str(error)) from error
+    return made
