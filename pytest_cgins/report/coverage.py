@@ -48,7 +48,9 @@ def remedy(report: SessionReport) -> str:
 
 def empty(report: SessionReport) -> str:
     """Why an empty run is none; one line."""
-    found = f"all {len(report.evaluations)} cases were skipped" if report.evaluations else "there was no case"
+    cases = len(report.evaluations)
+    skipped = "the only case was skipped" if cases == 1 else f"all {cases} cases were skipped"
+    found = skipped if cases else "there was no case"
     return f"{found}; --cgins-allow-fewer lets such a run pass in CI"
 
 

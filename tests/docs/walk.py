@@ -99,7 +99,8 @@ def _python(command: Command, capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def _pytest(command: Command, _: pytest.CaptureFixture[str]) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    kept = (name for name in os.environ if not name.startswith("PYTEST_") and name != "CI")
+    environment = {name: os.environ[name] for name in kept}
     finished = subprocess.run(
         [sys.executable, "-m", *shlex.split(command.line)],
         env={**environment, "COLUMNS": "80"},
