@@ -1,0 +1,85 @@
+"""A folder with traces, a cgins.yaml and collected kernels, and the evaluators that gate them for real."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+import pytest_cgins
+from pytest_cgins import config
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.model import Case, Evaluation
+from tests.adversarial.calls import OPS, PACKS
+from tests.adversarial.specimens import Specimen
+
+SEED = 20
+
+
+def make(folder: Path, specimens: Sequence[Specimen], *, device: str = "cpu") -> config.Config:
+    """Write the whole project into an empty folder, and load its configuration."""
+    kernels = folder / "kernels"
+    for source in {specimen.file.parent for specimen in specimens}:
+        shutil.copytree(source, kernels, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, run in PACKS.items():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "no call of")  # no pack has all ops
+            with pytest_cgins.record(folder / "traces" / name, ops=list(OPS)):
+                run()
+    wanted = [specimen for specimen in specimens if specimen.device == device]
+    document = {
+        "version": 1,
+        "traces": [f"traces/{name}" for name in PACKS],
+        "kernels": {specimen.name: specimen.entry() for specimen in wanted},
+    }
+    file = folder / "cgins.yaml"
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    return config.load(file)
+
+
+class Gate:
+    """Gates collected kernels with the default settings; those that need it are timed besides.
+
+    Args:
+        loaded: of `make`.
+        specimens: those that are gated, in this order.
+    """
+
+    def __init__(self, loaded: config.Config, specimens: Sequence[Specimen]) -> None:
+        self._evaluators = {timing: Evaluator(loaded, seed=SEED, timing=timing) for timing in (False, True)}
+        cases = self._evaluators[False].cases()
+        self.cases = {specimen.name: _cases_of(specimen, cases) for specimen in specimens}
+        ahead = [case for specimen in specimens for case in self.cases[specimen.name]]
+        self._evaluators[False].build_ahead(ahead)
+
+    def evaluate(self, specimen: Specimen) -> list[Evaluation]:
+        """Its cases, one after another."""
+        evaluator = self._evaluators["timing" in specimen.flags]
+        return [evaluator.evaluate(case) for case in self.cases[specimen.name]]
+
+    def close(self) -> None:
+        """End all workers."""
+        for evaluator in self._evaluators.values():
+            evaluator.close()
+
+
+@contextmanager
+def gate(folder: Path, specimens: Sequence[Specimen], *, device: str = "cpu") -> Iterator[Gate]:
+    """A gate for the kernels that are for a device, in a project of its own."""
+    wanted = [specimen for specimen in specimens if specimen.device == device]
+    opened = Gate(make(folder, specimens, device=device), wanted)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _cases_of(specimen: Specimen, cases: Sequence[Case]) -> list[Case]:
+    found = [case for case in cases if case.kernel == specimen.name and case.pack in specimen.packs]
+    if {case.pack for case in found} != set(specimen.packs):
+        raise ValueError(f"{specimen.name}: not all of {specimen.packs} have a call of {specimen.op}")
+    return found

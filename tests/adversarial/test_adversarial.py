@@ -1,0 +1,66 @@
+"""Kernels that try to pass without being right: each fails, for the reason that its own file gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_cgins.model import Reason
+from tests.adversarial import project
+from tests.adversarial.specimens import ADVERSARIAL, Specimen, collect
+
+SPECIMENS = collect(ADVERSARIAL)
+SESSION_WAYS = {3, 19, 20}
+"""Those that no kernel is: see test_sessions.py."""
+
+
+def _parameters(device: str) -> list[object]:
+    return [pytest.param(one, id=one.name) for one in SPECIMENS if one.device == device]
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
+    """All of them, in one project, with default settings."""
+    with project.gate(tmp_path_factory.mktemp("adversarial"), SPECIMENS) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def gpu_gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
+    """Those that need a GPU."""
+    with project.gate(tmp_path_factory.mktemp("adversarial-gpu"), SPECIMENS, device="cuda") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("specimen", _parameters("cpu"))
+def test_is_caught_by_its_own_reason(gate: project.Gate, specimen: Specimen) -> None:
+    """The kernel does not pass any of its cases, and the verdict gives the reason that its file gives."""
+    _is_caught(gate, specimen)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("specimen", _parameters("cuda"))
+def test_is_caught_by_its_own_reason_on_a_gpu(gpu_gate: project.Gate, specimen: Specimen) -> None:
+    """The same for what only a GPU can do: streams, shared memory, tensor cores, a persisting cache."""
+    _is_caught(gpu_gate, specimen)
+
+
+def _is_caught(gate: project.Gate, specimen: Specimen) -> None:
+    for evaluation in gate.evaluate(specimen):
+        verdict = evaluation.verdict
+        told = f"{verdict.status.value} ({verdict.reason.value}): {verdict.message}\n{evaluation.output}"
+        assert verdict.status.outcome == "fail", told
+        assert verdict.reason.value in specimen.caught_by, told
+
+
+def test_every_way_has_a_kernel() -> None:
+    """All ways of the list that are a kernel's are here, and there are at least sixty kernels on the CPU alone."""
+    assert {one.way for one in SPECIMENS} | SESSION_WAYS == set(range(1, 27))
+    assert len(_parameters("cpu")) >= 60
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.name)
+def test_reasons_are_codes_of_the_product(specimen: Specimen) -> None:
+    """No file expects a reason that no verdict has."""
+    assert set(specimen.caught_by) <= {reason.value for reason in Reason}

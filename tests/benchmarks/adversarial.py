@@ -1,0 +1,159 @@
+"""What becomes of the kernels that try to pass without being right, and of the honest ones beside them.
+
+    python tests/benchmarks/adversarial.py [--device cpu|cuda] [--only TEXT] [--json PATH]
+
+Every kernel of tests/adversarial/kernels and tests/honest/kernels is built, run and judged with default settings,
+and those of tests/planted/variants, too. Exit code 1 if a wrong kernel passed, was caught by another reason than
+its own, or if an honest one was called wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from pytest_cgins import documents  # noqa: E402
+from pytest_cgins.evaluate import Evaluator  # noqa: E402
+from pytest_cgins.model import Evaluation, Status  # noqa: E402
+from pytest_cgins.timing.environment import describe  # noqa: E402
+from tests.adversarial.project import SEED, gate  # noqa: E402
+from tests.adversarial.specimens import ADVERSARIAL, HONEST, Specimen, collect  # noqa: E402
+from tests.planted import edits, project  # noqa: E402
+
+VARIANT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case."""
+
+    kernel: str
+    way: int
+    disguise: str
+    language: str
+    device: str
+    case: str
+    status: str
+    reason: str
+    expected: tuple[str, ...]
+    """Reason codes, any of which is right; () for an honest kernel."""
+    message: str
+    ms: float
+
+    @property
+    def as_it_should(self) -> bool:
+        """Caught by its own reason; for an honest kernel, passed."""
+        if not self.expected:
+            return self.status == Status.PASSED.value
+        return Status(self.status).outcome == "fail" and self.reason in self.expected
+
+
+def main() -> int:
+    options = _options()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        for collection, folder in (("wrong", ADVERSARIAL), ("honest", HONEST)):
+            specimens = [one for one in collect(folder) if options.only in one.name]
+            rows += _gated(Path(name) / collection, specimens, options.device)
+        if not options.only:
+            rows += _variants(Path(name) / "variants", options.device)
+    wrong, honest = ([row for row in rows if bool(row.expected) is kind] for kind in (True, False))
+    print(_report(wrong, honest))
+    if options.json:
+        environment = documents.dump_python(describe("cpu" if options.device == "cpu" else "cuda:0"))
+        table = [{**asdict(row), "as_it_should": row.as_it_should} for row in rows]
+        result = {"environment": environment, "seed": SEED, "cases": table}
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    return 0 if all(row.as_it_should for row in rows) else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--only", default="", help="kernels with this text in their name")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def _gated(folder: Path, specimens: Sequence[Specimen], device: str) -> list[Row]:
+    wanted = [one for one in specimens if one.device == device]
+    if not wanted:
+        return []
+    with gate(folder, specimens, device=device) as opened:
+        return [_row(one, evaluation) for one in wanted for evaluation in opened.evaluate(one)]
+
+
+def _variants(folder: Path, device: str) -> list[Row]:
+    """The legitimate kernels of tests/planted."""
+    sources = edits.variants(device)
+    loaded = project.make(folder, sources, device, VARIANT_DTYPES)
+    evaluator = Evaluator(loaded, seed=SEED, timing=False)
+    try:
+        cases = evaluator.cases()
+        evaluator.build_ahead(cases)
+        return [_row(None, evaluator.evaluate(case)) for case in cases]
+    finally:
+        evaluator.close()
+
+
+def _row(specimen: Specimen | None, evaluation: Evaluation) -> Row:
+    case, verdict = evaluation.case, evaluation.verdict
+    return Row(
+        kernel=case.kernel,
+        way=specimen.way if specimen else 0,
+        disguise=specimen.what if specimen else "variant of an example",
+        language=specimen.language if specimen else {"cpu": "C++"}.get(case.device, "CUDA"),
+        device=case.device,
+        case=f"{case.pack}/{case.signature}",
+        status=verdict.status.value,
+        reason=verdict.reason.value,
+        expected=specimen.caught_by if specimen else (),
+        message=verdict.message,
+        ms=1000 * (evaluation.seconds - evaluation.build_seconds),
+    )
+
+
+def _report(wrong: Sequence[Row], honest: Sequence[Row]) -> str:
+    """The table of wrong kernels, that of honest ones, and what is not as it should be."""
+    lines = [
+        "| kernel | way | disguise | language | device | reason | status | own reason | ms |",
+        "|" + "---|" * 9,
+    ]
+    lines += [
+        f"| {row.kernel} | {row.way} | {row.disguise} | {row.language} | {row.device} | {row.reason} | {row.status} "
+        f"| {'yes' if row.as_it_should else 'no'} | {row.ms:.0f} |"
+        for row in wrong
+    ]
+    lines += ["", "| honest kernel | what | language | device | cases | false alarms |", "|" + "---|" * 6]
+    for name in dict.fromkeys(row.kernel for row in honest):
+        mine = [row for row in honest if row.kernel == name]
+        alarms = ", ".join(f"{row.case}: {row.status} ({row.reason})" for row in mine if not row.as_it_should)
+        first = mine[0]
+        lines.append(
+            f"| {name} | {first.disguise} | {first.language} | {first.device} | {len(mine)} | {alarms or 'none'} |"
+        )
+    bad = [row for row in (*wrong, *honest) if not row.as_it_should]
+    lines += [
+        "",
+        f"{len(wrong)} cases of wrong kernels, {len(honest)} of honest ones; not as they should be:",
+    ]
+    lines += [
+        f"{row.kernel} {row.case}: {row.status} ({row.reason}), expected {' or '.join(row.expected) or 'PASSED'}: "
+        f"{' '.join(row.message.split())[:300]}"
+        for row in bad
+    ]
+    return "\n".join(lines if bad else [*lines[:-1], f"{lines[-1]} none"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
