@@ -14,20 +14,21 @@ MEMORY_VARIABLE = "CGINS_WORKER_MEMORY"
 """Environment variable with the limit of one worker's resident memory, as `8GiB` or `500MB`."""
 
 _SHARE = 0.8
+_LEAST_BYTES = 2 * 2**30
 _FALLBACK_BYTES = 64 * 2**30  # where the system does not say how much there is
 
 
 def memory_limit() -> int:
     """Bytes that a worker and its descendants may hold together.
 
-    `$CGINS_WORKER_MEMORY`, else four fifths of what is free now.
+    `$CGINS_WORKER_MEMORY`, else four fifths of what is free now, but no less than torch and a case need.
 
     Raises:
         ConfigError: the variable is not a size.
     """
     named = os.environ.get(MEMORY_VARIABLE, "").strip()
     if not named:
-        return int(_SHARE * available_bytes())
+        return max(_LEAST_BYTES, int(_SHARE * available_bytes()))
     try:
         return parse_size(named)
     except ValueError as error:

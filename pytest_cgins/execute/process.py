@@ -23,7 +23,7 @@ from pytest_cgins.execute.exits import describe_exit
 from pytest_cgins.execute.family import Family
 from pytest_cgins.execute.limits import Limits, memory_kills
 from pytest_cgins.execute.output import Output, Printed
-from pytest_cgins.execute.protocol import DONE, START, Channel
+from pytest_cgins.execute.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
 from pytest_cgins.execute.watch import Exceeded, Watch
 from pytest_cgins.model import Reason
 
@@ -152,7 +152,7 @@ class WorkerProcess:
         logger.debug("%s: process %d started for %s", name, process.pid, service)
         params = {"service": service, "settings": dict(settings or {})}
         worker._starting = True
-        with suppress(EOFError):  # it is dead already: the first call will say how
+        with suppress(EOFError, Exceeded):  # the first call will say how it ended
             worker._request(START, params, (), time.monotonic() + 10)
         return worker
 
@@ -261,7 +261,7 @@ class WorkerProcess:
 
     def _challenged(self, deadline: float) -> tuple[dict[str, Any], list[Buffer]]:
         """Wait until the service is done, then ask for its answer; see `protocol` for why."""
-        done, strays = self._channel.receive(deadline=deadline)
+        done, strays = self._channel.receive(deadline=deadline, limit_bytes=DONE_LIMIT_BYTES)
         # Whatever lies behind `done` was written by somebody who could not know the nonce.
         if done != DONE or strays or self._channel.has_input:
             raise ProtocolError("it came before it was asked for")

@@ -74,6 +74,7 @@ def commands() -> list[str]:
         ("closes_everything", {}, LIMIT_S, WorkerCrashed, Reason.CONNECTION_CLOSED, "closed its connection"),
         ("closes_and_returns", {}, LIMIT_S, WorkerCrashed, Reason.CONNECTION_CLOSED, "found its connection closed"),
         ("writes_forgery", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "before it was asked for"),
+        ("writes_much", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "a frame of 62914564 bytes was announced"),
         ("writes_done_and_answer", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "before it was asked for"),
         ("writes_done_and_waits", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "does not answer the question"),
     ],

@@ -10,11 +10,14 @@ from pytest_cgins.errors import ConfigError
 from pytest_cgins.execute import limits
 
 
-def test_memory_is_limited_by_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default four fifths of what is available when the limit is asked for."""
+@pytest.mark.parametrize(("free_gib", "limit_gib"), [(100, 80), (1, 2)])
+def test_memory_is_limited_by_what_is_free(
+    monkeypatch: pytest.MonkeyPatch, free_gib: int, limit_gib: int
+) -> None:
+    """By default four fifths of what is available when the limit is asked for, and enough for torch."""
     monkeypatch.delenv(limits.MEMORY_VARIABLE, raising=False)
-    monkeypatch.setattr(limits, "available_bytes", lambda: 1000)
-    assert limits.Limits().memory_bytes == 800
+    monkeypatch.setattr(limits, "available_bytes", lambda: free_gib * 2**30)
+    assert limits.Limits().memory_bytes == limit_gib * 2**30
 
 
 def test_available_memory_is_plausible() -> None:

@@ -150,6 +150,12 @@ class Toy:
         time.sleep(0.3)
         return "honest", []
 
+    def writes_much(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """A frame that would take a gigabyte of objects to parse."""
+        body = b"[" + b"[]," * (20 * 2**20) + b"[]]"
+        _write_to_sockets(len(body).to_bytes(4, "big") + body)
+        return None, []
+
     def writes_later(self, params: Any, buffers: list[Buffer]) -> Answer:
         """A thread that writes to the connection when the request is over."""
 

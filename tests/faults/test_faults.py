@@ -10,7 +10,7 @@ from pytest_cgins.execute.limits import MEMORY_VARIABLE
 from pytest_cgins.model import Status
 from tests.faults import project
 
-NAMES = ("os-exit-at-import", "memory-grows", "forged-answer", "fork-bomb")
+NAMES = ("os-exit-at-import", "fork-bomb", "forged-answer")
 STATUSES = {"forged-answer": Status.SUSPECT}
 
 
