@@ -26,6 +26,9 @@ _.runtest
 _.setup
 _.collect
 
+# methods that Python's import system calls
+_.get_code
+
 # fixtures, and what they give to users' tests
 _.cgins_benchmark
 _.cgins_case
