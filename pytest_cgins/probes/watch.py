@@ -2,33 +2,192 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FrameType
 from typing import Any
+
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_cgins.probes import audit, integrity, op_callback, snooping, uninitialized
+from pytest_cgins.probes.integrity import Integrity
+from pytest_cgins.probes.op_callback import Counter, Overrides
+from pytest_cgins.probes.origin import Origins
+from pytest_cgins.probes.snooping import Snooping
+
+LOADED, RAN = "as it was loaded", "as it ran"
 
 
 class Watch:
     """Watches a kernel while it is loaded, bound and run; what it saw is told as plain JSON by probe.
 
+    Everything that looks at the kernel is taken hold of before its code is loaded.
+
     Args:
         wanted: names of the probes that are switched on.
-        request: the verification request: `kernel`, `device`, `import_root`, `op_calls` and so on.
+        request: the verification request: `kernel`, `device`, `import_root` and `sets`, the first of which may have
+            `op_calls`, what torch's own op runs.
     """
 
     def __init__(self, wanted: frozenset[str], request: Mapping[str, Any]) -> None:
-        self._wanted = wanted
-        self._request = request
+        origins = Origins.of(request) if wanted & {integrity.NAME, snooping.NAME} else Origins((), ())
+        self._integrity = Integrity(origins) if integrity.NAME in wanted else None
+        self._snooping = Snooping(origins) if snooping.NAME in wanted else None
+        own: Mapping[str, int] = next(
+            (one["op_calls"] for one in request.get("sets", ()) if one.get("op_calls")), {}
+        )
+        self._calls = _Calls(own, request["device"]) if op_callback.NAME in wanted else None
+        self._poisons = "poison" in wanted and request["kernel"]["source"]["contract"] in (
+            "python",
+            "torch-extension",
+        )
+        # Held, since a kernel could replace what the classes have.
+        self._check = self._checker()
+        self._ran = False
+        self.spent = False
+        """Whether the kernel did something after which no other kernel should run in this process."""
 
     @contextmanager
     def loading(self) -> Iterator[None]:
         """Around the kernel's import, or the loading of its library."""
-        yield
+        before = set(sys.modules)
+        with self._observed_python(LOADED):
+            yield
+        if self._snooping is not None:
+            self._snooping.look_into({name: sys.modules[name] for name in set(sys.modules) - before})
+        self._check(LOADED)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Around one run."""
-        yield
+        with ExitStack() as stack:
+            stack.enter_context(self._observed_python(RAN))
+            if self._calls is not None:
+                stack.enter_context(self._calls.run())
+            if self._calls is not None or self._poisons:
+                stack.enter_context(_Operators(self._calls, poisons=self._poisons))
+            yield
+        if not self._ran:
+            self._ran = True
+            self._check(RAN, operators=False)
 
     def observed(self) -> dict[str, Any]:
         """Facts by probe, after the last run."""
-        return {}
+        facts: dict[str, Any] = {}
+        if self._calls is not None:
+            self._calls.overrides.remove()
+        self._check(RAN)
+        if self._calls is not None:
+            facts[op_callback.NAME] = self._calls.runs
+        if self._integrity is not None:
+            facts[integrity.NAME] = self._integrity.facts()
+        if self._snooping is not None:
+            facts[snooping.NAME] = self._snooping.facts()
+        self.spent = bool(facts.get(integrity.NAME) or facts.get(snooping.NAME))
+        return facts
+
+    def _checker(self) -> Callable[..., None]:
+        if self._integrity is None:
+            return lambda _when, **_: None
+        check, check_operators = self._integrity.check, self._integrity.check_operators
+        overrides = self._calls.overrides if self._calls is not None else None
+
+        def both(when: str, *, operators: bool = True) -> None:
+            check(when, overrides.registered if overrides is not None else ())
+            if operators:
+                check_operators(when)
+
+        return both
+
+    @contextmanager
+    def _observed_python(self, when: str) -> Iterator[None]:
+        """Listen to audit events, and keep settings, as far as probes want it."""
+        with ExitStack() as stack:
+            if self._integrity is not None:
+                stack.enter_context(self._integrity.settings_kept(when))
+            stack.enter_context(self._listening())
+            yield
+
+    def _listening(self) -> AbstractContextManager[None]:
+        snoop, touch = self._snooping, self._integrity
+        events = (snooping.EVENTS if snoop is not None else frozenset()) | (
+            integrity.EVENTS if touch is not None else frozenset()
+        )
+
+        def hear(event: str, arguments: tuple[Any, ...], frame: FrameType) -> None:
+            if snoop is not None and event in snooping.EVENTS:
+                snoop.hear(event, arguments, frame)
+            if touch is not None and event in integrity.EVENTS:
+                touch.hear(event, arguments, frame)
+
+        return audit.listening(hear, events)
+
+
+class _Calls:
+    """The operators that a kernel runs, run by run, from whatever thread."""
+
+    def __init__(self, own: Mapping[str, int], device: str) -> None:
+        self.overrides = Overrides(own, device, self.told)
+        self.runs: list[dict[str, int]] = []
+        self._counter: Counter | None = None
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Around one run."""
+        self.overrides.install()
+        self._counter = counter = Counter()
+        try:
+            yield
+        finally:
+            self._counter = None
+            if counter.calls and counter.calls not in self.runs and len(self.runs) < op_callback.MAXIMUM_RUNS:
+                self.runs.append(counter.calls)
+
+    @contextmanager
+    def on_this_thread(self) -> Iterator[None]:
+        """Around a call that will be told of by whoever made it."""
+        thread = self.overrides.thread
+        before, thread.is_seen = thread.is_seen, True
+        try:
+            yield
+        finally:
+            thread.is_seen = before
+
+    def told(self, op: OpOverload, arguments: tuple[Any, ...], result: Any) -> None:
+        """One call of an operator."""
+        if self._counter is not None:
+            self._counter.add(op, arguments, result)
+
+
+class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees the operators that the calling thread runs, from Python and from C++."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, calls: _Calls | None, *, poisons: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._calls = calls
+        self._poisons = poisons
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # True would wrap every call, the first of which imports torch's compiler: seconds in each worker.
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Torch calls this for every operator that reaches a backend while the mode is active."""
+        del types
+        named = kwargs or {}
+        if self._calls is None:
+            result = func(*args, **named)
+        else:
+            with self._calls.on_this_thread():
+                result = func(*args, **named)
+            self._calls.told(func, (*args, *named.values()), result)
+        if self._poisons:
+            uninitialized.fill(func, result)
+        return result

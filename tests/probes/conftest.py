@@ -12,7 +12,7 @@ import torch
 
 from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.tensors import pack
+from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.execute.verification import VerificationService
 from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 
@@ -98,8 +98,9 @@ def watched(
             "probes": list(probes),
             "sets": [one],
         }
-        result, _ = service.run(params, [buffer])
+        result, buffers = service.run(params, [buffer])
         result["fatal"] = service.fatal
+        result["answer"] = unpack(result["sets"][0]["tensors"], buffers[0], "cpu")
         return result
 
     return run

@@ -1,0 +1,228 @@
+"""Probe `op_callback`: a kernel computes its answer itself, not by the op that it replaces.
+
+The trusted side notes which operators of ATen torch's own op runs; the worker notes which ones the kernel runs. It
+trips if the kernel runs an operator of the family that does the op's work, or all that the op itself consists of:
+a fallback, or a call of the user's marked function. Views, allocations, copies and casts are anyone's.
+
+On the calling thread a dispatch mode sees all calls, those of C++ among them. What escapes it, on other threads or by
+switching modes off, is seen by implementations of the op's own operators that are put before torch's while a kernel
+is under test. Those need torch 2.9, and do not cover pointwise operators of several tensors.
+
+It is evaded by calling the libraries below torch (cuBLAS, oneDNN), which is nobody's offence, and by composing the op
+of operators that are not its own: exp, sum and division for softmax.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from pytest_cgins.probes import op_families as families
+
+NAME = "op_callback"
+MAXIMUM_RUNS = 64
+"""Different runs that are told of."""
+LEAST_SHARE = 0.5
+"""How much of its operand a pointwise operator must have been run on to have computed an answer."""
+
+Calls = Mapping[str, int]
+"""Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum."""
+
+
+class Counter:
+    """Counts the operators that run, and how much they are run on."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, int] = {}
+
+    def add(self, op: object, arguments: Iterable[Any], result: Any) -> None:
+        """Note one call; views are not."""
+        name = _counted(op) if isinstance(op, OpOverload) else ""
+        if name:
+            with torch._C.DisableTorchFunctionSubclass():
+                numel = max((_numel(value) for value in (*arguments, result)), default=0)
+            self.calls[name] = self.calls.get(name, 0) + numel
+
+
+def judge(runs: Sequence[Calls], own: Calls) -> str:
+    """What is wrong; "" if nothing is.
+
+    Args:
+        runs: what the kernel ran, once a run.
+        own: what torch runs for the op.
+    """
+    for calls in runs:
+        called = _callback({str(name): int(numel) for name, numel in calls.items()}, _essential(own))
+        if called:
+            names = ", ".join(f"aten::{name[:100]}" for name in called[:4])
+            return (
+                f"the kernel has torch compute its answer: it runs {names}, and the op itself runs "
+                f"{', '.join(f'aten::{name}' for name in list(own)[:4])}; compute the answer in the kernel"
+            )
+    return ""
+
+
+def _callback(calls: Calls, own: Calls) -> list[str]:
+    """The calls by which the kernel has torch do the op's work; [] if it does not."""
+    tabled = {families.family(name) for name in own if families.is_tabled(name)}
+    beside = {name for name in own if not families.is_tabled(name)} - families.SMALL
+    if len(tabled) == 1 and not beside:
+        (wanted,) = tabled
+        direct = [name for name in calls if families.family(name) == wanted]
+        if direct:
+            return direct
+        for others in families.INSTEAD.get(wanted, ()):
+            composed = [name for name in calls if families.family(name) in others]
+            if {families.family(name) for name in composed} == others:
+                return composed
+        return []
+    found = []
+    for name, numel in own.items():
+        if families.is_tabled(name):
+            alike = [called for called in calls if families.family(called) == families.family(name)]
+        else:
+            alike = [name] if calls.get(name, -1) >= numel * LEAST_SHARE else []
+        if not alike:
+            return []
+        found += alike
+    return list(dict.fromkeys(found))
+
+
+def _essential(own: Calls) -> Calls:
+    """The operators that do an op's work: copies only if there is nothing else, and no forward of a backward."""
+    working = {name: numel for name, numel in own.items() if not families.is_free(name)}
+    backwards = {name: numel for name, numel in working.items() if "_backward" in name}
+    made = ("empty", "new_empty", "empty_like", "empty_strided", "detach", "alias")
+    return backwards or working or {name: numel for name, numel in own.items() if name not in made}
+
+
+@cache
+def _counted(op: OpOverload) -> str:
+    """Plain name; "" for views."""
+    marks = [returned.alias_info for returned in op._schema.returns]
+    is_view = any(mark is not None and not mark.is_write for mark in marks)
+    return "" if is_view else families.plain(op._schema.name)
+
+
+def _numel(value: Any) -> int:
+    if isinstance(value, Tensor):
+        return value.numel()
+    if isinstance(value, (list, tuple)):
+        return max((_numel(item) for item in value), default=0)
+    return 0
+
+
+_installed: list[Overrides] = []
+
+
+class _Thread(threading.local):
+    """One for each thread."""
+
+    is_seen = False
+    """Whether its present call of an operator is told of already."""
+
+
+class Overrides:
+    """Implementations of operators that tell of their calls, and then do what torch's do.
+
+    Args:
+        own: the operators of the op, by plain names.
+        device: `cpu` or `cuda:0`.
+        told: is called with operator, arguments and result, on the thread that calls it.
+    """
+
+    def __init__(
+        self, own: Calls, device: str, told: Callable[[OpOverload, tuple[Any, ...], Any], None]
+    ) -> None:
+        self._told = told
+        self.thread = _Thread()
+        """The calling thread's state."""
+        self._library: Any = None
+        self._key = "CUDA" if device.startswith("cuda") else "CPU"
+        self._names = frozenset(_essential(own))
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """What `torch.library._impls` has of ours."""
+        return frozenset(self._library._op_impls) if self._library is not None else frozenset()
+
+    def install(self) -> None:
+        """Put them before torch's own; takes about a millisecond."""
+        if self._library is not None or not hasattr(torch.library, "get_kernel"):
+            return
+        for left in tuple(_installed):  # a request that ended badly
+            left.remove()
+        _installed.append(self)
+        self._library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that they override
+            for op, kernel in _kernels(self._names, self._key):
+                with suppress(RuntimeError):
+                    self._library.impl(
+                        op._name.removeprefix("aten::"),
+                        self._telling(op, kernel),
+                        self._key,
+                        with_keyset=True,
+                    )
+
+    def remove(self) -> None:
+        """Take them away."""
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+            _installed.remove(self)
+
+    def _telling(self, op: OpOverload, kernel: Any) -> Callable[..., Any]:
+        thread, told, call = self.thread, self._told, kernel.call_boxed
+
+        def run(keys: Any, *arguments: Any, **named: Any) -> Any:
+            result = call(keys, *arguments, **named)
+            if not thread.is_seen:
+                told(op, (*arguments, *named.values()), result)
+            return result
+
+        return run
+
+
+@cache
+def _kernels(names: frozenset[str], key: str) -> list[tuple[OpOverload, Any]]:
+    """Overloads that do what these names do, with what torch runs for them on a device."""
+    wanted = {families.family(name) for name in names}
+    found = []
+    for name in sorted({name.partition(".")[0] for name in _all_operators()}):
+        plain = families.plain(name)
+        if families.is_free(plain) or (plain not in names and families.family(plain) not in wanted):
+            continue
+        packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+        for overload in packet.overloads():
+            op = getattr(packet, overload)
+            with suppress(RuntimeError, AttributeError):
+                if _can_be_overridden(op, key):
+                    found.append((op, torch.library.get_kernel(op, key)))
+    return found
+
+
+@cache
+def _all_operators() -> tuple[str, ...]:
+    names = torch._C._dispatch_get_all_op_names()
+    return tuple(name for name in names if name.startswith("aten::"))
+
+
+def _can_be_overridden(op: OpOverload, key: str) -> bool:
+    """Whether torch has an implementation below autograd, which can be called with what Python makes of arguments."""
+    tensors = sum(str(argument.type) == "Tensor" and not argument.is_out for argument in op._schema.arguments)
+    if torch.Tag.pointwise in op.tags and tensors > 1:
+        return False  # a number in the place of a tensor cannot be handed on as what it was
+    has: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(
+        has(op._name, place)
+        for place in (key, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+    )

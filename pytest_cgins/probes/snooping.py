@@ -1,0 +1,225 @@
+"""Probe `snooping`: a kernel looks at its arguments, not around in its process and on the machine.
+
+Python's audit events tell of a kernel that walks the garbage collector's objects or the stack, reads trace packs or
+`/proc`, takes memory by its address, opens sockets, starts programs, or makes code that passes for another file's.
+An event is the kernel's if the innermost frame that is not the standard library's is in the project's files; what
+torch, Triton or a compiler that they start does is theirs.
+
+It is evaded by native code, which raises no events, by passing a function such as `gc.get_objects` to a library that
+calls it, and by `ctypes.cast`. That the worker has neither gold nor torch's answers does not rest on it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+import pytest_cgins
+from pytest_cgins.probes.origin import Origins
+from pytest_cgins.trace.store import BLOBS, MANIFEST
+
+NAME = "snooping"
+MAXIMUM = 16
+"""Acts that are told of."""
+
+_Arguments = tuple[Any, ...]
+_PROC = re.compile(
+    r"/proc/(self|thread-self|\d+)(/task/\d+)?/(mem|maps|smaps|environ|cmdline|fd|fdinfo|map_files)\b"
+)
+_PACKAGE = "pytest_cgins"
+_PROCESSES = frozenset({"subprocess", "os", "multiprocessing", "concurrent", "asyncio", "pty"})
+_NETWORK = frozenset({"socket", "asyncio", "urllib", "http", "ssl", "ftplib", "smtplib", "multiprocessing"})
+_PYTHON_API = ("Py", "_Py")
+_DIRECTLY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What an audit event means when a kernel causes it."""
+
+    act: Callable[[_Arguments, Origins], str]
+    """What the kernel does; "" if these arguments are harmless."""
+    through: frozenset[str] | None = _DIRECTLY
+    """Modules of the standard library that it may be reached by: see `Origins.blame`."""
+    anyhow: bool = False
+    """Whether libraries do it for a kernel only."""
+
+
+def _says(text: str, through: frozenset[str] | None = _DIRECTLY) -> _Rule:
+    return _Rule(lambda _arguments, _origins: text, through)
+
+
+def _opens(arguments: _Arguments, _origins: Origins) -> str:
+    given = arguments[0]
+    # Unresolved: /proc/self is a link.
+    found = (
+        _PROC.match(os.path.normpath(os.fsdecode(given)))
+        if isinstance(given, (str, bytes, os.PathLike))
+        else None
+    )
+    return f"opens {found[0]}" if found else ""
+
+
+def _reads_evidence(arguments: _Arguments, _origins: Origins) -> str:
+    given = str(arguments[0])
+    # Imports open thousands of files.
+    path = _path(arguments[0]) if given.endswith((".json", ".safetensors", "cgins.yaml")) else None
+    return f"opens {path.name} of the tests" if path is not None and _is_evidence(path) else ""
+
+
+def _lists_evidence(arguments: _Arguments, _origins: Origins) -> str:
+    path = _path(arguments[0])
+    return f"lists the trace pack {path.name}" if path is not None and _is_evidence(path / MANIFEST) else ""
+
+
+def _kills(arguments: _Arguments, _origins: Origins) -> str:
+    return "" if arguments[0] == os.getpid() else f"sends signal {arguments[1]} to process {arguments[0]}"
+
+
+def _loads(arguments: _Arguments, _origins: Origins) -> str:
+    name = str(arguments[1])
+    return f"takes {name} from the interpreter's library" if name.startswith(_PYTHON_API) else ""
+
+
+def _imports(arguments: _Arguments, _origins: Origins) -> str:
+    name = str(arguments[0])
+    return f"imports {name}" if name.startswith(f"{_PACKAGE}.") else ""
+
+
+def _reads_attribute(arguments: _Arguments, _origins: Origins) -> str:
+    return "takes the frame of a traceback" if arguments[1] == "tb_frame" else ""
+
+
+def _compiles(arguments: _Arguments, origins: Origins) -> str:
+    file = os.fsdecode(arguments[1] or "")
+    if origins.kind(file) not in ("installed", "ours", "standard") or not Path(file).is_absolute():
+        return ""
+    return f"compiles code in the name of {Path(file).name}"
+
+
+RULES: Mapping[str, tuple[_Rule, ...]] = {
+    **{f"gc.{name}": (_says(f"calls gc.{name}"),) for name in ("get_objects", "get_referrers", "get_referents")},
+    "sys._getframe": (_says("walks the stack", frozenset({"inspect", "traceback"})),),
+    "sys._current_frames": (_says("looks at the stacks of all threads"),),
+    "sys._current_exceptions": (_says("looks at the exceptions of all threads"),),
+    "sys.settrace": (_says("sets a trace function", frozenset({"threading", "bdb", "trace"})),),
+    "sys.setprofile": (_says("sets a profile function", frozenset({"threading", "profile"})),),
+    "sys.monitoring.register_callback": (_says("sets a monitoring callback"),),
+    "sys.addaudithook": (_says("adds an audit hook"),),
+    "open": (_Rule(_opens, None), _Rule(_reads_evidence, None, anyhow=True)),
+    "os.listdir": (_Rule(_opens, None), _Rule(_lists_evidence, None)),
+    "os.scandir": (_Rule(_opens, None), _Rule(_lists_evidence, None)),
+    "ctypes.string_at": (_says("reads memory by its address", frozenset({"ctypes"})),),
+    "ctypes.wstring_at": (_says("reads memory by its address", frozenset({"ctypes"})),),
+    "ctypes.memoryview_at": (_says("takes memory by its address", frozenset({"ctypes"})),),
+    "ctypes.cdata": (_says("takes memory by its address", frozenset({"ctypes"})),),
+    "ctypes.PyObj_FromPtr": (_says("takes an object by its address", frozenset({"ctypes"})),),
+    "ctypes.dlsym": (_Rule(_loads, frozenset({"ctypes"})),),
+    "ctypes.dlsym/handle": (_Rule(_loads, frozenset({"ctypes"})),),
+    "socket.__new__": (_says("opens a socket", _NETWORK),),
+    "socket.getaddrinfo": (_says("asks for a network address", _NETWORK),),
+    "socket.gethostbyname": (_says("asks for a network address", _NETWORK),),
+    **{
+        name: (_says("starts a process", _PROCESSES),)
+        for name in (
+            "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn",
+            "subprocess.Popen",
+        )
+    },
+    "os.kill": (_Rule(_kills),),
+    "os.killpg": (_Rule(_kills),),
+    "import": (_Rule(_imports, frozenset({"importlib"})),),
+    "object.__getattr__": (_Rule(_reads_attribute),),
+    "code.__new__": (_says("makes code objects"),),
+    "compile": (_Rule(_compiles),),
+}  # fmt: skip
+"""By audit event."""
+
+
+class Snooping:
+    """Notes what a kernel does that it has no business to do."""
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+        self._acts: dict[tuple[str, str], None] = {}
+
+    def hear(self, event: str, arguments: _Arguments, frame: FrameType) -> None:
+        """One audit event."""
+        for rule in RULES.get(event, ()):
+            act = rule.act(arguments, self._origins)
+            if act:
+                anyhow = self._origins.blame_any
+                self._note(act, anyhow(frame) if rule.anyhow else self._origins.blame(frame, rule.through))
+
+    def look_into(self, modules: Mapping[str, Any]) -> None:
+        """Note the kernel's modules that hold parts of this package: those that are imported cause no event."""
+        for module in modules.values():
+            file = getattr(module, "__file__", None)
+            if isinstance(module, ModuleType) and file and self._origins.kind(file) == "kernel":
+                for name in dict.fromkeys(_internals(vars(module))):
+                    self._note(f"imports {name}", Path(file).name)
+
+    def facts(self) -> list[dict[str, str]]:
+        """What was noted, as `judge` takes it."""
+        return [{"what": what, "where": where} for what, where in self._acts]
+
+    def _note(self, act: str, by: str) -> None:
+        if by and len(self._acts) < MAXIMUM:
+            self._acts[act, by] = None
+
+
+def judge(facts: list[dict[str, str]]) -> str:
+    """What is wrong; "" if nothing is."""
+    if not facts:
+        return ""
+    acts = "; ".join(f"{str(one['what'])[:200]} ({str(one['where'])[:200]})" for one in facts[:3])
+    more = f" and {len(facts) - 3} more" if len(facts) > 3 else ""
+    return f"the kernel looks at more than its arguments: it {acts}{more}"
+
+
+def _path(given: Any) -> Path | None:
+    """What a path means, links resolved; None for descriptors."""
+    return (
+        Path(os.fsdecode(given)).resolve() if isinstance(given, (str, bytes, os.PathLike)) and given else None
+    )
+
+
+def _is_evidence(path: Path) -> bool:
+    """Whether a path is `cgins.yaml`, a trace pack, or in one."""
+    packs = (path, *list(path.parents)[:2])
+    return path.name == "cgins.yaml" or any(
+        (pack / MANIFEST).is_file() and (pack / BLOBS).is_dir() for pack in packs
+    )
+
+
+def _internals(namespace: Mapping[str, Any]) -> Iterator[str]:
+    """What a module has, or its functions would import, of this package's inner parts."""
+    for value in list(namespace.values()):
+        if isinstance(value, ModuleType):
+            home = value.__name__
+        elif isinstance(value, (FunctionType, type)):
+            home = value.__module__
+            if value.__name__ in pytest_cgins.__all__:
+                continue
+        else:
+            continue
+        if str(home).startswith(f"{_PACKAGE}."):
+            yield home
+        elif isinstance(value, FunctionType):
+            yield from (name for name in _names(value.__code__) if name.startswith(f"{_PACKAGE}."))
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+EVENTS = frozenset(RULES)
+"""All events that mean something."""

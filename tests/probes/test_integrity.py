@@ -1,0 +1,193 @@
+"""What a kernel replaces in its process, and the settings that it changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_cgins.kernels import launcher
+from pytest_cgins.probes import integrity, settings
+from pytest_cgins.probes.origin import Origins
+
+Watched = Callable[..., dict[str, Any]]
+RIGHT = "import torch\ndef relu(input):\n    return torch.where(input > 0, input, 0.0)\n"
+
+
+@pytest.fixture(autouse=True)
+def _same_process() -> Iterator[None]:
+    """Whatever a test's kernel did is undone, by the probe or here."""
+    before = settings.read()
+    yield
+    settings.put_back(before)
+
+
+def _message(watched: Watched, text: str) -> str:
+    result = watched(text, integrity.NAME)
+    assert result["sets"][0]["error"] is None, result["sets"][0]["error"]
+    message = integrity.judge(result["observed"][integrity.NAME])
+    assert result["fatal"] == bool(message)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("preparation", "words"),
+    [
+        ("torch.equal = lambda a, b: True", "replaced torch.equal by <lambda> of relu_of_text_"),
+        ("torch.equal = torch.allclose", "replaced torch.equal by a builtins.builtin_function_or_method"),
+        ("torch.cuda.synchronize = lambda *a: None", "replaced torch.cuda.synchronize"),
+        ("torch.Tensor.to = lambda self, *a: self", "replaced torch.Tensor.to "),
+        ("import time; time.perf_counter = lambda: 0.0", "replaced time.perf_counter"),
+        (
+            "from unittest import mock; torch.isnan = mock.Mock()",
+            "replaced torch.isnan by a unittest.mock.Mock",
+        ),
+        (
+            "class Event: pass\ntorch.cuda.Event = Event",
+            "replaced torch.cuda.Event by the class relu_of_text_",
+        ),
+        ("import os; del os.listdir", "replaced os.listdir by nothing"),
+        (
+            "import sys; sys.modules['pytest_cgins.kernels.launcher'].GUARD_NBYTES = 0",
+            "replaced pytest_cgins.kernels.launcher.GUARD_NBYTES by a builtins.int",
+        ),
+        (
+            "import sys; sys.modules['pytest_cgins.probes.integrity'].Integrity.check = lambda *a: None",
+            "replaced pytest_cgins.probes.integrity.Integrity.check",
+        ),
+        (
+            "torch.nn.functional.relu.__code__ = (lambda input, inplace=False: input).__code__",
+            "replaced __code__ of",
+        ),
+        ("torch.nn.functional.gelu_ = 1\ntorch.einsum.__defaults__ = (1,)", "replaced __defaults__ of"),
+        ("torch.backends.cudnn.benchmark = True", "set torch.backends.cudnn.benchmark from False to True"),
+        (
+            "torch.set_float32_matmul_precision('medium')",
+            "set the float32 matmul precision from highest to medium",
+        ),
+        ("torch.set_default_dtype(torch.float64)", "set the default dtype from float32 to float64"),
+        ("torch.set_grad_enabled(False)", "set grad mode from True to False"),
+        ("import gc; gc.disable()", "set the garbage collector from True to False"),
+        (
+            "import sys; sys.setprofile(print)",
+            "set the profile function from None to builtin_function_or_method",
+        ),
+        (
+            "from torch.overrides import TorchFunctionMode\nclass Mode(TorchFunctionMode): pass\nMode().__enter__()",
+            "set the number of function modes from 0 to 1",
+        ),
+    ],
+)
+def test_what_a_module_changes_as_it_is_loaded_is_named(
+    watched: Watched, preparation: str, words: str
+) -> None:
+    """Each of these trips with what was changed, and the process serves nobody else."""
+    originals = (torch.relu, time.perf_counter, launcher.GUARD_NBYTES)
+    message = _message(watched, f"import torch\n{preparation}\n{RIGHT}")
+    assert words in message
+    assert "as it was loaded" in message or "relu_of_text_" in message
+    assert (torch.relu, time.perf_counter, launcher.GUARD_NBYTES) == originals
+
+
+def test_what_changes_as_it_runs_is_named(watched: Watched) -> None:
+    """The first run is looked at, too."""
+    text = (
+        "import torch\ndef relu(input):\n    torch.equal = lambda a, b: True\n    return input.clamp(min=0)\n"
+    )
+    assert "replaced torch.equal by relu.<locals>.<lambda>" in _message(watched, text)
+
+
+def test_what_is_replaced_is_put_back(watched: Watched) -> None:
+    """A debugger's session, in which no worker is replaced, goes on with the true functions."""
+    equal, enabled = torch.equal, torch.is_grad_enabled()
+    _message(watched, f"import torch\ntorch.equal = None\ntorch.set_grad_enabled({not enabled})\n{RIGHT}")
+    assert torch.equal is equal
+    assert torch.is_grad_enabled() == enabled
+
+
+def test_another_implementation_of_an_operator_is_named(watched: Watched) -> None:
+    """torch.library can replace what torch.equal runs without touching torch.equal."""
+    text = (
+        "import torch, warnings\nwarnings.simplefilter('ignore')\n"
+        "library = torch.library.Library('aten', 'IMPL')\n"
+        "library.impl('frac', lambda x: x, 'CPU')\n"
+    )
+    message = _message(watched, text + RIGHT)
+    for name in [name for name in sys.modules if name.startswith("relu_of_text_")]:
+        library = getattr(sys.modules[name], "library", None)
+        if library is not None:
+            library._destroy()
+    assert "registered another implementation of aten/frac/CPU" in message
+
+
+@pytest.mark.parametrize(
+    "preparation",
+    [
+        "import functools, dataclasses, inspect, collections, enum, typing, logging",
+        "import torch._dynamo",  # puts a manual_seed of its own before torch's
+        "torch.my_helper = lambda: 1",
+        "import numpy, statistics, multiprocessing, unittest.mock",
+        "with torch.no_grad():\n    torch.zeros(1)",
+        "def helper(x): pass\nhelper.__defaults__ = (1,)\nhelper.__code__ = (lambda x: 1).__code__",
+        "torch.library.define('cgins_test::nothing', '(Tensor x) -> Tensor')",
+    ],
+)
+def test_what_honest_modules_do_does_not_trip(watched: Watched, preparation: str) -> None:
+    """New attributes, lazy imports of libraries, context managers and the kernel's own functions."""
+    assert _message(watched, f"import torch\n{preparation}\n{RIGHT}") == ""
+
+
+def test_a_kernel_answers_for_its_own_changes_only(watched: Watched) -> None:
+    """What an earlier kernel of the process did is not the next one's doing."""
+    assert _message(watched, f"import torch\ntorch.equal = None\n{RIGHT}")
+    assert _message(watched, RIGHT) == ""
+
+
+def test_it_is_not_fooled_by_what_it_is_made_of(watched: Watched) -> None:
+    """Replaced builtins, and our own names for them, do not hide what is replaced beside them."""
+    text = (
+        "import builtins, sys, torch\n"
+        "ours = sys.modules['pytest_cgins.probes.integrity']\n"
+        "def is_(a, b): return True\n"
+        "ours.is_ = is_\n"
+        "ours._finder = ours._find = lambda spaces: []\n"
+        "torch.equal = lambda a, b: True\n"
+    )
+    message = _message(watched, text + RIGHT)
+    assert "torch.equal" in message
+    assert "pytest_cgins.probes.integrity.is_" in message
+
+
+def test_facts_of_a_broken_worker_are_refused() -> None:
+    """The judge takes nothing but what our own watch tells."""
+    with pytest.raises((TypeError, KeyError)):
+        integrity.judge([{"nothing": 1}])
+
+
+def test_a_check_takes_a_millisecond() -> None:
+    """Thousands of functions are compared by identity."""
+    one = integrity.Integrity(Origins((), ()))
+    one.check("warm")
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        one.check("again")
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.01  # 0.7 ms on an idle machine
+    assert one.facts() == []
+
+
+def test_whose_file_it_is(tmp_path: Path) -> None:
+    """A project's files are the kernel's, but for an environment in it."""
+    origins = Origins((), (str(tmp_path),))
+    assert origins.kind(str(tmp_path / "kernels/relu.py")) == "kernel"
+    assert origins.kind(str(tmp_path / ".venv/lib/python3/site-packages/x.py")) == "installed"
+    assert origins.kind(torch.__file__) == "installed"
+    assert origins.kind("<string>") == "made"
+    assert origins.kind(os.__file__) == "standard"
