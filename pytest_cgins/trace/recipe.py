@@ -36,13 +36,14 @@ class Mask(NamedTuple):
     """What stood there; of no meaning for a bool mask."""
 
 
-def words(seed: int, count: int) -> npt.NDArray[np.uint64]:
-    """The first `count` words of SplitMix64 seeded with `seed`.
+def words(seed: int, count: int, start: int = 0) -> npt.NDArray[np.uint64]:
+    """`count` words of SplitMix64 seeded with `seed`, from word `start` on.
 
     Word i is a mix of seed + (i + 1)·γ alone (Steele, Lea, Flood, "Fast splittable pseudorandom number
     generators", 2014), so every part of the stream can be made without the parts before it.
     """
-    return _mix(np.arange(1, count + 1, dtype=np.uint64) * _GAMMA + np.uint64(seed & _MAX))
+    counter = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+    return _mix(counter * _GAMMA + np.uint64(seed & _MAX))
 
 
 def standard_normal(seed: int, n: int) -> npt.NDArray[np.float32]:
@@ -76,10 +77,10 @@ def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return z
 
 
-def uniform_integers(seed: int, n: int, low: int, high: int) -> npt.NDArray[np.int64]:
+def uniform_integers(seed: int, n: int, low: int, high: int, start: int = 0) -> npt.NDArray[np.int64]:
     """`n` integers of [low, high], shape (n,), as int64 (two's complement of a uint64 above 2⁶³)."""
     span = (high - low + 1) & 0xFFFF_FFFF_FFFF_FFFF
-    raw = words(seed, n)
+    raw = words(seed, n, start)
     if span:
         raw %= np.uint64(span)
     raw += np.uint64(low & 0xFFFF_FFFF_FFFF_FFFF)
@@ -142,9 +143,15 @@ def generate(storage: Storage, source: BlobSource) -> npt.NDArray[np.uint8]:
     """The bytes of a storage with a recipe, shape (nbytes,).
 
     Raises:
-        PackError: if this host made other bytes than the one that recorded.
+        PackError: if this host made other bytes than the one that recorded, or has no memory for them.
     """
-    sealed, content = seal(storage, source)
+    try:
+        sealed, content = seal(storage, source)
+    except MemoryError as error:
+        raise PackError(
+            f"a recipe of {storage.nbytes} bytes of {storage.dtype} does not fit into this host's memory",
+            remedy="free memory, or record smaller inputs",
+        ) from error
     recipe, made = storage.recipe, sealed.recipe
     if recipe != made and recipe is not None and made is not None:
         raise PackError(
@@ -197,14 +204,22 @@ def _elements(
     recipe: Recipe, dtype: str, count: int, mask: npt.NDArray[np.uint8] | None
 ) -> np.ndarray[Any, Any]:
     if recipe.distribution == "integer":
-        integers = uniform_integers(recipe.seed, count, int(recipe.low), int(recipe.high))
-        narrowed: np.ndarray[Any, Any] = integers.astype(np.dtype(dtype).newbyteorder("<"))
+        narrowed: np.ndarray[Any, Any] = np.empty(count, dtype=np.dtype(dtype).newbyteorder("<"))
+        # In parts: 64-bit words of all of them would be eight times what the storage claims.
+        for start in range(0, count, _CHUNK):
+            part = narrowed[start : start + _CHUNK]
+            part[:] = uniform_integers(
+                recipe.seed, part.size, int(recipe.low), int(recipe.high), start
+            ).astype(part.dtype)
         return narrowed
     if recipe.distribution == "bernoulli" and mask is not None:
         return np.unpackbits(mask, count=count, bitorder="little")
     if recipe.distribution == "bernoulli":
         threshold = np.uint64(int(recipe.mean * 2**53))
-        drawn: np.ndarray[Any, Any] = (words(recipe.seed, count) >> np.uint64(11)) < threshold
+        drawn: np.ndarray[Any, Any] = np.empty(count, dtype=np.bool_)
+        for start in range(0, count, _CHUNK):
+            part = drawn[start : start + _CHUNK]
+            part[:] = (words(recipe.seed, part.size, start) >> np.uint64(11)) < threshold
         return drawn.view(np.uint8)
     if recipe.distribution == "constant":
         return _cast(np.full(count, recipe.mean, dtype=np.float32), dtype)
