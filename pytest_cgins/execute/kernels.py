@@ -12,7 +12,6 @@ from pytest_cgins import documents
 from pytest_cgins.errors import LaunchError
 from pytest_cgins.kernels.callable import LoadedKernel, load
 from pytest_cgins.kernels.headers import file_digest
-from pytest_cgins.kernels.imports import import_from as import_from  # noqa: PLC0414 - for the services
 from pytest_cgins.model import CompiledKernel
 
 

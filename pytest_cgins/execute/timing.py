@@ -11,10 +11,11 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.kernels import KernelCache, import_from, use_device, wait_for_device
+from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.execute.trial import plain
 from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.launcher import poison
 from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.probes import after_timing, content_cache, l2_carve_out

@@ -12,7 +12,6 @@ from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import (
     KernelCache,
-    import_from,
     is_lost,
     stream_of_its_own,
     use_device,
@@ -22,6 +21,7 @@ from pytest_cgins.execute.tensors import pack
 from pytest_cgins.execute.trial import SetTrial
 from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import TensorMeta
 from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, repeat
 from pytest_cgins.probes.late_work import Threads
