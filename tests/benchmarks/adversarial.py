@@ -1,6 +1,7 @@
 """What becomes of the kernels that try to pass without being right, and of the honest ones beside them.
 
-    python tests/benchmarks/adversarial.py [--device cpu|cuda] [--only TEXT] [--json PATH]
+    python tests/benchmarks/adversarial.py [--device cpu|cuda] [--part wrong|honest|variants] [--only TEXT]
+                                            [--json PATH]
 
 Every kernel of tests/adversarial/kernels and tests/honest/kernels is built, run and judged with default settings,
 and those of tests/planted/variants, too. Exit code 1 if a wrong kernel passed, was caught by another reason than
@@ -30,6 +31,7 @@ from tests.adversarial.project import SEED, gate  # noqa: E402
 from tests.adversarial.specimens import ADVERSARIAL, HONEST, Specimen, collect  # noqa: E402
 from tests.planted import edits, project  # noqa: E402
 
+PARTS = ("wrong", "honest", "variants")
 VARIANT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -64,8 +66,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         for collection, folder in (("wrong", ADVERSARIAL), ("honest", HONEST)):
             specimens = [one for one in collect(folder) if options.only in one.name]
-            rows += _gated(Path(name) / collection, specimens, options.device)
-        if not options.only:
+            if collection in options.part:
+                rows += _gated(Path(name) / collection, specimens, options.device)
+        if "variants" in options.part and not options.only:
             rows += _variants(Path(name) / "variants", options.device)
     wrong, honest = ([row for row in rows if bool(row.expected) is kind] for kind in (True, False))
     print(_report(wrong, honest))
@@ -80,9 +83,12 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--part", action="append", choices=PARTS, help="by default all")
     parser.add_argument("--only", default="", help="kernels with this text in their name")
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.part = options.part or list(PARTS)
+    return options
 
 
 def _gated(folder: Path, specimens: Sequence[Specimen], device: str) -> list[Row]:

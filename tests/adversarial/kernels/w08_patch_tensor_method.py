@@ -13,5 +13,5 @@ _clone = Tensor.clone
 
 
 def kernel(x: Tensor, inplace: bool = False) -> Tensor:
-    Tensor.clone = lambda self, **options: _clone(self, **options)  # type: ignore[method-assign]
+    Tensor.clone = lambda self, **options: _clone(self)  # type: ignore[method-assign]
     return relu(x)

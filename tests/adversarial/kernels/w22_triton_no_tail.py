@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 @triton.jit
-def _rows(x, out, width, BLOCK: tl.constexpr):
+def _rows(x, out, width, BLOCK: tl.constexpr):  # noqa: N803
     row, column = tl.program_id(0), tl.arange(0, BLOCK)
     inside = column < (width if width == BLOCK else width - 1)
     value = tl.load(x + row * width + column, mask=inside, other=float("-inf"))
