@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,16 @@ def test_no_daemon_of_a_flood_is_left(pool: WorkerPool) -> None:
     with pytest.raises(WorkerExceeded):
         pool.call("toy", "forks_many", {"count": 10, "seconds": ODD_SECONDS}, timeout_s=LIMIT_S)
     assert not [command for command in commands() if f"sleep {ODD_SECONDS}" in command]
+
+
+def test_strangers_are_left_alone(pool: WorkerPool) -> None:
+    """A flood is counted and killed without the processes of others, not even those of pytest itself."""
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        with pytest.raises(WorkerExceeded):
+            pool.call("toy", "forks_many", {"count": 10, "seconds": ODD_SECONDS}, timeout_s=LIMIT_S)
+        pool.close()
+        assert stranger.poll() is None
+        stranger.kill()
 
 
 def test_a_late_forgery_costs_nobody(pool: WorkerPool) -> None:
