@@ -50,6 +50,7 @@ _.TimingService
 _.VerificationService
 _.JudgeService
 _.judge
+_.judge_timed
 _.output_metas
 
 # fields and schemas that are written for others to read

@@ -1,0 +1,146 @@
+"""Answers that kernels give while they are timed and afterwards, through the service that times them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.execute.tensors import unpack
+from pytest_cgins.execute.timing import TimingService
+from pytest_cgins.kernels.build import build
+from pytest_cgins.model import KernelSource
+from pytest_cgins.probes import after_timing
+
+Make = Callable[..., Any]
+RIGHT = """
+def relu(input):
+    return input.clamp(min=0)
+"""
+COUNTS_ITS_CALLS = """
+calls = 0
+
+def relu(input):
+    global calls
+    calls += 1
+    return input.clamp(min=0) if calls < 50 else input
+"""
+IN_PLACE = """
+def relu(input):
+    return input.clamp_(min=0)
+"""
+STOPS_WRITING = """\
+// cgins: relu(Tensor input) -> Tensor
+#include <cgins.h>
+static int calls = 0;
+extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  if (++calls > 50) return 0;
+  const float* x = cgins::data<float>(input);
+  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] > 0 ? x[i] : 0;
+  return 0;
+}
+"""
+
+
+@pytest.fixture
+def inputs() -> dict[str, torch.Tensor]:
+    return {"0": torch.linspace(-1, 1, 3000), "1": torch.linspace(2, -2, 3000)}
+
+
+def measure(kernel: Any, sets: list[Any], **changes: Any) -> dict[tuple[str, str], Any]:
+    """Answers by set and time; what the kernel raised where it gave none."""
+    params = {
+        "kernel": kernel,
+        "device": "cpu",
+        "import_root": "",
+        "seed": 1,
+        "budget_s": 0.02,
+        "sets": [one for one, _ in sets],
+        "probes": ["after_timing"],
+        **changes,
+    }
+    result, buffers = TimingService({}).measure(params, [buffer for _, buffer in sets])
+    return {
+        (one["name"], one["when"]): one["error"] or unpack(one["tensors"], buffer, "cpu")
+        for one, buffer in zip(result["answers"], buffers, strict=True)
+    }
+
+
+def test_all_answers_of_an_honest_kernel_are_right(
+    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
+) -> None:
+    """Copies with different numbers are timed in turn, and each set's answer is that of its own numbers."""
+    answers = measure(relu_kernel(RIGHT), [relu_inputs(x, name) for name, x in inputs.items()])
+    assert set(answers) == {(name, when) for name in inputs for when in ("last", "after")}
+    for (name, _), (output,) in answers.items():
+        assert torch.equal(output, inputs[name].relu())
+
+
+def test_a_kernel_that_counts_its_calls_is_wrong_then(
+    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
+) -> None:
+    """Right for fifty calls, which verification would not pass: the last timed answers show it."""
+    answers = measure(relu_kernel(COUNTS_ITS_CALLS), [relu_inputs(x, name) for name, x in inputs.items()])
+    for (name, _), (output,) in answers.items():
+        assert torch.equal(output, inputs[name])
+
+
+def test_answers_that_are_not_written_are_poison(
+    tmp_path: Path, relu_inputs: Make, inputs: dict[str, torch.Tensor]
+) -> None:
+    """A launcher that leaves the right answers of earlier calls in its outputs gives NaN."""
+    source = tmp_path / "relu.cpp"
+    source.write_text(STOPS_WRITING)
+    kernel = build(
+        KernelSource(
+            kernel="relu", implementation="cpp", op="torch.nn.functional.relu", device="cpu", contract="launcher",
+            entry="relu", schema="relu(Tensor input) -> Tensor", files=(str(source),),
+        ),
+        cache=tmp_path / "cache",
+    )  # fmt: skip
+    sets = [relu_inputs(x, name) for name, x in inputs.items()]
+    answers = measure(documents.dump_python(kernel), sets)
+    assert len(answers) == 4
+    assert all(output.isnan().all() for (output,) in answers.values())
+
+
+def test_an_error_afterwards_is_an_answer() -> None:
+    """What the kernel raises on the restored inputs is handed over, to be judged."""
+    (given,) = after_timing.after([_Raises()])
+    assert (given.name, given.when, list(given.tensors)) == ("0", "after", [])
+    assert given.error is not None
+    assert given.error["message"] == "ValueError: no more"
+
+
+class _Raises:
+    name = "0"
+    left = None
+
+    def once_more(self) -> list[torch.Tensor]:
+        raise ValueError("no more")
+
+
+def test_an_op_that_changes_its_inputs_is_judged_afterwards(relu_kernel: Make, relu_inputs: Make) -> None:
+    """Nobody knows what the inputs of its last timed call were; the restored ones are known."""
+    one, buffer = relu_inputs(torch.linspace(-1, 1, 3000), "0")
+    answers = measure(relu_kernel(IN_PLACE), [({**one, "mutated": [0]}, buffer)])
+    assert set(answers) == {("0", "after")}
+    expected = torch.linspace(-1, 1, 3000).relu()
+    assert all(torch.equal(tensor, expected) for tensor in answers["0", "after"])
+    assert len(answers["0", "after"]) == 2
+
+
+def test_without_the_probe_nothing_is_handed_back(relu_kernel: Make, relu_inputs: Make) -> None:
+    """An exception in cgins.yaml costs nothing."""
+    assert measure(relu_kernel(RIGHT), [relu_inputs(torch.randn(100), "0")], probes=[]) == {}
+
+
+def test_the_message_says_when_and_what_to_look_for() -> None:
+    """A wrong answer is told with its set, the check that failed, and where such state hides."""
+    message = after_timing.judge("last", "fresh", "3 of 8 elements are wrong")
+    assert "wrong in the last timed call (fresh inputs): 3 of 8 elements are wrong" in message
+    assert "→ look for state that outlives a call" in message

@@ -1,0 +1,118 @@
+"""Probes of timing from the case to the verdict: measured in one worker, judged in another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import pytest_cgins
+from pytest_cgins.config import load
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.kernel_timing import NO_TIMING, UNTIMED
+from pytest_cgins.model import Evaluation, Probe, Reason, Status
+from pytest_cgins.probes.registry import TIMED
+
+KERNELS = """
+import time
+
+import torch
+
+calls = 0
+answers = {}
+
+def right(input):
+    return torch.clamp(input, min=0)
+
+def counts(input):
+    global calls
+    calls += 1
+    return torch.clamp(input, min=0 if calls < 700 else -0.5)
+
+def keeps(input):
+    key = input.numpy().tobytes()
+    if key not in answers:
+        until = time.perf_counter() + 0.001
+        while time.perf_counter() < until:
+            answers[key] = torch.clamp(input, min=0)
+    return answers[key].clone()
+
+def wrong(input):
+    return torch.abs(input)
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pack with a relu call, and kernels that are all right as long as nobody times them."""
+    folder = tmp_path_factory.mktemp("timed")
+    with pytest_cgins.record(folder / "traces/tiny", ops=["torch.nn.functional.relu"]):
+        torch.nn.functional.relu(torch.randn(40, 40))
+    (folder / "relus.py").write_text(KERNELS)
+    names = ("right", "counts", "keeps", "wrong")
+    implementations = ", ".join(f"{{name: {name}, device: cpu, target: 'relus:{name}'}}" for name in names)
+    (folder / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n"
+        f"  relu: {{op: torch.nn.functional.relu, implementations: [{implementations}]}}\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(project: Path) -> dict[str, Evaluation]:
+    """What becomes of each, timed."""
+    return evaluated(project, timing=True)
+
+
+def evaluated(project: Path, *, timing: bool) -> dict[str, Evaluation]:
+    evaluator = Evaluator(load(project / "cgins.yaml"), seed=3, timing=timing, probes="fast")
+    try:
+        return {case.implementation: evaluator.evaluate(case) for case in evaluator.cases()}
+    finally:
+        evaluator.close()
+
+
+def timed_probes(evaluation: Evaluation) -> dict[str, Probe]:
+    assert evaluation.correctness is not None
+    return {probe.name: probe for probe in evaluation.correctness.probes if probe.name in TIMED}
+
+
+def test_an_honest_kernel_holds_all_and_has_a_floor(found: dict[str, Evaluation]) -> None:
+    """Measured, with the least time that is possible beside the one that was taken."""
+    verdict = found["right"].verdict
+    assert verdict.status is Status.PASSED, verdict.message
+    assert 0 < verdict.numbers["floor_ns_per_call"] < verdict.numbers["kernel_median_ns_per_call"]
+    outcomes = {name: probe.outcome for name, probe in timed_probes(found["right"]).items()}
+    assert outcomes == dict.fromkeys(TIMED, "held") | {"l2_carve_out": "not-run"}
+
+
+def test_a_kernel_that_counts_is_wrong_after_timing(found: dict[str, Evaluation]) -> None:
+    """Suspect, with the set of inputs and the element; its timings are kept."""
+    verdict = found["counts"].verdict
+    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.WRONG_AFTER_TIMING)
+    assert "right when it was verified, wrong in the last timed call (recorded inputs)" in verdict.message
+    assert found["counts"].measurement is not None
+    assert "speedup_vs_torch" in verdict.numbers
+
+
+def test_a_kernel_that_keeps_results_by_content_is_stale(found: dict[str, Evaluation]) -> None:
+    """Verification saw right answers only; the time on unseen numbers gives it away."""
+    verdict = found["keeps"].verdict
+    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.STALE_ANSWER)
+    assert "results are kept by their inputs' content" in verdict.message
+
+
+def test_a_wrong_kernel_is_not_timed(found: dict[str, Evaluation]) -> None:
+    """The probes say so."""
+    assert found["wrong"].verdict.status is Status.INCORRECT
+    assert {probe.message for probe in timed_probes(found["wrong"]).values()} == {UNTIMED}
+
+
+def test_without_timing_the_probes_are_not_run(project: Path) -> None:
+    """And the report names the option."""
+    evaluation = evaluated(project, timing=False)["counts"]
+    assert evaluation.verdict.status is Status.PASSED
+    probes = timed_probes(evaluation)
+    assert set(probes) == TIMED
+    assert {(probe.outcome, probe.message) for probe in probes.values()} == {("not-run", NO_TIMING)}
