@@ -71,10 +71,17 @@ def _seal_one_by_one(path: str) -> None:
     with open(f"{_OLD}/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
         lines = [line.split() for line in file]
     for fields in lines:
-        target = fields[4].decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
+        target = os.fsdecode(_unescaped(fields[4]))
         if target == path or target.startswith(path + "/"):
             kept = sum(_KEPT.get(name, 0) for name in fields[5].decode().split(","))
             _shut(target, kept & ~_QUIET)
+
+
+def _unescaped(path: bytes) -> bytes:
+    """A path of mountinfo. By hand: codecs are imported, and Python's files are out of sight now."""
+    for character in b" \t\n\\":  # the backslash last
+        path = path.replace(b"\\%03o" % character, bytes([character]))
+    return path
 
 
 def _shut(target: str, flags: int = 0) -> None:

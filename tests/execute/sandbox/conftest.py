@@ -63,13 +63,16 @@ def script(*bodies: str, **values: object) -> list[str]:
     return python(code)
 
 
-@pytest.fixture(scope="session", params=["namespaces", "bubblewrap"])
+WAYS = ways()
+
+
+# A way that is not here is no skipped test: which ones there are is a matter of the host.
+@pytest.fixture(scope="session", params=[way for way, trouble in WAYS.items() if not trouble] or [None])
 def way(request: pytest.FixtureRequest) -> Way:
     """Each way that this host has."""
+    if request.param is None:
+        pytest.skip(f"this host gives no sandbox: {WAYS}")
     name: Way = request.param
-    trouble = ways()[name]
-    if trouble:
-        pytest.skip(f"{name}: {trouble}")
     return name
 
 

@@ -1,0 +1,137 @@
+"""What of the machine is shown, decided before anything runs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.execute.sandbox import outside
+from pytest_cgins.execute.sandbox.fence import Sandbox
+
+from .conftest import ROOMY, python, run
+
+SCRATCH = Path("/tmp")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder, not in a temporary one: scratch is elsewhere."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+def test_home_is_emptied_but_for_the_project(home: Path) -> None:
+    """Of a home folder only what is asked for is shown; secrets in it are hidden by name also then."""
+    (home / "project").mkdir()
+    (home / ".ssh").mkdir()
+    found = outside.paths(SCRATCH, [home / "project"], [])
+    assert str(home / "project") in found["show"]
+    assert not any(path == str(home / ".ssh") for path in found["show"])
+    found = outside.paths(SCRATCH, [home], [])
+    assert str(home) in found["show"]
+    assert str(home / ".ssh") in found["hide"]
+
+
+def test_hidden_wins(home: Path) -> None:
+    """What lies in a hidden folder is not shown, whoever asks for it."""
+    (home / "project" / "gold").mkdir(parents=True)
+    found = outside.paths(SCRATCH, [home / "project" / "gold", home / "project"], [home / "project" / "gold"])
+    assert str(home / "project") in found["show"]
+    assert str(home / "project" / "gold") in found["hide"]
+    found = outside.paths(SCRATCH, [home / "project"], [home / "project"])
+    assert not any("project" in path for path in found["show"])
+
+
+def test_links_lead_where_they_lead(home: Path) -> None:
+    """A path through symbolic links in an emptied folder can be followed: each link is made again."""
+    (home / "versions" / "3.1").mkdir(parents=True)
+    (home / "current").symlink_to("versions/3.1")
+    (home / "python").symlink_to(home / "current")
+    found = outside.paths(SCRATCH, [home / "python"], [])
+    assert str(home / "versions" / "3.1") in found["show"]
+    assert {str(home / "python"), str(home / "current")} <= set(found["link"])
+
+
+def test_a_loop_of_links_ends(home: Path) -> None:
+    """Links that lead to themselves are no reason to hang."""
+    (home / "a").symlink_to("b")
+    (home / "b").symlink_to("a")
+    assert str(home / "a") not in outside.paths(SCRATCH, [home / "a"], [])["show"]
+
+
+def test_files_through_links_are_seen(tmp_path: Path) -> None:
+    """The same in a sandbox: a file is read by the path that its user knows."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "file").write_text("found")
+    (tmp_path / "near").symlink_to("far")
+    sandbox = Sandbox(visible=(tmp_path / "near",), limits=ROOMY, devices=False)
+    if sandbox.available():
+        pytest.skip(sandbox.available())
+    assert run(sandbox.wrap(["cat", str(tmp_path / "near" / "file")])).stdout == "found"
+
+
+def test_repository_of_a_worktree(home: Path) -> None:
+    """A worktree's `.git` names the repository, whose settings may hold a token."""
+    repository, tree = home / "repository", home / "tree"
+    subprocess.run(["git", "init", "-q", repository], check=True)
+    settings = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", *settings, "-C", repository, "commit", "-qm", "x", "--allow-empty"], check=True)
+    subprocess.run(["git", "-C", repository, "worktree", "add", "-q", tree], check=True)
+    found = outside.paths(SCRATCH, [tree, repository], [])
+    assert {str(tree / ".git"), str(repository / ".git")} <= set(found["hide"])
+
+
+def test_runner_secrets(home: Path) -> None:
+    """A self-hosted runner keeps its keys above the projects that it checks out."""
+    work = home / "runner" / "_work" / "project"
+    work.mkdir(parents=True)
+    for name in (".runner", ".credentials"):
+        (home / "runner" / name).write_text("{}")
+    found = outside.secrets(home, [work])
+    assert {home / "runner" / ".runner", home / "runner" / ".credentials"} <= set(found)
+
+
+def test_variables_that_are_kept() -> None:
+    """What compilers, torch and CUDA read is kept; everything else goes, and so does what looks like a secret."""
+    kept = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "1", "LC_ALL": "C", "CXX": "g++"}
+    gone = {"GITHUB_TOKEN": "x", "CGINS_API_KEY": "x", "SESSION": "x", "TORCH_HUB_TOKEN": "x", "HOME": "/"}
+    assert outside.unset({**kept, **gone}) == sorted(gone)
+    assert outside.variables(SCRATCH)["TRITON_CACHE_DIR"] == "/tmp/triton"
+
+
+def test_device_nodes() -> None:
+    """Only devices, and of GPUs only where they are asked for."""
+    plain = outside.devices(gpu=False)
+    assert "/dev/null" in plain
+    assert not any("nvidia" in path for path in plain)
+    assert all(Path(path).is_char_device() for path in outside.devices(gpu=True))
+
+
+def test_without_mount_setattr(tmp_path: Path) -> None:
+    """On kernels before 5.12 each mount is made read-only by itself, whatever its name."""
+    sandbox = Sandbox(way="namespaces", visible=(tmp_path,), limits=ROOMY, devices=False)
+    if sandbox.available():
+        pytest.skip(sandbox.available())
+    odd = tmp_path / "a folder\\040"
+    odd.mkdir()
+    sandbox = sandbox.around(visible=(), hidden=(odd,))
+    code = (
+        "import os, sys\n"
+        "for path in sys.argv[1:]:\n"
+        "    try: os.open(path + '/x', os.O_CREAT | os.O_WRONLY); print('written')\n"
+        "    except OSError as error: print(error.strerror)\n"
+    )
+    command = sandbox.wrap([*python(code), "/etc", str(tmp_path), str(odd), "/sys/fs/cgroup", "/tmp"])
+    boot = (
+        f"import sys; sys.path.append({str(Path(outside.__file__).parents[1])!r})\n"
+        "from sandbox import enter, system\n"
+        "def absent(*_): raise OSError(38, 'Function not implemented')\n"
+        "system.mount_setattr = absent\n"
+        "enter.main()\n"
+    )
+    ran = run([boot if "sandbox.enter" in word else word for word in command])
+    assert ran.stdout.splitlines() == ["Read-only file system"] * 4 + ["written"], ran.stderr

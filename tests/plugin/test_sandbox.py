@@ -1,0 +1,81 @@
+"""`--cgins-sandbox` in whole runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from pytest_cgins.execute.sandbox.fence import Sandbox
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
+FAST = ("--cgins", "--cgins-probes=off", "--cgins-json=report.json", "-k", "4x8")
+KERNELS = """\
+from pathlib import Path
+
+def relu(input):
+    return input.clamp_min(0)
+
+def reads_gold(input):
+    print("gold:", [path.name for path in (Path(__file__).parent / "traces/tiny").iterdir()])
+    return input.clamp_min(0)
+
+def writes(input):
+    Path(__file__).write_text("")
+    return input.clamp_min(0)
+"""
+
+
+def configure(project: Path, names: list[str]) -> None:
+    """Write kernels, and a cgins.yaml that has these."""
+    (project / "curious.py").write_text(KERNELS)
+    implementations = [{"name": name, "device": "cpu", "target": f"curious:{name}"} for name in names]
+    kernels = {"relu": {"op": "torch.nn.functional.relu", "implementations": implementations}}
+    document = {"version": 1, "traces": ["traces/tiny"], "kernels": kernels}
+    (project / "cgins.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+@NEEDS_SANDBOX
+def test_kernels_run_in_the_sandbox(project: Path, run: Callable[..., Run]) -> None:
+    """Right kernels pass and are timed; what others look for is not there, or not to be written."""
+    configure(project, ["relu", "reads_gold", "writes"])
+    found = run(project, *FAST, "--cgins-sandbox=on")
+    verdicts = {name.partition(" ")[0]: one for name, one in found.evaluations().items()}
+    assert verdicts["relu/relu"]["verdict"]["status"] == "PASSED", found.out
+    assert verdicts["relu/relu"]["measurement"] is not None
+    assert "gold: []" in verdicts["relu/reads_gold"]["output"], found.out
+    assert verdicts["relu/writes"]["verdict"]["status"] == "RUNTIME_ERROR"
+    assert "Read-only file system" in found.out
+    assert "--cgins-sandbox=on" in found.out.partition("again")[2]
+
+
+def test_what_runs_outside_of_it_is_refused(project: Path, run: Callable[..., Run]) -> None:
+    """Options that have kernels run elsewhere are errors beside it, before anything runs."""
+    found = run(project, "--cgins", "--cgins-sandbox=on", "--cgins-isolation=none")
+    assert found.code == 4
+    assert "pytest's own process cannot be fenced in" in found.out
+    found = run(project, "--cgins", "--cgins-sandbox=on", "--cgins-sanitize=memcheck")
+    assert found.code == 4
+    assert "compute-sanitizer has to reach into the kernel's process" in found.out
+
+
+@NEEDS_SANDBOX
+def test_host_without_sandbox(project: Path) -> None:
+    """Where namespaces are forbidden, as they are in a sandbox, the run refuses and says what would help."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cgins", "--cgins-sandbox=on"]
+    found = subprocess.run(
+        Sandbox(visible=(project,)).wrap(command), cwd=project, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 4, found.stdout
+    assert "kernels cannot be fenced in on this host" in found.stderr
+    assert "namespaces: the sandbox could not be set up: unshare: Operation not permitted" in found.stderr
+    assert "max_user_namespaces" in found.stderr or "--security-opt" in found.stderr
+    assert "--cgins-sandbox=off" in found.stderr
