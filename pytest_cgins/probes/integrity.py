@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import is_dataclass
 from operator import is_
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
@@ -88,12 +89,15 @@ class Fingerprint:
         self._registered: set[str] = torch.library._impls
         # What a kernel replaces must not be what looks for it: see `_finder`.
         self._find = _find
+        self.doubted = False
+        """Whether a kernel ran since everything was last found as it was."""
         self.refresh()
 
     def refresh(self) -> None:
         """Take in modules that were imported since; what a kernel has replaced meanwhile is put back."""
-        for change in self.changes():
-            _undo(change)
+        if self.doubted:
+            for change in self.changes():
+                _undo(change)
         if len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
             self._spaces = list(_spaces())
@@ -116,6 +120,7 @@ class Integrity:
         self._origins = origins
         self._fingerprint = fingerprint()
         self._fingerprint.refresh()
+        self._fingerprint.doubted = True
         self._changes, self._operators = self._fingerprint.changes, self._fingerprint.operators
         self._kernels, self._dump = _kernels(_dump), _dump
         self._acts: dict[tuple[str, str], None] = {}
@@ -133,6 +138,10 @@ class Integrity:
         for name in self._operators()[:MAXIMUM]:
             if name not in own_operators:
                 self._acts[f"registered another implementation of {name}", when] = None
+
+    def done(self) -> None:
+        """After the last check: what changes from now on is not this kernel's doing."""
+        self._fingerprint.doubted = bool(self._acts)
 
     def check_operators(self, when: str) -> None:
         """Note what native code has put in the place of operators that every answer goes through."""
@@ -189,6 +198,12 @@ def _kernels(dump: Callable[[str], str]) -> dict[str, list[str]]:
 _taken: list[Fingerprint] = []
 
 
+def doubt() -> None:
+    """Note that a kernel runs that nobody checks."""
+    for one in _taken:
+        one.doubted = True
+
+
 def fingerprint() -> Fingerprint:
     """That of this process, taken when it is first asked for."""
     if not _taken:
@@ -202,13 +217,13 @@ def _spaces() -> Iterator[_Space]:
         if module is not None:
             yield _space(name, module, _is_code)
     for cls in _CLASSES:
-        yield _space(f"{cls.__module__}.{cls.__qualname__}", cls, _always)
+        yield _space(f"{cls.__module__}.{cls.__qualname__}", cls, _is_behaviour)
     for name, module in list(sys.modules.items()):
         if name == _PACKAGE or name.startswith(f"{_PACKAGE}."):
             yield _space(name, module, _always)
             for value in list(vars(module).values()):
-                if isinstance(value, type) and value.__module__ == name:
-                    yield _space(f"{name}.{value.__qualname__}", value, _always)
+                if isinstance(value, type) and value.__module__ == name and not is_dataclass(value):
+                    yield _space(f"{name}.{value.__qualname__}", value, _is_behaviour)
 
 
 def _space(name: str, owner: Any, wanted: Callable[[Any], bool]) -> _Space:
@@ -250,6 +265,11 @@ def _is_code(value: Any) -> bool:
 
 def _always(_value: Any) -> bool:
     return True
+
+
+def _is_behaviour(value: Any) -> bool:
+    """What a class does: functions of all kinds, properties, slots."""
+    return callable(value) or hasattr(type(value), "__get__")
 
 
 def _finder() -> Callable[[Sequence[_Space]], list[_Change]]:

@@ -34,6 +34,8 @@ class Watch:
     def __init__(self, wanted: frozenset[str], request: Mapping[str, Any]) -> None:
         origins = Origins.of(request) if wanted & {integrity.NAME, snooping.NAME} else Origins((), ())
         self._integrity = Integrity(origins) if integrity.NAME in wanted else None
+        if self._integrity is None:
+            integrity.doubt()
         self._snooping = Snooping(origins) if snooping.NAME in wanted else None
         own: Mapping[str, int] = next(
             (one["op_calls"] for one in request.get("sets", ()) if one.get("op_calls")), {}
@@ -83,6 +85,7 @@ class Watch:
             facts[op_callback.NAME] = self._calls.runs
         if self._integrity is not None:
             facts[integrity.NAME] = self._integrity.facts()
+            self._integrity.done()
         if self._snooping is not None:
             facts[snooping.NAME] = self._snooping.facts()
         self.spent = bool(facts.get(integrity.NAME) or facts.get(snooping.NAME))
