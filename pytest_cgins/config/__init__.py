@@ -10,14 +10,18 @@ from pytest_cgins.config.model import (
     ResourceLimits,
     Tolerance,
 )
+from pytest_cgins.config.semantics import Declared, SemanticsError, declared
 
 __all__ = [
     "Config",
+    "Declared",
     "Implementation",
     "KernelEntry",
     "ProbeException",
     "Repeatability",
     "ResourceLimits",
+    "SemanticsError",
     "Tolerance",
+    "declared",
     "load",
 ]

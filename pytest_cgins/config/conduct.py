@@ -1,4 +1,7 @@
-"""The keys of a kernel that say what it may do: `probes`, `repeatable`, `claims`, `precision`."""
+"""The keys of a kernel that say what it may do: `probes`, `repeatable`, `claims`, `precision`.
+
+`semantics`, which says what its op does, is read by `config.semantics`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pytest_cgins.config.document import Section, Value
 from pytest_cgins.config.model import CLAIMS, Claim, ProbeException, Repeatability
 from pytest_cgins.model import PROBES
 
-CONDUCT_KEYS = ("probes", "repeatable", "claims", "precision")
+CONDUCT_KEYS = ("probes", "repeatable", "claims", "precision", "semantics")
 _MINIMUM_REASON = 8  # characters: "because" explains nothing
 
 

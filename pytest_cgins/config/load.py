@@ -10,6 +10,7 @@ from typing import Literal, cast
 from pytest_cgins.config import conduct
 from pytest_cgins.config.document import Section, Value, read
 from pytest_cgins.config.model import Config, Implementation, KernelEntry, ResourceLimits, Tolerance
+from pytest_cgins.config.semantics import semantics
 from pytest_cgins.model import Contract
 
 CONFIG_VERSION = 1
@@ -113,6 +114,7 @@ def _kernel(kernels: Section, name: str) -> KernelEntry:
         repeatability=conduct.repeatability(section.get("repeatable"), name),
         claims=conduct.claims(section),
         allow_tf32=conduct.allow_tf32(section.get("precision"), name),
+        semantics=semantics(section.get("semantics"), name),
         line=section.line,
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_cgins.config.semantics import Declared
 from pytest_cgins.model import Contract
 
 
@@ -110,6 +111,8 @@ class KernelEntry:
     """What it takes beyond what was recorded: the probe `layouts` tries it."""
     allow_tf32: bool = False
     """Whether fp32 products may be computed on inputs of 11 significant bits (TF32)."""
+    semantics: Declared = field(default_factory=Declared)
+    """What the user says of its op."""
     line: int = 0
     """Line in cgins.yaml, 1-based."""
 

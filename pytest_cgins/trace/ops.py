@@ -7,18 +7,20 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 from torch.overrides import get_overridable_functions, handle_torch_function, resolve_name
 
+from pytest_cgins.config import Declared, SemanticsError, declared
 from pytest_cgins.errors import RecordError, TraceError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _MARK = "__cgins_op__"
+_SEMANTICS = "__cgins_semantics__"
 _WRAPS = "__cgins_forward_of__"
 # Factories that torch shows to function modes and does not list as overridable, and one op that it lists by an
 # alias: torch.spmm.
@@ -30,16 +32,35 @@ _OPENS_FILES = frozenset({"aten.from_file", "aten.save", "debugprims.load_tensor
 _trusted: set[str] = set()
 
 
-def mark(function: FunctionT) -> FunctionT:
+@overload
+def mark(function: FunctionT) -> FunctionT: ...
+@overload
+def mark(*, semantics: Mapping[str, Any]) -> Callable[[FunctionT], FunctionT]: ...
+def mark(function: Any = None, *, semantics: Mapping[str, Any] | None = None) -> Any:
     """Make a function or a module class an op: its calls are recorded, replayed and replaced as one unit.
 
     Use it as a decorator on a module-level function of tensors and plain data, or on an `nn.Module` class,
     whose parameters, buffers and plain attributes are then arguments of the op. Outside of a recording
     both run as before.
 
+    Args:
+        function: the function or class.
+        semantics: what verification cannot know by itself of the op, in the form of the key `semantics` in
+            cgins.yaml: `@mark(semantics={"roles": {"lengths": "index"}})`. What a kernel's entry says comes first.
+
     Raises:
-        RecordError: if it is neither, or cannot be imported by name.
+        RecordError: if it is neither, or cannot be imported by name, or the semantics say nothing that is known.
     """
+    if semantics is not None:
+        try:
+            said = declared(semantics)
+        except SemanticsError as error:
+            raise RecordError(f"pytest_cgins.mark: {error.what}", remedy=error.remedy) from error
+        return functools.partial(_marked, said=said)
+    return _marked(function)
+
+
+def _marked(function: FunctionT, said: Declared | None = None) -> FunctionT:
     is_class = is_module_class(function)
     if not is_class and (isinstance(function, type) or not hasattr(function, "__qualname__")):
         raise RecordError(
@@ -60,9 +81,12 @@ def mark(function: FunctionT) -> FunctionT:
 
     if is_class:
         setattr(function, _MARK, name)
+        setattr(function, _SEMANTICS, said)
         function.forward = _seen_by_modes(function, module_op(name, function))  # type: ignore[attr-defined]
         return function
-    return mark_as(name, function)
+    op = mark_as(name, function)
+    setattr(op, _SEMANTICS, said)
+    return op
 
 
 def mark_as(name: str, function: FunctionT) -> FunctionT:
@@ -135,6 +159,16 @@ def _seen_by_modes(cls: Any, op: ModuleOp) -> Callable[..., Any]:
 
     setattr(forward, _WRAPS, cls)
     return forward
+
+
+def declared_of(op: str) -> Declared:
+    """What `mark` was told of an op, or of the op of a backward; nothing for ops that are not marked.
+
+    Raises:
+        TraceError: if the op cannot be found or must not be run.
+    """
+    found = resolve(op.partition("@")[0])
+    return getattr(getattr(found, "cls", found), _SEMANTICS, None) or Declared()
 
 
 def is_module_class(obj: object) -> bool:

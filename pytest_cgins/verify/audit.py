@@ -43,7 +43,8 @@ from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.prepare import InputSet, Preparation, prepare
+from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.reference import answer, widen
 
 SEEDS = 5

@@ -14,51 +14,56 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from pytest_cgins.config import Declared
 from pytest_cgins.model import OpCall
 from pytest_cgins.trace.layout import Layout, lay_out, rebuild
 from pytest_cgins.trace.recipe import seed_of, standard_normal
-from pytest_cgins.verify.semantics import Semantics, lane_dims, of
+from pytest_cgins.verify.semantics import Semantics, of
 
 # Exponents of the row scales. In fp16 products of two inputs at the upper end must stay below 65504.
 _LADDER = {torch.float16: 4}
 _LADDER_DEFAULT = 6
+_UNDECLARED = Declared()
 
 
-def fresh(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
+def fresh(
+    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
+) -> list[Tensor]:
     """N(0, 1) with rows scaled from 2⁻⁶ to 2⁶, weights scaled by 1/√fan-in, parameters N(0, 1).
 
     Args:
         call: the recorded call.
         recorded: its argument tensors, on the CPU; left as they are.
         key: seed of the session and name of the trace.
+        declared: what the user says of the op.
     """
-    semantics = of(call)
+    semantics = of(call, declared)
     made = _content(semantics, recorded, key, "fresh")
-    for index, tensor in _data(semantics, made):
-        lanes = _lanes(call, index, tensor)
+    for index, tensor in data(semantics, made):
+        lanes = lanes_of(semantics, call, index, tensor)
         top = _LADDER.get(tensor.dtype, _LADDER_DEFAULT)
         steps = 2 * top + 1
         # 5 is coprime to the number of steps: neighbouring rows differ by much, all scales occur. The first
         # row, which may be the only one, is not scaled.
         exponents = ((torch.arange(steps) * 5 + top) % steps - top).to(torch.float64)
         wide = _wide(tensor) * torch.exp2(exponents)[lanes % steps]
-        real = semantics.real or wide.is_complex() or semantics.is_gradient(index)
-        tensor.copy_(wide if real else _in_domain(wide, recorded[index]))
+        tensor.copy_(_legal(semantics, index, wide, recorded[index]))
     return made
 
 
-def edge(call: OpCall, recorded: Sequence[Tensor], key: str) -> list[Tensor]:
-    """Rows that are hard for the op: constant, tiny, far from zero; for a norm with std ≈ √eps."""
-    semantics = of(call)
+def edge(
+    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
+) -> list[Tensor]:
+    """Rows that are hard for the op: constant, tiny, subnormal, far from zero; for a norm with std ≈ √eps."""
+    semantics = of(call, declared)
     made = _content(semantics, recorded, key, "edge")
-    for index, tensor in _data(semantics, made):
+    for index, tensor in data(semantics, made):
         if semantics.is_gradient(index):
             continue  # what is hard is where it is multiplied with the op's own rows
-        lanes = _lanes(call, index, tensor)
+        lanes = lanes_of(semantics, call, index, tensor)
         patterns = torch.tensor(_patterns(semantics, tensor.dtype), dtype=torch.float64)
         shift, scale = patterns[lanes % len(patterns)].unbind(-1)
-        wide = _wide(tensor) * scale + shift
-        tensor.copy_(wide if semantics.real or wide.is_complex() else _in_domain(wide, recorded[index]))
+        tensor.copy_(_legal(semantics, index, _wide(tensor) * scale + shift, recorded[index]))
     if semantics.kind == "norm" and semantics.eps:
         _shrink_variances(semantics, made)
     return made
@@ -85,6 +90,7 @@ def _wide(tensor: Tensor) -> Tensor:
 def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, float]]:
     """(shift, scale) of the edge rows, the most telling first: a case may have few rows."""
     info = torch.finfo(dtype)
+    subnormal = (0.0, info.tiny / 16)
     if semantics.kind == "norm":
         root = math.sqrt(semantics.eps)
         # The mean is as large as leaves the deviations two bits or more, at most 1024.
@@ -93,30 +99,30 @@ def _patterns(semantics: Semantics, dtype: torch.dtype) -> list[tuple[float, flo
         # A mean that is off by one rounding must stay small beside √eps: all that a constant row leaves. Of a
         # power of two every partial sum is exact; of other numbers a plain loop's are all rounded alike.
         constant = 2.0 ** math.floor(math.log2(min(1.0, root * 2.0**12))) if root else 0.0
-        return [(0, root), (mean, 1), (constant, 0), (0, root / 8), (0, 0), (0, large), (-mean, 1)]
+        return [(0, root), (mean, 1), (constant, 0), (0, root / 8), (0, 0), (0, large), (-mean, 1), subnormal]
     if semantics.kind == "softmax":
-        return [(0, 100), (1000, 1), (-1000, 1), (0, 0), (1, 0), (0, 1e-3), (0, 10)]
+        return [(0, 100), (1000, 1), (-1000, 1), (0, 0), (1, 0), (0, 1e-3), (0, 10), subnormal]
     if semantics.kind == "activation":
-        return [(-3, 1), (0, 10), (3, 1), (0, 1e-3), (0, 0), (-6, 2)]
+        return [(-3, 1), (0, 10), (3, 1), (0, 1e-3), (0, 0), (-6, 2), subnormal]
     large = 32.0 if dtype == torch.float16 else 1024.0
-    return [(0, large), (1, 0), (0, 0), (0, 1 / 1024), (4, 1 / 16)]
+    return [(0, large), (1, 0), (0, 0), (0, 1 / 1024), (4, 1 / 16), subnormal]
 
 
-def _data(semantics: Semantics, tensors: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
+def data(semantics: Semantics, tensors: Sequence[Tensor]) -> list[tuple[int, Tensor]]:
     """Index and tensor of each data argument whose rows can be scaled; of aliasing ones the first."""
     layout = lay_out(tensors, copy=False)
     first: dict[int, int] = {}
     for index, meta in enumerate(layout.metas):
         overlapping = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
-        if semantics.role(index, meta) == "data" and not overlapping and not _is_mask(tensors[index]):
+        if semantics.role(index, meta) == "data" and not overlapping and not is_mask(tensors[index]):
             first.setdefault(meta.storage, index)
     return [(index, tensors[index]) for index in first.values()]
 
 
-def _lanes(call: OpCall, index: int, tensor: Tensor) -> Tensor:
+def lanes_of(semantics: Semantics, call: OpCall, index: int, tensor: Tensor) -> Tensor:
     """Number of the row that each element belongs to, broadcastable to the tensor, int64."""
     rank = tensor.ndim
-    dims = lane_dims(call, tuple(tensor.shape)) if index == 0 else tuple(range(rank - 1))
+    dims = semantics.lanes(call, index, tuple(tensor.shape))
     if rank == 1:
         # A lone vector has no rows: each element is one.
         return torch.arange(tensor.shape[0])
@@ -143,7 +149,7 @@ def _content(semantics: Semantics, recorded: Sequence[Tensor], key: str, name: s
 
 
 def _kept(semantics: Semantics, layout: Layout, index: int, tensor: Tensor) -> bool:
-    return semantics.role(index, layout.metas[index]) == "keep" or _is_mask(tensor)
+    return semantics.role(index, layout.metas[index]) == "keep" or is_mask(tensor)
 
 
 def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, key: str) -> Tensor:
@@ -159,8 +165,8 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
         values /= math.sqrt(max(1, math.prod(meta.shape[1:])))
     elif role == "positive":
         values = values.abs_().add_(0.25)
-    elif not (semantics.real or recorded.is_complex() or semantics.is_gradient(index)):
-        values = _in_domain(values, recorded)
+    elif not recorded.is_complex():
+        values = _legal(semantics, index, values, recorded)
     padded = torch.zeros(layout.spans[meta.storage].numel(), dtype=torch.uint8)
     padded[: count * dtype.itemsize] = values.to(dtype).view(torch.uint8)
     return padded
@@ -170,6 +176,27 @@ def _span(semantics: Semantics, layout: Layout, index: int, recorded: Tensor, ke
 def _normal(seed: int, count: int) -> Tensor:
     """Not to be written to."""
     return torch.from_numpy(standard_normal(seed, count))
+
+
+def _legal(semantics: Semantics, index: int, values: Tensor, recorded: Tensor) -> Tensor:
+    """Values that the op takes, as the user, torch's tests or the recorded ones say."""
+    domain = semantics.domain(index)
+    if values.is_complex() or semantics.is_gradient(index):
+        return values
+    # What torch's tests use is legal, but not all that is: integers are powers of negative numbers.
+    if domain is not None and (semantics.is_declared(index) or _lies_in(recorded, *domain)):
+        return _within(values, *domain)
+    return values if semantics.real else _in_domain(values, recorded)
+
+
+def _lies_in(recorded: Tensor, low: float, high: float) -> bool:
+    return not recorded.numel() or (float(recorded.min()) >= low and float(recorded.max()) <= high)
+
+
+def _within(values: Tensor, low: float, high: float) -> Tensor:
+    if math.isinf(high):
+        return values if math.isinf(low) else low + values.abs()
+    return high - values.abs() if math.isinf(low) else low + (high - low) * values.abs().frac()
 
 
 def _in_domain(values: Tensor, recorded: Tensor) -> Tensor:
@@ -182,7 +209,7 @@ def _in_domain(values: Tensor, recorded: Tensor) -> Tensor:
     return values.abs().frac() if high <= 1 else values.abs()
 
 
-def _is_mask(tensor: Tensor) -> bool:
+def is_mask(tensor: Tensor) -> bool:
     """Whether a floating tensor of rank ≥ 2 holds nothing but 0, 1, -inf and the dtype's least value."""
     if tensor.ndim < 2 or not tensor.is_floating_point() or not tensor.numel():
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -10,46 +10,21 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.errors import RandomOp, ReplayError
-from pytest_cgins.model import Context, OpCall, Power, TensorMeta, Trace
+from pytest_cgins.model import Context, OpCall, Power, Trace
 from pytest_cgins.trace.call import relocate
-from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
+from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.ops import declared_of
 from pytest_cgins.trace.replay import load_inputs, recording_device
 from pytest_cgins.trace.source import BlobSource
-from pytest_cgins.verify import gold, inputs, power
-from pytest_cgins.verify import tolerance as rules
-from pytest_cgins.verify.compare import ExpectedSet
-from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
-from pytest_cgins.verify.reference import Answers, answers
-from pytest_cgins.verify.semantics import chooses
+from pytest_cgins.verify import gold, inputs, power, precision, probe_sets
+from pytest_cgins.verify.expected import ExpectedOutput
+from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
+from pytest_cgins.verify.op_calls import op_calls
+from pytest_cgins.verify.semantics import chooses, of
+from pytest_cgins.verify.semantics.call import check_names
+from pytest_cgins.verify.wishes import Wishes
 
 _SHOWN = 4
-# What torch raises on arguments that it does not take.
-_REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputSet:
-    """One set of inputs and what is expected on it."""
-
-    layout: Layout
-    """The argument tensors, on the CPU."""
-    outputs: tuple[TensorMeta, ...]
-    """Dense layouts for the returned tensors, one storage each: what a launcher writes into."""
-    mutated: tuple[int, ...]
-    """Indices of the argument tensors that the op changes."""
-    expected: ExpectedSet
-    """What is expected, on the case's device."""
-    call: OpCall
-    """The call, with device arguments set to the case's device."""
-    context: Context
-    """Its context."""
-    probe: str = ""
-    """The probe that it is there for; "" if it decides whether the kernel is right."""
-
-    @property
-    def returns_integers(self) -> bool:
-        """Whether a returned tensor holds indices, mostly; one that is changed in place is a counter, mostly."""
-        return any("int" in meta.dtype for meta in self.outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +39,22 @@ class Preparation:
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
     at_origin: Callable[[], tuple[ExpectedOutput, ...]]
     """What is expected of the recorded inputs on the type of device that recorded them."""
+    not_run: Mapping[str, str] = field(default_factory=dict)
+    """Why a probe has no sets, by its name."""
     powers: dict[Tolerance, tuple[Power, ...]] = field(default_factory=dict)
     """The power check by tolerance; no kernel takes part in it, so it is made once."""
+    calls: list[dict[str, int]] = field(default_factory=list)
+    """What `op_calls` found, once it was asked for."""
 
     @property
     def core(self) -> tuple[InputSet, ...]:
         """The sets that decide whether a kernel is right: those of no probe."""
         return tuple(made for made in self.sets if not made.probe)
+
+    @property
+    def base(self) -> InputSet:
+        """The set whose numbers are those of other sets: `fresh`, or the first."""
+        return base_of(self.core)
 
     @property
     def call(self) -> OpCall:
@@ -93,6 +77,15 @@ class Preparation:
         outputs = self.sets[0].expected.outputs
         return gold.drift(outputs, tolerance, self.trace.origin, device, self.at_origin)
 
+    def op_calls(self, device: str) -> dict[str, int]:
+        """Which operators torch's own op runs on the first set; none if they cannot be seen."""
+        if not self.calls:
+            try:
+                self.calls.append(op_calls(self.call, self.sets[0].layout, self.context, device))
+            except REFUSALS:
+                self.calls.append({})
+        return self.calls[0]
+
     def power(self, tolerance: Tolerance) -> tuple[Power, ...]:
         """What the case can tell from the right answer."""
         if tolerance not in self.powers:
@@ -100,10 +93,24 @@ class Preparation:
         return self.powers[tolerance]
 
 
-def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Preparation:
+def prepare(
+    trace: Trace,
+    source: BlobSource,
+    device: str,
+    seed: int,
+    wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
+) -> Preparation:
     """Make the input sets of a trace and torch's answers to them.
 
+    Args:
+        trace: the trace.
+        source: of its blobs.
+        device: `cpu` or `cuda:0`.
+        seed: of the session.
+        wishes: what the kernels' entry asks for; by default the sets that decide, and those alone.
+
     Raises:
+        ConfigError: if the entry speaks of an argument that the call does not have.
         PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
         RandomOp: if the op draws random numbers.
         ReplayError: if torch does not run the recorded call on this device.
@@ -114,7 +121,9 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
             remedy="make the seed an argument: decorate with @pytest_cgins.mark a function that computes its "
             "mask from a seed it is given, and gate that",
         )
-    maker = _Maker(trace, relocate(trace.call, device), device)
+    check_names(trace.call, wishes.declared)
+    wishes = replace(wishes, declared=wishes.declared | declared_of(trace.call.op))
+    maker = Maker(trace, relocate(trace.call, device), device)
     sets: list[InputSet] = []
     notes = _not_compared(trace)
     if trace.gold is None:
@@ -122,9 +131,11 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
         notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
     else:
         recorded = load_inputs(trace, source, "cpu")
+        if wishes.allow_tf32:
+            maker = _with_tf32(maker, recorded, notes)
         try:
             sets.append(maker.make("recorded", recorded, gold.load(trace, source, device)))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise _refused(trace, device, error) from error
     for name, new in (("fresh", inputs.fresh), ("edge", inputs.edge)):
         if name == "edge" and sets and sets[0].returns_integers:
@@ -136,7 +147,7 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
                 "no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"
             )
             continue
-        tensors = new(trace.call, recorded, f"{seed}/{trace.id}")
+        tensors = new(trace.call, recorded, f"{seed}/{trace.id}", wishes.declared)
         if sets and _equal(tensors, recorded):
             notes.append(
                 f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"
@@ -144,17 +155,40 @@ def prepare(trace: Trace, source: BlobSource, device: str, seed: int) -> Prepara
             continue
         try:
             sets.append(maker.make(name, tensors, ()))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             if not sets:
                 raise _refused(trace, device, error) from error
             notes.append(f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})")
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
+    ingredients = probe_sets.Ingredients(
+        maker=maker,
+        semantics=of(trace.call, wishes.declared),
+        recorded=recorded,
+        core=tuple(sets),
+        key=f"{seed}/{trace.id}",
+    )
+    probing, not_run = probe_sets.make(ingredients, wishes)
+    sets += probing
     return Preparation(
         trace=trace,
         sets=tuple(sets),
         notes=tuple(notes),
+        not_run=not_run,
         at_origin=lambda: _at_origin(trace, source),
     )
+
+
+def _with_tf32(maker: Maker, recorded: Sequence[Tensor], notes: list[str]) -> Maker:
+    """A maker that lets TF32 pass, if the op multiplies at all."""
+    layout = lay_out(recorded, copy=False)
+    try:
+        allowed = precision.multiplies(maker.call, layout, maker.trace.context, maker.device)
+    except REFUSALS:
+        return maker  # it will say so when the recorded set is made
+    if not allowed:
+        return maker
+    notes.append("products of inputs rounded to TF32 are allowed (cgins.yaml: precision)")
+    return replace(maker, tf32=True)
 
 
 def _not_compared(trace: Trace) -> list[str]:
@@ -167,7 +201,7 @@ def _not_compared(trace: Trace) -> list[str]:
 
 def _at_origin(trace: Trace, source: BlobSource) -> tuple[ExpectedOutput, ...]:
     device = recording_device(trace)
-    maker = _Maker(trace, relocate(trace.call, device), device)
+    maker = Maker(trace, relocate(trace.call, device), device)
     recorded = load_inputs(trace, source, "cpu")
     return maker.make("recorded", recorded, gold.load(trace, source, device)).expected.outputs
 
@@ -186,123 +220,4 @@ def _refused(trace: Trace, device: str, error: Exception) -> ReplayError:
     return ReplayError(
         f"torch {torch.__version__} does not run the recorded call of {trace.call.op} on {device}: {error}",
         remedy="record the pack again with this torch, or leave this trace out",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes the input sets of one trace on one device."""
-
-    trace: Trace
-    call: OpCall
-    device: str
-
-    def make(self, name: str, tensors: Sequence[Tensor], gold_of: Sequence[GoldElements | None]) -> InputSet:
-        """Answers of torch on `tensors`; `gold_of` has one entry an output, or none."""
-        layout = lay_out(tensors)
-        recorded = self.trace.gold
-        mutated = None if recorded is None else [index for index, _ in recorded.mutated]
-        made = answers(self.call, layout, self.trace.context, self.device, mutated=mutated)
-        metas = self._output_metas(made)
-        outputs = tuple(
-            _expected_output(index, made, meta, gold_of[index] if gold_of else None)
-            for index, meta in enumerate(metas)
-        )
-        here = rebuild(layout.metas, layout.spans, self.device)
-        arguments = {
-            argument.name: here[int(argument.value.value or 0)]
-            for argument in self.call.arguments
-            if argument.value.kind == "tensor"
-        }
-        returned = len(metas) - len(made.mutated)
-        return InputSet(
-            layout=layout,
-            outputs=tuple(metas[:returned]),
-            mutated=made.mutated,
-            expected=ExpectedSet(name=name, outputs=outputs, arguments=arguments, note=made.note),
-            call=self.call,
-            context=self.trace.context,
-        )
-
-    def _output_metas(self, made: Answers) -> list[TensorMeta]:
-        """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has.
-
-        A mutated argument, returned or not, lies where it lay: its gaps are not the kernel's choice.
-        """
-        metas = [dense_meta(tensor, index) for index, tensor in enumerate(made.answer)]
-        if self.trace.gold is None:
-            places = [tensor.untyped_storage().data_ptr() for tensor in made.answer]
-            changed = set(places[len(places) - len(made.mutated) :])
-            return [
-                replace(meta, stride=tuple(tensor.stride())) if place in changed else meta
-                for meta, tensor, place in zip(metas, made.answer, places, strict=True)
-            ]
-        recorded, numbers = self.trace.gold, gold.order(self.trace.gold)
-        sources = {source for source, _ in recorded.mutated}
-        placed = {number for _, number in recorded.mutated}
-        placed |= {number for number, source in recorded.aliases if source in sources}
-        olds = [recorded.tensors[number].meta for number in numbers]
-        strides = [
-            old.stride if number in placed else dense_stride(old.shape, old.stride)
-            for number, old in zip(numbers, olds, strict=True)
-        ]
-        return [
-            # A gold of another shape is drift, and is reported as such.
-            replace(meta, stride=stride) if old.shape == meta.shape else meta
-            for meta, old, stride in zip(metas, olds, strides, strict=True)
-        ]
-
-
-def dense_meta(tensor: Tensor, index: int) -> TensorMeta:
-    """Layout of a dense tensor on a storage of its own, its dimensions ordered as those of `tensor`."""
-    shape = tuple(tensor.shape)
-    return TensorMeta(
-        dtype=dtype_name(tensor.dtype),
-        shape=shape,
-        stride=dense_stride(shape, tuple(tensor.stride())),
-        offset=0,
-        storage=index,
-    )
-
-
-def dense_stride(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides without gaps that keep the order of dimensions; row-major where that order is not clear.
-
-    A view into something larger, or an expanded tensor, is not a layout that a kernel could write.
-    """
-    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
-    if any(stride[d] == 0 and shape[d] > 1 for d in range(len(shape))):
-        order = list(range(len(shape)))
-    dense, step = [0] * len(shape), 1
-    for d in reversed([d for d in order if shape[d] != 1]):
-        dense[d] = step
-        step *= max(1, shape[d])
-    # Dimensions of size 1 address nothing; theirs is what a contiguous tensor would have.
-    for d in range(len(shape)):
-        if shape[d] == 1:
-            dense[d] = 1 if d == len(shape) - 1 else max(1, dense[d + 1] * shape[d + 1])
-    return tuple(dense)
-
-
-def _expected_output(
-    index: int, made: Answers, meta: TensorMeta, elements: GoldElements | None
-) -> ExpectedOutput:
-    answer, reference = as_real(made.answer[index]), as_real(made.reference[index])
-    scale = None
-    if answer.is_floating_point():
-        scale = rules.derive(
-            reference.to(torch.float64),
-            answer,
-            as_real(made.answer32[index]),
-            None if made.perturbed is None else as_real(made.perturbed[index]),
-        )
-    stride = meta.stride if not made.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)
-    return ExpectedOutput(
-        index=index,
-        shape=tuple(answer.shape),
-        complex=made.answer[index].is_complex(),
-        stride=stride,
-        answer=answer.contiguous(),
-        scale=scale,
-        gold=elements,
     )

@@ -15,6 +15,7 @@ from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.layout import Layout, dtype_name, rebuild
+from pytest_cgins.verify.rounding import TF32_BITS, rounded
 
 # A prime: the lots do not fall in step with rows of any usual length.
 _PERIOD = 8191
@@ -34,6 +35,8 @@ class Answers:
     perturbed: tuple[Tensor, ...] | None
     """Like r, of inputs moved by ±2⁻²⁴ of themselves, a fp32 rounding each: how well conditioned the op is
     on them. None where r is not fp64."""
+    rounded: tuple[Tensor, ...] | None
+    """Like r, of inputs rounded to TF32; None unless that was asked for."""
     mutated: tuple[int, ...]
     """Indices of the input tensors that the op changed."""
     note: str
@@ -41,9 +44,16 @@ class Answers:
 
 
 def answers(
-    call: OpCall, inputs: Layout, context: Context, device: str, *, mutated: Sequence[int] | None = None
+    call: OpCall,
+    inputs: Layout,
+    context: Context,
+    device: str,
+    *,
+    mutated: Sequence[int] | None = None,
+    conditioning: bool = True,
+    tf32: bool = False,
 ) -> Answers:
-    """Run the op up to four times, each on fresh copies of the inputs.
+    """Run the op up to five times, each on fresh copies of the inputs.
 
     Args:
         call: op and arguments.
@@ -51,6 +61,8 @@ def answers(
         context: recorded context; only t sees all of it.
         device: `cpu` or `cuda:0`.
         mutated: input tensors that the op changes; None finds out by comparing.
+        conditioning: whether to run it on perturbed inputs as well.
+        tf32: whether to run it on inputs rounded to TF32 as well.
 
     Raises:
         Exception: whatever the op raises on its own inputs.
@@ -61,10 +73,29 @@ def answers(
     wide = _Widened(call, inputs, context, changed)
     own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
     reference, note = wide.reference(device, own32)
-    perturbed = None if note else wide.perturbed(device)
+    perturbed = wide.perturbed(device) if conditioning and not note else None
     return Answers(
-        answer=own, answer32=own32, reference=reference, perturbed=perturbed, mutated=changed, note=note
+        answer=own,
+        answer32=own32,
+        reference=reference,
+        perturbed=perturbed,
+        rounded=in_fp64(call, rounded(inputs, TF32_BITS), context, device, changed)
+        if tf32 and not note
+        else None,
+        mutated=changed,
+        note=note,
     )
+
+
+def in_fp64(
+    call: OpCall, inputs: Layout, context: Context, device: str, mutated: Sequence[int]
+) -> tuple[Tensor, ...]:
+    """Outputs of the op on inputs widened to fp64, then the inputs `mutated` as they are after it.
+
+    Raises:
+        Exception: whatever the op raises on them.
+    """
+    return _Widened(call, inputs, context, tuple(mutated)).run(device, torch.float64)
 
 
 def answer(

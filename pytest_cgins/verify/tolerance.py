@@ -32,6 +32,7 @@ from pytest_cgins.config import Tolerance
 
 _EXPONENTS = 2048
 _JUMP = 2.0**-10
+_JUMP_TF32 = 2.0**-3
 _FP64_FROM_FP32 = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
 
 
@@ -113,7 +114,13 @@ def peak(values: Tensor) -> float:
     return float(values.max()) if values.numel() else 0.0
 
 
-def derive(reference: Tensor, answer: Tensor, answer32: Tensor, perturbed: Tensor | None = None) -> Scale:
+def derive(
+    reference: Tensor,
+    answer: Tensor,
+    answer32: Tensor,
+    perturbed: Tensor | None = None,
+    rounded: Tensor | None = None,
+) -> Scale:
     """Scale of one output.
 
     Args:
@@ -121,6 +128,7 @@ def derive(reference: Tensor, answer: Tensor, answer32: Tensor, perturbed: Tenso
         answer: t, torch's answer in the case's dtype and context: its dtype is the output's.
         answer32: t32, float32 (or wider).
         perturbed: p, float64: the reference on inputs that were rounded to fp32 once more.
+        rounded: like p, on inputs rounded to TF32, where that is allowed.
 
     All have the same shape. Elements that are not finite in any of them are left out.
     """
@@ -135,6 +143,9 @@ def derive(reference: Tensor, answer: Tensor, answer32: Tensor, perturbed: Tenso
         error = error32
     else:
         error = _finite_distance(answer.reshape(-1), r)
+    if rounded is not None and dtype == torch.float32:
+        allowed = _conditioning(rounded.reshape(-1), r, jump=_JUMP_TF32)
+        conditioning = allowed if conditioning is None else torch.maximum(conditioning, allowed)
     if conditioning is not None:
         error32 = torch.maximum(error32, conditioning)
 
@@ -155,15 +166,16 @@ def derive(reference: Tensor, answer: Tensor, answer32: Tensor, perturbed: Tenso
         unit=unit,
         peak=max(1.0, peak(z)),
         rms=max(rms(z), math.sqrt(rounding), 0.0 if conditioning is None else rms(conditioning / unit)),
-        constants=constants(dtype),
+        # What TF32 allows is as sharply known as what fp16 does, which has as many significant bits.
+        constants=constants(dtype if rounded is None or dtype != torch.float32 else torch.float16),
     )
 
 
-def _conditioning(perturbed: Tensor, r: Tensor) -> Tensor:
+def _conditioning(perturbed: Tensor, r: Tensor, *, jump: float = _JUMP) -> Tensor:
     """|p − r|, 0 where p jumped: an op with steps is not ill-conditioned for stepping."""
     distance = _finite_distance(perturbed, r)
     size = torch.nan_to_num(r, nan=0.0, posinf=0.0, neginf=0.0).abs_()
-    return distance.masked_fill_(distance > _JUMP * size.clamp_min_(rms(size)), 0.0)
+    return distance.masked_fill_(distance > jump * size.clamp_min_(rms(size)), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,210 @@
+"""Sets of inputs, and torch's answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.model import Context, OpCall, TensorMeta, Trace
+from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
+from pytest_cgins.verify import gold
+from pytest_cgins.verify import tolerance as rules
+from pytest_cgins.verify.compare import ExpectedSet
+from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
+from pytest_cgins.verify.reference import Answers, answers
+
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+"""What torch raises on arguments that it does not take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSet:
+    """One set of inputs and what is expected on it."""
+
+    layout: Layout
+    """The argument tensors, on the CPU."""
+    outputs: tuple[TensorMeta, ...]
+    """Dense layouts for the returned tensors, one storage each: what a launcher writes into."""
+    mutated: tuple[int, ...]
+    """Indices of the argument tensors that the op changes."""
+    expected: ExpectedSet
+    """What is expected, on the case's device."""
+    call: OpCall
+    """The call, with device arguments set to the case's device."""
+    context: Context
+    """Its context."""
+    probe: str = ""
+    """The probe that it is there for; "" if it decides whether the kernel is right."""
+
+    @property
+    def returns_integers(self) -> bool:
+        """Whether a returned tensor holds indices, mostly; one that is changed in place is a counter, mostly."""
+        return any("int" in meta.dtype for meta in self.outputs)
+
+
+def base_of(core: Sequence[InputSet]) -> InputSet:
+    """The fresh set, or the first: numbers of N(0, 1) show most."""
+    return next((made for made in core if made.expected.name == "fresh"), core[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes the input sets of one trace on one device."""
+
+    trace: Trace
+    """The trace."""
+    call: OpCall
+    """Its call, with device arguments set to the device."""
+    device: str
+    """`cpu` or `cuda:0`."""
+    tf32: bool = False
+    """Whether products of inputs rounded to TF32 are right."""
+
+    @property
+    def mutated(self) -> list[int] | None:
+        """Indices of the tensors that the op changes, None if that was not recorded."""
+        recorded = self.trace.gold
+        return None if recorded is None else [index for index, _ in recorded.mutated]
+
+    def make(
+        self,
+        name: str,
+        tensors: Sequence[Tensor],
+        gold_of: Sequence[GoldElements | None] = (),
+        *,
+        probe: str = "",
+        call: OpCall | None = None,
+        patterns_only: bool = False,
+    ) -> InputSet:
+        """Answers of torch on `tensors`.
+
+        Args:
+            name: of the set.
+            tensors: on the CPU.
+            gold_of: one entry an output, or none.
+            probe: for which the set is made.
+            call: another one than the trace's.
+            patterns_only: whether only NaN and infinities will be looked at: that costs a run of the op less.
+
+        Raises:
+            Exception: whatever the op raises.
+        """
+        layout, call = lay_out(tensors), call or self.call
+        context = self.trace.context
+        made = answers(
+            call,
+            layout,
+            context,
+            self.device,
+            mutated=self.mutated,
+            conditioning=not patterns_only,
+            tf32=self.tf32 and not patterns_only,
+        )
+        metas = self._output_metas(made)
+        outputs = tuple(
+            _expected_output(index, made, meta, gold_of[index] if gold_of else None)
+            for index, meta in enumerate(metas)
+        )
+        here = rebuild(layout.metas, layout.spans, self.device)
+        arguments = {
+            argument.name: here[int(argument.value.value or 0)]
+            for argument in call.arguments
+            if argument.value.kind == "tensor"
+        }
+        returned = len(metas) - len(made.mutated)
+        return InputSet(
+            layout=layout,
+            outputs=tuple(metas[:returned]),
+            mutated=made.mutated,
+            expected=ExpectedSet(name=name, outputs=outputs, arguments=arguments, note=made.note),
+            call=call,
+            context=context,
+            probe=probe,
+        )
+
+    def _output_metas(self, made: Answers) -> list[TensorMeta]:
+        """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has.
+
+        A mutated argument, returned or not, lies where it lay: its gaps are not the kernel's choice.
+        """
+        metas = [dense_meta(tensor, index) for index, tensor in enumerate(made.answer)]
+        if self.trace.gold is None:
+            places = [tensor.untyped_storage().data_ptr() for tensor in made.answer]
+            changed = set(places[len(places) - len(made.mutated) :])
+            return [
+                replace(meta, stride=tuple(tensor.stride())) if place in changed else meta
+                for meta, tensor, place in zip(metas, made.answer, places, strict=True)
+            ]
+        recorded, numbers = self.trace.gold, gold.order(self.trace.gold)
+        sources = {source for source, _ in recorded.mutated}
+        placed = {number for _, number in recorded.mutated}
+        placed |= {number for number, source in recorded.aliases if source in sources}
+        olds = [recorded.tensors[number].meta for number in numbers]
+        strides = [
+            old.stride if number in placed else dense_stride(old.shape, old.stride)
+            for number, old in zip(numbers, olds, strict=True)
+        ]
+        return [
+            # A gold of another shape is drift, and is reported as such.
+            replace(meta, stride=stride) if old.shape == meta.shape else meta
+            for meta, old, stride in zip(metas, olds, strides, strict=True)
+        ]
+
+
+def dense_meta(tensor: Tensor, index: int) -> TensorMeta:
+    """Layout of a dense tensor on a storage of its own, its dimensions ordered as those of `tensor`."""
+    shape = tuple(tensor.shape)
+    return TensorMeta(
+        dtype=dtype_name(tensor.dtype),
+        shape=shape,
+        stride=dense_stride(shape, tuple(tensor.stride())),
+        offset=0,
+        storage=index,
+    )
+
+
+def dense_stride(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides without gaps that keep the order of dimensions; row-major where that order is not clear.
+
+    A view into something larger, or an expanded tensor, is not a layout that a kernel could write.
+    """
+    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
+    if any(stride[d] == 0 and shape[d] > 1 for d in range(len(shape))):
+        order = list(range(len(shape)))
+    dense, step = [0] * len(shape), 1
+    for d in reversed([d for d in order if shape[d] != 1]):
+        dense[d] = step
+        step *= max(1, shape[d])
+    # Dimensions of size 1 address nothing; theirs is what a contiguous tensor would have.
+    for d in range(len(shape)):
+        if shape[d] == 1:
+            dense[d] = 1 if d == len(shape) - 1 else max(1, dense[d + 1] * shape[d + 1])
+    return tuple(dense)
+
+
+def _expected_output(
+    index: int, made: Answers, meta: TensorMeta, elements: GoldElements | None
+) -> ExpectedOutput:
+    answer, reference = as_real(made.answer[index]), as_real(made.reference[index])
+    scale = None
+    if answer.is_floating_point():
+        scale = rules.derive(
+            reference.to(torch.float64),
+            answer,
+            as_real(made.answer32[index]),
+            None if made.perturbed is None else as_real(made.perturbed[index]),
+            None if made.rounded is None else as_real(made.rounded[index]),
+        )
+    stride = meta.stride if not made.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)
+    return ExpectedOutput(
+        index=index,
+        shape=tuple(answer.shape),
+        complex=made.answer[index].is_complex(),
+        stride=stride,
+        answer=answer.contiguous(),
+        scale=scale,
+        gold=elements,
+    )

@@ -1,0 +1,91 @@
+"""What a kernel's answers to the sets of probes tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from pytest_cgins.config import Tolerance
+from pytest_cgins.execute.causes import cause_of
+from pytest_cgins.model import Check, Reason
+from pytest_cgins.verify import layouts, precision, sizes, special
+from pytest_cgins.verify.compare import ExpectedSet
+from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.suspicion import Suspicions
+
+_PATTERNS = (Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN)
+_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
+
+
+def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions) -> None:
+    """What a kernel raised on a probe's set, or died of.
+
+    A refusal is an error that the kernel itself gives: whoever dies did not refuse. What a kernel is said to
+    take it must not refuse.
+    """
+    name, message = made.expected.name, str(error["message"]).partition("\n")[0]
+    died = error.get("phase") == "died" or cause_of(str(error["kind"]), str(error["message"])) in _FAULTS
+    claimed = made.probe == layouts.NAME
+    if died or claimed:
+        what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
+        suspicions.trip(
+            made.probe, f"on the {name} inputs the kernel {what}: {message}{_remedy(made)}", _reason(made)
+        )
+    else:
+        suspicions.not_run.setdefault(made.probe, f"the kernel refuses {name}: {message}")
+
+
+def take_checks(
+    made: InputSet,
+    checks: Sequence[Check],
+    got: Sequence[Tensor],
+    suspicions: Suspicions,
+    *,
+    half: ExpectedSet,
+    tolerance: Tolerance,
+) -> None:
+    """The checks of a kernel's answer to a probe's set.
+
+    Args:
+        made: the set.
+        checks: of the answer.
+        got: the answer, complex tensors as pairs; () if it could not be compared.
+        suspicions: collects what is found.
+        half: what was expected of the same numbers in the case's own precision.
+        tolerance: of the case.
+    """
+    if not checks:
+        return
+    failed = [check for check in checks if not check.passed]
+    if made.probe == precision.NAME:
+        hidden, unknown = precision.judge(half, checks, got, tolerance)
+        suspicions.trip(made.probe, hidden)
+        if unknown:
+            suspicions.not_run.setdefault(made.probe, unknown)
+        return
+    if made.probe == special.NAME:
+        # Its numbers were looked at before; a wrong shape would have been seen there, too.
+        failed = [check for check in failed if check.reason in _PATTERNS]
+    suspicions.answered.add(made.probe)
+    if failed:
+        suspicions.trip(made.probe, f"{failed[0].message}{_remedy(made)}", _reason(made, failed[0]))
+
+
+def _reason(made: InputSet, check: Check | None = None) -> Reason | None:
+    if made.expected.name == layouts.MISALIGNED:
+        return Reason.ALIGNMENT_DEPENDENT
+    if made.probe == special.NAME and check is not None and check.reason in _PATTERNS[:2]:
+        return check.reason
+    return None
+
+
+def _remedy(made: InputSet) -> str:
+    if made.probe != sizes.NAME:
+        return ""
+    argument = made.expected.name.split()[1]
+    return (
+        "\n→ a kernel that does not take a size returns an error; a size that never changes is told in cgins.yaml: "
+        f"semantics: {{fixed: ['{argument}[0]']}}"
+    )

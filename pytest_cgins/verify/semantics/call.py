@@ -1,0 +1,207 @@
+"""The semantics of one call: what its arguments are, which rows they have, what may change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from pytest_cgins.config import Declared
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.model import OpCall, TensorMeta, Value
+from pytest_cgins.text import nearest
+from pytest_cgins.trace.backward import is_derived, is_gradient
+from pytest_cgins.trace.inputs import TABLES
+from pytest_cgins.trace.values import tensor_indices
+from pytest_cgins.verify.semantics.entries import CHOOSERS, ENTRIES, Entry, Kind, Lanes
+from pytest_cgins.verify.semantics.opinfo import OpFacts, facts_of
+
+Role = Literal["data", "weight", "parameter", "positive", "keep"]
+Kept = Literal["", "index", "mask", "table", "keep"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Semantics:
+    """How the inputs of one call are to be chosen."""
+
+    kind: Kind
+    """Family of the op: which edge rows it gets."""
+    real: bool
+    """Whether any real number is a legal input; otherwise fresh inputs keep the recorded sign."""
+    eps: float
+    """The constant under the root of a norm; 1e-5 for all others."""
+    names: dict[int, str]
+    """Parameter name of each tensor argument, by its index among the tensors."""
+    chooses: bool
+    """Whether the op, or the op of a backward, chooses among elements."""
+    entry: Entry
+    """What is known of the op by its name."""
+    declared: Declared
+    """What the user says of it."""
+    facts: OpFacts | None
+    """What torch's tests know of it."""
+
+    def is_gradient(self, index: int) -> bool:
+        """Whether a tensor argument is what autograd brings to an output: any real number may come."""
+        return is_gradient(self.names.get(index, ""))
+
+    def kept(self, index: int, meta: TensorMeta) -> Kept:
+        """Why the content of a tensor argument stays as recorded; "" if it does not."""
+        name = self.names.get(index, "")
+        declared = dict(self.declared.roles).get(name) or self.entry.kept.get(name)
+        if declared:
+            return cast("Kept", declared) if declared in ("index", "mask", "table", "keep") else ""
+        if "mask" in name.lower() or meta.dtype == "bool":
+            return "mask"
+        if not ("float" in meta.dtype or "complex" in meta.dtype):
+            return "index"
+        if name.lower() in TABLES:
+            return "table"
+        return "" if meta.shape else "keep"
+
+    def role(self, index: int, meta: TensorMeta) -> Role:
+        """What a tensor argument is to the op."""
+        if self.kept(index, meta) or not ("float" in meta.dtype or "complex" in meta.dtype):
+            return "keep"
+        name = self.names.get(index, "")
+        declared = dict(self.declared.roles).get(name)
+        if declared:
+            return cast("Role", declared)
+        if self.is_gradient(index):
+            return "data"
+        name = name.lower()
+        if "var" in name.split("_"):
+            return "positive"
+        if len(meta.shape) == 1:
+            # The only tensor of a call is its data, whatever its rank.
+            return "data" if len(self.names) == 1 else "parameter"
+        return "weight" if "weight" in name or name.startswith("self.") else "data"
+
+    def domain(self, index: int) -> tuple[float, float] | None:
+        """Least and greatest legal value of a tensor argument; None where only the recorded ones tell."""
+        name = self.names.get(index, "")
+        for declared, low, high in self.declared.domain:
+            if declared == name:
+                return low, high
+        if self.facts is not None and index < len(self.facts.domains) and not self.is_gradient(index):
+            low, high = self.facts.domains[index]
+            if math.isfinite(low) or math.isfinite(high):
+                return low, high
+        return None
+
+    def is_declared(self, index: int) -> bool:
+        """Whether the user said what values a tensor argument may have."""
+        return any(entry[0] == self.names.get(index) for entry in self.declared.domain)
+
+    def lanes(self, call: OpCall, index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Dimensions of a tensor argument that number independent rows."""
+        rows = dict(self.declared.rows).get(self.names.get(index, ""))
+        if rows is not None:
+            return tuple(dim for dim in rows if dim < len(shape))
+        return lane_dims(call, shape) if index == 0 else tuple(range(len(shape) - 1))
+
+    @property
+    def fixed(self) -> frozenset[tuple[str, int | None]]:
+        """Argument and dimension whose size must not change; None for all of the argument."""
+        return frozenset((*self.entry.fixed, *self.declared.fixed))
+
+
+def of(call: OpCall, declared: Declared = Declared()) -> Semantics:  # noqa: B008 - it is frozen
+    """Semantics of a call; a backward has those of its op."""
+    name = word(call)
+    entry = ENTRIES.get(name) or _by_words(name)
+    facts = facts_of(call.op)
+    eps = next((a.value for a in call.arguments if {"eps", "epsilon"} & set(a.name.lower().split("_"))), None)
+    kind = entry.kind if entry.kind != "norm" or eps is not None else "other"
+    if name not in ENTRIES and kind == "other" and "norm" in name and eps is not None:
+        kind = "norm"
+    if declared.kind:
+        kind = cast("Kind", declared.kind)
+    elementwise = facts is not None and facts.sort == "unary" and facts.domains == ((-math.inf, math.inf),)
+    return Semantics(
+        kind=kind,
+        real=(kind != "other" and name not in ENTRIES) or (entry.real and _runs(entry, kind)) or elementwise,
+        eps=_number(eps, 1e-5),
+        names={
+            index: argument.name for argument in call.arguments for index in tensor_indices(argument.value)
+        },
+        chooses=bool(CHOOSERS & {name, *name.split("_")}),
+        entry=entry,
+        declared=declared,
+        facts=facts,
+    )
+
+
+def check_names(call: OpCall, declared: Declared) -> None:
+    """Raise ConfigError if the user speaks of an argument that the call does not have."""
+    known = [argument.name for argument in call.arguments]
+    for name in declared.names:
+        if name not in known:
+            raise ConfigError(
+                f'semantics speaks of an argument "{name}", and {call.op} has none of this name',
+                remedy=nearest(name, known) or f"its arguments are {', '.join(known)}",
+            )
+
+
+def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Dimensions of the data that number independent rows; the others lie within a row.
+
+    A softmax's rows run along `dim`, a cross entropy's along the classes, a layer norm's along its
+    normalized shape, a batch norm's over all but the channels; any other op's along the last axis.
+    """
+    rank = len(shape)
+    given = {argument.name: argument.value for argument in call.arguments}
+    lanes = _lanes_of(word(call))
+    if lanes == "channels" and rank > 1:
+        return (1,)
+    if lanes == "samples":
+        return (0,)
+    if lanes == "dim" and (dim := given.get("dim")) is not None and dim.kind == "int":
+        along = int(dim.value or 0) % rank
+        return tuple(d for d in range(rank) if d != along)
+    if lanes == "classes" and rank > 1:
+        return tuple(d for d in range(rank) if d != 1)
+    within = 1
+    if (normalized := given.get("normalized_shape")) is not None and normalized.items:
+        within = len(normalized.items)
+    return tuple(range(max(0, rank - within)))
+
+
+def chooses(call: OpCall) -> bool:
+    """Whether a backward sends gradients to the elements that its op chose: among equal ones any may be."""
+    return is_derived(call.op) and bool(CHOOSERS & set(word(call).split("_")))
+
+
+def word(call: OpCall) -> str:
+    """The last part of an op's name, without the underscores of in-place forms: `relu` of `torch.relu_`."""
+    parts = call.op.partition("@")[0].split(".")
+    if parts[:3] == ["torch", "ops", "aten"] and len(parts) > 4:
+        parts.pop()
+    return parts[-1].lower().strip("_")
+
+
+def _runs(entry: Entry, kind: Kind) -> bool:
+    """A norm without eps is no norm that we know."""
+    return entry.kind == kind or entry.kind != "norm"
+
+
+def _by_words(name: str) -> Entry:
+    """An entry for an op that has none, by parts of its name."""
+    kind: Kind = "softmax" if "softmax" in name or "softmin" in name else "other"
+    return Entry(kind=kind, lanes=_lanes_of(name))
+
+
+def _lanes_of(name: str) -> Lanes:
+    if name in ENTRIES:
+        return ENTRIES[name].lanes
+    if "batch_norm" in name:
+        return "channels"
+    if "group_norm" in name or "instance_norm" in name:
+        return "samples"
+    return "dim" if "softmax" in name else "last"
+
+
+def _number(value: Value | None, default: float) -> float:
+    if value is None or value.kind != "float":
+        return default
+    return float.fromhex(str(value.value))

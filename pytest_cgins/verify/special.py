@@ -1,0 +1,132 @@
+"""Probe `special_values`: NaN and infinities in a row each must come out where torch has them.
+
+A set is made only where torch's own answer is beyond doubt. A NaN must not vanish; an infinity is put in only
+where torch makes none of it NaN, since a kernel with another formula may then be finite, and rightly so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.verify import inputs
+from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
+from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.semantics import Semantics
+
+NAME = "special_values"
+INPUTS = "NaN and infinity"
+"""Name of the set."""
+_FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins with its maximum at -inf
+
+
+def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
+    """The set, or none and why.
+
+    Args:
+        maker: of the trace.
+        semantics: of its call.
+        base: the set whose numbers are taken.
+    """
+    if is_derived(maker.call.op):
+        return [], "what a gradient of NaN is depends on the formula"
+    if semantics.chooses or base.returns_integers:
+        return [], "the op chooses among elements, and NaN is neither greater nor less than any"
+    if semantics.entry.spreads:
+        return [], "NaN spreads as the algorithm has it: transformed tiles and direct sums differ"
+    plain = _tensors(base)
+    rows = _Rows.of(maker, semantics, plain)
+    if rows is None:
+        return [], "no argument holds numbers that may be replaced"
+    chosen = _unambiguous(maker, semantics, base, rows)
+    masked = _fully_masked(maker, semantics, base)
+    # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
+    nan = (math.nan, rows.count - 1 if masked else rows.count // 2, _LAST)
+    tensors = _tensors(base)
+    rows.put(tensors, [nan])
+    if _makes_nan(maker, base, tensors):
+        chosen = [nan, *chosen]
+    if not chosen and not masked:
+        return [], "torch itself makes a number of NaN"
+    tensors = _tensors(base)
+    rows.put(tensors, chosen)
+    for index in masked:
+        _block(tensors[index])
+    return [maker.make(INPUTS, tensors, probe=NAME, patterns_only=True)], ""
+
+
+Special = tuple[float, int, float]
+"""Value, row, and how far along the row it lies."""
+
+
+class _Rows:
+    """The rows of the first data argument."""
+
+    def __init__(self, index: int, lanes: Tensor) -> None:
+        self._index, self._lanes = index, lanes
+        self.count = int(lanes.max()) + 1
+
+    @classmethod
+    def of(cls, maker: Maker, semantics: Semantics, tensors: Sequence[Tensor]) -> _Rows | None:
+        found = [(index, one) for index, one in inputs.data(semantics, tensors) if one.numel()]
+        if not found:
+            return None
+        index, tensor = found[0]
+        return cls(index, inputs.lanes_of(semantics, maker.call, index, tensor).expand(tensor.shape))
+
+    def put(self, tensors: Sequence[Tensor], specials: Sequence[Special]) -> None:
+        for value, row, share in specials:
+            places = (self._lanes == row).nonzero()
+            tensors[self._index][tuple(places[int(share * (len(places) - 1))].tolist())] = value
+
+
+def _tensors(base: InputSet) -> list[Tensor]:
+    return rebuild(base.layout.metas, base.layout.spans, "cpu")
+
+
+def _unambiguous(maker: Maker, semantics: Semantics, base: InputSet, rows: _Rows) -> list[Special]:
+    """Infinities of which torch makes no NaN, together or alone."""
+    # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
+    if semantics.entry.products or rows.count < 2:
+        return []
+    positive, negative = (math.inf, 0, _MIDDLE), (-math.inf, rows.count - 1, _FIRST)
+    for tried in ([positive, negative] if rows.count > 2 else [positive], [positive], [negative]):
+        tensors = _tensors(base)
+        rows.put(tensors, tried)
+        if not _makes_nan(maker, base, tensors):
+            return tried
+    return []
+
+
+def _fully_masked(maker: Maker, semantics: Semantics, base: InputSet) -> list[int]:
+    """Masks of which torch takes a row that lets nothing through."""
+    masks = list(_masks(semantics, base))
+    tensors = _tensors(base)
+    for index in masks:
+        _block(tensors[index])
+    return masks if masks and not _makes_nan(maker, base, tensors) else []
+
+
+def _masks(semantics: Semantics, base: InputSet) -> Iterator[int]:
+    for index, meta in enumerate(base.layout.metas):
+        expanded = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
+        known = semantics.entry.kept.get(semantics.names.get(index, "")) == "mask"
+        if known and len(meta.shape) > 1 and meta.shape[-2] > 1 and meta.numel and not expanded:
+            yield index
+
+
+def _block(mask: Tensor) -> None:
+    mask[(0,) * (mask.ndim - 1)] = False if mask.dtype == torch.bool else -torch.inf
+
+
+def _makes_nan(maker: Maker, base: InputSet, tensors: Sequence[Tensor]) -> bool:
+    try:
+        made = answer(base.call, lay_out(tensors), base.context, maker.device, mutated=base.mutated)
+    except REFUSALS:
+        return True
+    return any(bool(torch.isnan(one).any()) for one in made if one.is_floating_point())

@@ -1,0 +1,36 @@
+"""What a kernel's entry in cgins.yaml, and the run, ask of the preparation of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_cgins.config import Declared, declared
+
+PREPARED = frozenset({"sizes", "layouts", "special_values", "second_precision"})
+"""Probes that have sets of inputs of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """Kernels with equal ones share a preparation."""
+
+    probes: frozenset[str] = frozenset()
+    """Those of `PREPARED` that are switched on."""
+    claims: tuple[str, ...] = ()
+    """What the kernel is said to take beyond what was recorded."""
+    declared: Declared = field(default_factory=Declared)
+    """What the user says of the op."""
+    allow_tf32: bool = False
+    """Whether fp32 products of inputs rounded to TF32 are right."""
+
+
+def wishes_of(params: Mapping[str, Any], probes: Iterable[str]) -> Wishes:
+    """Those of a request to the judge: `claims`, `semantics`, `allow_tf32`; `probes` are switched on."""
+    return Wishes(
+        probes=frozenset(probes) & PREPARED,
+        claims=tuple(params.get("claims", ())),
+        declared=declared(params.get("semantics", {})),
+        allow_tf32=bool(params.get("allow_tf32", False)),
+    )
