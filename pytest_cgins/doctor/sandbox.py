@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.findings import Finding, State
+from pytest_cgins.execute.sandbox.host import namespace_remedy
 
 SANDBOX = "Sandbox"
 GENERATED = "generated kernels, unless --cgins-sandbox=off"
 
 # Trial in probes/isolation.py → name, what is lost without it.
 TRIALS = {
-    "user_namespace": ("user namespace", GENERATED),
+    "user_namespace": ("user namespace", f"{GENERATED}; administrators can do without"),
     "network_namespace": ("network namespace", GENERATED),
     "pid_namespace": ("PID namespace", GENERATED),
+    "ipc_namespace": ("IPC namespace", GENERATED),
     "read_only_root": ("read-only mounts", GENERATED),
-    "seccomp": ("seccomp", "refusing dangerous system calls"),
-    "landlock": ("Landlock", "a second fence around files"),
-    "cgroup": ("cgroup", "a limit on the memory of all processes together"),
+    "mount_setattr": ("mount_setattr", "a quick start where much is mounted: each mount is sealed by itself"),
+    "seccomp": ("seccomp", GENERATED),
+    "landlock": ("Landlock", "a second fence around files, should the mounts have a hole"),
+}
+# Way → what it lacks, compared with the other.
+LACKS = {
+    "bubblewrap": "the kernel's own limits on processes and further user namespaces; both are watched or filtered",
+    "namespaces": "",
 }
 
 
 def isolation(*, proc: Path = Path("/proc")) -> tuple[Finding, ...]:
-    """One finding a part, and bubblewrap."""
-    answer, ran = tools.probe("isolation", limit_s=60.0)
+    """Whether a sandbox can be made and how, one finding a part of it, and bubblewrap."""
+    answer, ran = tools.probe("isolation", limit_s=90.0)
     hint = namespace_remedy(proc)
-    return (*(_part(key, answer, ran, hint) for key in TRIALS), _bubblewrap(hint))
+    parts = (_part(key, answer, ran, hint) for key in TRIALS)
+    return (_whole(answer, ran, hint), *parts, _bubblewrap(hint))
+
+
+def _whole(answer: Any, ran: tools.Ran, hint: str) -> Finding:
+    """What `--cgins-sandbox=on` would do: the trial is a whole sandbox with a program in it."""
+    ways = answer.get("ways") if isinstance(answer, dict) else None
+    tried = ways if isinstance(ways, dict) and all(isinstance(one, str) for one in ways.values()) else {}
+    used = next((way for way, trouble in tried.items() if not trouble), "")
+    lacks = LACKS.get(used, "")
+    troubles = "; ".join(f"{way}: {trouble}" for way, trouble in tried.items())
+    state: State = "ok" if used else "unusable" if tried else "unknown"
+    return Finding(
+        group=SANDBOX,
+        name="sandbox",
+        state=state,
+        version=used,
+        detail=(f"without {lacks}" if lacks else "") if used else troubles or ran.last_line,
+        disables=GENERATED,
+        remedy=hint,
+    )
 
 
 def _part(key: str, answer: Any, ran: tools.Ran, hint: str) -> Finding:
@@ -38,7 +64,7 @@ def _part(key: str, answer: Any, ran: tools.Ran, hint: str) -> Finding:
     remedies = {
         "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER",
         "landlock": "use Linux 5.13 or later with landlock among its security modules",
-        "cgroup": "run within a delegated cgroup: systemd-run --user --scope",
+        "mount_setattr": "use Linux 5.12 or later",
     }
     return Finding(
         group=SANDBOX,
@@ -48,24 +74,6 @@ def _part(key: str, answer: Any, ran: tools.Ran, hint: str) -> Finding:
         disables=disables,
         remedy=remedies.get(key, hint),
     )
-
-
-def namespace_remedy(proc: Path) -> str:
-    """What allows user namespaces here, from the settings that usually forbid them."""
-    if sys.platform != "linux":
-        return "generate kernels on Linux"
-    settings = {
-        "sys/kernel/apparmor_restrict_unprivileged_userns": (
-            "1",
-            "sysctl kernel.apparmor_restrict_unprivileged_userns=0",
-        ),
-        "sys/kernel/unprivileged_userns_clone": ("0", "sysctl kernel.unprivileged_userns_clone=1"),
-        "sys/user/max_user_namespaces": ("0", "sysctl user.max_user_namespaces=15000"),
-    }
-    for path, (forbids, remedy) in settings.items():
-        if (tools.text_of(proc / path) or "").strip() == forbids:
-            return f"as an administrator: {remedy}"
-    return "in a container, allow unshare and mount: --security-opt seccomp=unconfined, or run outside of it"
 
 
 def _bubblewrap(hint: str) -> Finding:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.doctor import sandbox, tools
+from pytest_cgins.execute.sandbox.host import namespace_remedy
 
 if TYPE_CHECKING:
     from conftest import FakeTool
@@ -33,7 +34,37 @@ def test_parts(tool: FakeTool, monkeypatch: pytest.MonkeyPatch, proc: Callable[.
     assert found["bubblewrap"].state == "missing"
 
 
-@pytest.mark.parametrize("answer", [None, {}, {"user_namespace": 3}])
+@pytest.mark.parametrize(
+    ("ways", "state", "version", "detail"),
+    [
+        ({"bubblewrap": "", "namespaces": ""}, "ok", "bubblewrap", "without the kernel's own limits"),
+        ({"bubblewrap": "not installed", "namespaces": ""}, "ok", "namespaces", ""),
+        (
+            {"bubblewrap": "not installed", "namespaces": "unshare: no"},
+            "unusable",
+            "",
+            "namespaces: unshare: no",
+        ),
+    ],
+)
+def test_the_way_that_is_used(
+    tool: FakeTool,
+    monkeypatch: pytest.MonkeyPatch,
+    proc: Callable[..., Path],
+    ways: dict[str, str],
+    state: str,
+    version: str,
+    detail: str,
+) -> None:
+    """The first way that works, with what it lacks; without one, what was in the way of each."""
+    answered(monkeypatch, {"ways": ways})
+    found = sandbox.isolation(proc=proc())[0]
+    assert (found.name, found.state, found.version) == ("sandbox", state, version)
+    assert detail in found.detail
+    assert bool(found.detail) == bool(detail)
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"user_namespace": 3, "ways": {"namespaces": 3}}])
 def test_probe_that_says_nothing(
     tool: FakeTool, monkeypatch: pytest.MonkeyPatch, proc: Callable[..., Path], answer: object
 ) -> None:
@@ -58,7 +89,7 @@ def test_probe_that_says_nothing(
 )
 def test_remedy_names_the_setting(proc: Callable[..., Path], setting: str, value: str, remedy: str) -> None:
     """Of the settings that forbid namespaces the one that does so here is named."""
-    assert remedy in sandbox.namespace_remedy(proc(**{setting: value}))
+    assert remedy in namespace_remedy(proc(**{setting: value}))
 
 
 def test_bubblewrap_is_tried(
@@ -79,6 +110,8 @@ def test_trials_run_here() -> None:
     """The script itself ends with one answer a part, and leaves this process where it was."""
     before = Path("/proc/self/ns/net").readlink()
     answer, ran = tools.probe("isolation", limit_s=60)
+    ways = answer.pop("ways")
+    assert set(ways) == set(sandbox.LACKS)
     assert set(answer) == set(sandbox.TRIALS), ran.output
-    assert all(isinstance(trouble, str) for trouble in answer.values()), json.dumps(answer)
+    assert all(isinstance(trouble, str) for trouble in (*answer.values(), *ways.values())), json.dumps(answer)
     assert Path("/proc/self/ns/net").readlink() == before

@@ -1,4 +1,7 @@
-"""Tries what a sandbox is made of, each in a process of its own; prints one line of JSON: name → trouble or ""."""
+"""Tries what a sandbox is made of, each in a process of its own, and then whole ones in each way.
+
+Prints one line of JSON: name → trouble or "", and `ways`: way → trouble or "".
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-NEWNS, NEWUSER, NEWPID, NEWNET = 0x00020000, 0x10000000, 0x20000000, 0x40000000
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 MS_REC, MS_PRIVATE, MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x4000, 1 << 18, 1, 2, 4, 8
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 BPF_RETURN, SECCOMP_ALLOW = 0x06, 0x7FFF0000
 LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION = 444, 1
+MOUNT_SETATTR = 442
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -96,20 +100,22 @@ def landlock() -> None:
     check(libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION))
 
 
-def cgroup() -> None:
-    """Make a group below our own, in version 2."""
-    lines = Path("/proc/self/cgroup").read_text().splitlines()
-    own = next((line[3:] for line in lines if line.startswith("0::")), "")
-    folder = Path("/sys/fs/cgroup") / own.lstrip("/")
-    if not own or not (folder / "cgroup.controllers").exists():
-        raise OSError(0, "no cgroup of version 2 is mounted")
-    made = folder / f"cgins-doctor-{os.getpid()}"
-    made.mkdir()
-    made.rmdir()
+def mount_setattr() -> None:
+    """Make a mount and all beneath it read-only at once."""
+    enter(NEWNS)
+    check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    attributes = ctypes.create_string_buffer(struct.pack("QQQQ", MS_RDONLY, 0, 0, 0), 32)
+    check(libc.syscall(MOUNT_SETATTR, -100, b"/", 0x8000, attributes, ctypes.c_size_t(32)))
+
+
+def ipc_namespace() -> None:
+    """One in which no shared memory of others is."""
+    enter(NEWIPC)
 
 
 TRIALS = (
-    user_namespace, network_namespace, pid_namespace, read_only_root, seccomp, landlock, cgroup,
+    user_namespace, network_namespace, pid_namespace, ipc_namespace, read_only_root, mount_setattr, seccomp,
+    landlock,
 )  # fmt: skip
 
 
@@ -135,4 +141,6 @@ def attempt(trial: Callable[[], None]) -> str:
 if __name__ == "__main__":
     if sys.platform != "linux":
         raise SystemExit("only Linux has these")
-    print(json.dumps({trial.__name__: attempt(trial) for trial in TRIALS}))
+    from pytest_cgins.execute.sandbox.fence import ways
+
+    print(json.dumps({**{trial.__name__: attempt(trial) for trial in TRIALS}, "ways": ways()}))
