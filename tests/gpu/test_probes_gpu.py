@@ -1,0 +1,235 @@
+"""Probes of memory and of timing, on a GPU."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.execute.timing import TimingService
+from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.model import (
+    Argument,
+    CompiledKernel,
+    Context,
+    KernelSource,
+    Measurement,
+    OpCall,
+    TensorMeta,
+    Value,
+)
+from pytest_cgins.probes import content_cache, l2_carve_out, memory_leak, memory_use, physical_floor
+from pytest_cgins.timing import peaks
+from pytest_cgins.timing.work import Work
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = "cuda:0"
+RELU = "torch.nn.functional.relu"
+HEADER = """
+import ctypes
+import torch
+
+cuda = ctypes.CDLL("libcuda.so.1")
+KEPT = []
+torch.cuda.init()
+"""
+RIGHT = "def relu(input): return input.clamp(min=0)"
+SETS_ASIDE = """
+cuda.cuCtxSetLimit(6, ctypes.c_size_t(1 << 20))
+
+def relu(input):
+    return input.clamp(min=0)
+"""
+SETS_ASIDE_WHEN_CALLED = """
+def relu(input):
+    cuda.cuCtxSetLimit(6, ctypes.c_size_t(1 << 20))
+    return input.clamp(min=0)
+"""
+COUNTS_ON_THE_DEVICE = """
+count = torch.zeros((), dtype=torch.int64, device="cuda")
+
+def relu(input):
+    count.add_(1)
+    return torch.where(count < 100, input.clamp(min=0), input)
+"""
+KEEPS_BY_CONTENT = """
+answers = {}
+
+def relu(input):
+    key = input.cpu().numpy().tobytes()
+    if key not in answers:
+        torch.cuda._sleep(3_000_000)
+        answers[key] = input.clamp(min=0)
+    return answers[key].clone()
+"""
+LEAKS_THROUGH_TORCH = """
+def relu(input):
+    KEPT.append(torch.empty(1000, device="cuda"))
+    return input.clamp(min=0)
+"""
+LEAKS_THROUGH_THE_DRIVER = """
+def relu(input):
+    cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(4 << 20))
+    return input.clamp(min=0)
+"""
+LEAKS_THROUGH_THE_POOL = """
+def relu(input):
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    cuda.cuMemAllocAsync(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(4096), stream)
+    return input.clamp(min=0)
+"""
+WASTES = """
+def relu(input):
+    torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    return input.clamp(min=0)
+"""
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """Makes a Python kernel of a module's text, as JSON of a CompiledKernel."""
+
+    def make(text: str) -> dict[str, Any]:
+        module = f"gpu_relu_{next(_numbers)}"
+        (tmp_path / f"{module}.py").write_text(HEADER + text)
+        source = KernelSource(
+            kernel="relu", implementation="text", op=RELU, device="cuda", contract="python", entry="relu",
+            schema="", files=(str(tmp_path / f"{module}.py"),), module=module, import_root=str(tmp_path),
+        )  # fmt: skip
+        compiled = CompiledKernel(source=source, library="", key=module, build_seconds=0.0, cached=True)
+        document: dict[str, Any] = documents.dump_python(compiled)
+        return document
+
+    return make
+
+
+def a_set(tensor: torch.Tensor, name: str) -> tuple[dict[str, Any], Any]:
+    arguments = (
+        Argument(name="input", value=Value(kind="tensor", value=0), passed="positional"),
+        Argument(name="inplace", value=Value(kind="bool", value=False), passed="default"),
+    )
+    header, buffer = pack([tensor])
+    output = TensorMeta(
+        dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), stride=tensor.stride(), offset=0,
+        storage=0,
+    )  # fmt: skip
+    one = {
+        "name": name,
+        "call": documents.dump_python(OpCall(op=RELU, arguments=arguments)),
+        "tensors": header,
+        "outputs": [documents.dump_python(output)],
+        "context": documents.dump_python(Context()),
+        "mutated": [],
+    }
+    return one, buffer
+
+
+def timed(kernel: Any, probes: list[str], sets: list[Any]) -> tuple[dict[str, Any], list[Any]]:
+    params = {
+        "kernel": kernel, "device": DEVICE, "import_root": "", "seed": 1, "budget_s": 0.1,
+        "sets": [one for one, _ in sets], "probes": probes,
+    }  # fmt: skip
+    return TimingService({}).measure(params, [buffer for _, buffer in sets])
+
+
+def observed(kernel: Any) -> dict[str, Any]:
+    one, buffer = a_set(torch.randn(1000), "recorded")
+    params = {"kernel": kernel, "device": DEVICE, "sets": [one], "probes": ["memory_use", "memory_leak"]}
+    result, _ = VerificationService({}).run(params, [buffer])
+    assert result["sets"][0]["error"] is None
+    facts: dict[str, Any] = result["observed"]
+    return facts
+
+
+@pytest.mark.parametrize("text", [SETS_ASIDE, SETS_ASIDE_WHEN_CALLED])
+def test_a_carve_out_is_found_and_given_back(kernel: Callable[[str], Any], text: str) -> None:
+    """Set at import or in a call: the probe tells its size, and the next kernel finds none."""
+    sets = [a_set(torch.randn(10_000), "0")]
+    result, _ = timed(kernel(text), ["l2_carve_out"], sets)
+    assert "of the L2 aside for itself" in l2_carve_out.judge(result["observed"]["l2_carve_out"])
+    result, _ = timed(kernel(RIGHT), ["l2_carve_out"], sets)
+    assert l2_carve_out.judge(result["observed"]["l2_carve_out"]) == ""
+
+
+@pytest.mark.parametrize(("text", "right"), [(RIGHT, True), (COUNTS_ON_THE_DEVICE, False)])
+def test_answers_of_graphs_are_judged(kernel: Callable[[str], Any], text: str, right: bool) -> None:
+    """What the last replay of a graph left is handed over, and one call afterwards, for both sets of numbers."""
+    inputs = {"0": torch.linspace(-1, 1, 10_000), "1": torch.linspace(2, -2, 10_000)}
+    result, buffers = timed(kernel(text), ["after_timing"], [a_set(x, name) for name, x in inputs.items()])
+    assert result["measurement"]["method"] == "cuda-graph"
+    assert {(one["name"], one["when"]) for one in result["answers"]} == {
+        (name, when) for name in inputs for when in ("last", "after")
+    }
+    for one, buffer in zip(result["answers"], buffers, strict=True):
+        (output,) = unpack(one["tensors"], buffer, "cpu")
+        expected = inputs[one["name"]].relu() if right else inputs[one["name"]]
+        assert torch.equal(output, expected)
+
+
+@pytest.mark.parametrize(("text", "stale"), [(RIGHT, False), (KEEPS_BY_CONTENT, True)])
+def test_results_kept_by_content_are_seen(kernel: Callable[[str], Any], text: str, stale: bool) -> None:
+    """A kernel that looks answers up takes longer on numbers that it never saw."""
+    result, _ = timed(kernel(text), ["content_cache"], [a_set(torch.randn(10_000), "0")])
+    assert bool(content_cache.judge(result["observed"]["content_cache"])) is stale
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (LEAKS_THROUGH_TORCH, "torch's allocator"),
+        (LEAKS_THROUGH_THE_DRIVER, "free memory of the GPU"),
+        (LEAKS_THROUGH_THE_POOL, "cudaMallocAsync"),
+        (RIGHT, ""),
+    ],
+)
+def test_leaks_of_device_memory(kernel: Callable[[str], Any], text: str, where: str) -> None:
+    """Each way to get memory is watched, and an honest kernel has none."""
+    message = memory_leak.judge(observed(kernel(text))["memory_leak"])
+    assert (f"({where}) grows by about" in message) if where else message == ""
+
+
+@pytest.mark.parametrize(("text", "much"), [(WASTES, True), (RIGHT, False)])
+def test_device_memory_beyond_reason(kernel: Callable[[str], Any], text: str, much: bool) -> None:
+    """A gigabyte of scratch for four kilobytes of inputs."""
+    assert bool(memory_use.judge(observed(kernel(text))["memory_use"])) is much
+
+
+def test_torch_itself_is_never_faster_than_the_floor(kernel: Callable[[str], Any]) -> None:
+    """Cold and warm, small and large: the floor is below what the best kernels reach, and not far below it."""
+    limits = peaks.of(DEVICE)
+    assert limits is not None
+    for numel in (2**10, 2**20, 2**24, 2**27):
+        sets = [a_set(torch.randn(numel), "0"), a_set(torch.randn(numel), "1")]
+        result, _ = timed(kernel(RIGHT), [], sets)
+        measurement = documents.load_python(Measurement, result["measurement"])
+        floor = physical_floor.floor_ns_per_call(
+            Work(nbytes=8 * numel), limits, cold=measurement.cache == "cold"
+        )
+        taken = min(measurement.kernel.median_ns_per_call, measurement.torch.median_ns_per_call)
+        assert floor < taken
+        if numel == 2**27:
+            assert taken < 2 * floor
+
+
+def test_a_product_of_matrices_is_slower_than_its_floor() -> None:
+    """cuBLAS at its best, in half precision."""
+    limits = peaks.of(DEVICE)
+    assert limits is not None
+    a = torch.randn(8192, 8192, device=DEVICE, dtype=torch.float16)
+    floor = physical_floor.floor_ns_per_call(Work(flops=2 * 8192**3, dtype="float16"), limits, cold=False)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.mm(a, a)
+    begin.record()
+    for _ in range(10):
+        torch.mm(a, a)
+    end.record()
+    end.synchronize()
+    assert floor < begin.elapsed_time(end) * 1e5 < 4 * floor
