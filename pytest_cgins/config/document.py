@@ -96,14 +96,19 @@ def _loader() -> Any:
 
     # Not the C parser: libyaml's recursion on deeply nested input cannot be caught.
     class Loader(yaml.SafeLoader):
-        nodes = 0
+        nodes = depth = 0
 
         def compose_node(self, parent: Node | None, index: Any) -> Node | None:
             self.nodes += 1
+            self.depth += 1
+            if self.depth > MAX_DEPTH + 1:
+                raise RecursionError
             if self.nodes > MAX_NODES:
                 mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
                 raise yaml.composer.ComposerError(None, None, f"more than {MAX_NODES} values", mark)
-            return super().compose_node(parent, index)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
     return Loader
 

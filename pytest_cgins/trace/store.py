@@ -131,10 +131,10 @@ def _parse(path: Path, text: bytes) -> Any:
 
 def check_depth(path: Path, text: bytes) -> None:
     """Raise PackError if JSON is nested deeper, or has more values, than a parser may be asked to follow."""
-    values, deepest = documents.extent(text)
+    values, deepest = documents.extent(text, MAX_JSON_VALUES)
     if values > MAX_JSON_VALUES:
         raise PackError(
-            f"{path}: has about {values} values; {MAX_JSON_VALUES} are allowed",
+            f"{path}: has more than {MAX_JSON_VALUES} values",
             remedy="record fewer calls into one pack: --max-per-op, fewer --ops",
         )
     if deepest > MAX_JSON_DEPTH:

@@ -23,12 +23,12 @@ import json
 import os
 import random
 import resource
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,32 +45,48 @@ NOT_COVERED = "proposals of models: not written yet (issue 7)"
 
 def main() -> int:
     options = _options()
-    if options.child:
-        return _child(options)
     engine = options.engine or ("atheris" if importlib.util.find_spec("atheris") else "own")
     if engine == "own" and not options.engine:
         print("atheris is not installed: own structure-aware mutation, led by where answers come from")
-    from tests.fuzz.parsers import PARSERS, parser_named
-
-    chosen = [parser_named(options.parser)] if options.parser else list(PARSERS)
+    parsers = _imported(engine)
+    chosen = [parsers.parser_named(options.parser)] if options.parser else list(parsers.PARSERS)
     shares = sum(parser.share for parser in chosen)
     start = time.monotonic()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        rows = list(
-            pool.map(
-                lambda parser: _attack(
-                    parser.name, -(-options.inputs * parser.share // shares), engine, options
-                ),
-                sorted(chosen, key=lambda parser: parser.name not in ("GinS programs", ".pt pairs")),
+    shared = Path("/dev/shm")  # in memory: no disk is waited for
+    with tempfile.TemporaryDirectory(prefix="cgins-fuzz-", dir=shared if shared.is_dir() else None) as place:
+        waiting = [
+            _Attack(
+                parser, -(-options.inputs * parser.share // shares), engine, options, Path(place, str(number))
             )
-        )
-    order = [parser.name for parser in chosen]
-    rows.sort(key=lambda row: order.index(row["parser"]))
+            for number, parser in enumerate(chosen)
+        ]
+        attacks, running = list(waiting), []
+        while waiting or running:
+            while waiting and len(running) < options.jobs:
+                running.append(waiting.pop(0))
+                running[-1].start()
+            time.sleep(0.1)
+            running = [attack for attack in running if not attack.ended()]
+    rows = [attack.total for attack in attacks]
     _print(rows)
     if options.json:
         _write(options.json, rows, engine, options.seed, time.monotonic() - start)
     bad = sum(row["crashes"] + row["hangs"] + row["code_events"] for row in rows)
     return 1 if bad else 0
+
+
+def _imported(engine: str) -> Any:
+    """The parsers; atheris must see them as they are imported."""
+    if engine == "atheris":
+        import atheris
+
+        # First what is not followed: atheris would look at each of torch's thousand modules.
+        for module in ("torch", "torch._dynamo", "safetensors.torch", "pydantic", "rich.table"):
+            importlib.import_module(module)
+        with atheris.instrument_imports(include=["pytest_cgins", "yaml"]):
+            importlib.import_module("yaml")
+            importlib.import_module("tests.fuzz.parsers")
+    return importlib.import_module("tests.fuzz.parsers")
 
 
 def _options() -> argparse.Namespace:
@@ -85,56 +101,49 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="parsers at a time; default: 2")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write inputs that failed there")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 # ---- the process of one parser ------------------------------------------------------------------
 
 
-def _child(options: argparse.Namespace) -> int:
-    if options.engine == "atheris":
-        import atheris
+def _child(parser: Any, engine: str, inputs: int, until: float, seed: int, folder: Path) -> None:
+    import torch
 
-        # First what is not followed: atheris would look at each of torch's thousand modules.
-        for module in ("torch", "torch._dynamo", "safetensors.torch", "pydantic", "rich.table"):
-            importlib.import_module(module)
-        with atheris.instrument_imports(include=["pytest_cgins", "yaml"]):
-            importlib.import_module("yaml")
-            importlib.import_module("tests.fuzz.parsers")
-    import tests.fuzz.parsers
     from tests.fuzz.watch import Watch
 
-    parser = tests.fuzz.parsers.parser_named(options.parser)
-    scratch = options.child / "scratch"
+    torch.set_num_threads(1)
+    scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
+    os.chdir(scratch)
     parse = parser.make(scratch)
     valid = list(parser.seeds())
-    for seed in valid:  # libraries load parts of themselves at first use
-        parse(seed)
-    run = _Run(options, Watch(options.child), parse, parser.documented)
+    for data in valid:  # libraries load parts of themselves at first use
+        parse(data)
+    hostile = list(parser.hostile())
+    run = _Run(inputs, until, folder, Watch(folder), parse, parser.documented)
     _limit_memory()
-    for data in [*valid, *parser.hostile()]:
+    for data in [*valid, *hostile]:
         if not run.over():
             run.one(data)
-    start = [*valid, *parser.hostile()] if parser.together else valid
-    if options.engine == "atheris":
-        _follow_coverage(run, parser.mutate, start, options)
+    start = [*valid, *hostile] if parser.together else valid
+    if engine == "atheris":
+        _follow_coverage(run, parser.mutate, start, seed, folder / "corpus")
     else:
-        _follow_outcomes(run, parser.mutate, start, options.seed)
+        _follow_outcomes(run, parser.mutate, start, seed)
     run.save()
-    return 0
 
 
 class _Run:
     """Inputs given to one parser, and what came of them; written to a file as it goes."""
 
-    def __init__(self, options: argparse.Namespace, watch: Any, parse: Any, documented: Any) -> None:
-        self._options = options
+    def __init__(
+        self, inputs: int, until: float, folder: Path, watch: Any, parse: Any, documented: Any
+    ) -> None:
+        self._inputs, self._until, self._folder = inputs, until, folder
         self._watch, self._parse, self._documented = watch, parse, documented
-        self._until = time.monotonic() + options.seconds
         self._saved = 0.0
-        self._last = os.open(options.child / "last", os.O_RDWR | os.O_CREAT)
+        self._last = os.open(folder / "last", os.O_RDWR | os.O_CREAT)
         Path("/proc/self/clear_refs").write_text("5")
         self._before = _memory("VmRSS")
         self.found: dict[str, Any] = {
@@ -143,7 +152,7 @@ class _Run:
         }  # fmt: skip
 
     def over(self) -> bool:
-        return self.found["inputs"] >= self._options.inputs or time.monotonic() > self._until
+        return self.found["inputs"] >= self._inputs or time.monotonic() > self._until
 
     def one(self, data: bytes) -> str:
         os.ftruncate(self._last, 0)
@@ -172,9 +181,9 @@ class _Run:
         self._saved = time.monotonic()
         self.found["peak_mib"] = _memory("VmHWM") - self._before
         self.found["lazy_imports"] = dict(self._watch.lazy)
-        draft = self._options.child / "found.tmp"
+        draft = self._folder / "found.tmp"
         draft.write_text(json.dumps(self.found))
-        draft.replace(self._options.child / "found.json")
+        draft.replace(self._folder / "found.json")
 
 
 def _memory(name: str) -> float:
@@ -204,10 +213,9 @@ def _follow_outcomes(run: _Run, mutate: Any, start: list[bytes], seed: int) -> N
             further = [*further[-500:], made]
 
 
-def _follow_coverage(run: _Run, mutate: Any, start: list[bytes], options: argparse.Namespace) -> None:
+def _follow_coverage(run: _Run, mutate: Any, start: list[bytes], seed: int, corpus: Path) -> None:
     import atheris
 
-    corpus = options.child / "corpus"
     corpus.mkdir(exist_ok=True)
     for number, data in enumerate(start):
         (corpus / str(number)).write_bytes(data[:MAXIMUM_BYTES])
@@ -218,13 +226,14 @@ def _follow_coverage(run: _Run, mutate: Any, start: list[bytes], options: argpar
             os._exit(0)
         run.one(data)
 
-    def custom(data: bytes, most: int, seed: int) -> bytes:
-        rng = random.Random(seed)
+    def custom(data: bytes, most: int, key: int) -> bytes:
+        rng = random.Random(key)
         if rng.random() < 0.2:
             return bytes(atheris.Mutate(data, most))
-        return bytes(mutate(rng, data, start)[:most])
+        base = rng.choice(start) if rng.random() < 0.35 else data
+        return bytes(mutate(rng, base, start)[:most])
 
-    settings = [f"-seed={options.seed}", f"-max_len={MAXIMUM_BYTES}", "-timeout=0", "-rss_limit_mb=0", "-verbosity=0", "-len_control=0"]  # fmt: skip
+    settings = [f"-seed={seed}", f"-max_len={MAXIMUM_BYTES}", "-timeout=0", "-rss_limit_mb=0", "-verbosity=0", "-len_control=0"]  # fmt: skip
     atheris.Setup([sys.argv[0], *settings, str(corpus)], one, custom_mutator=custom)
     atheris.Fuzz()
 
@@ -232,74 +241,90 @@ def _follow_coverage(run: _Run, mutate: Any, start: list[bytes], options: argpar
 # ---- over all processes -------------------------------------------------------------------------
 
 
-def _attack(name: str, inputs: int, engine: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Give a parser its inputs, in a new process whenever one ended the last."""
-    total: dict[str, Any] = {"parser": name, "seconds": 0.0, "troubles": {}}
-    start = time.monotonic()
-    # In memory: no disk is waited for.
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(prefix="cgins-fuzz-", dir=shared if shared.is_dir() else None) as place:
-        for attempt in range(RESTARTS):
-            left, seconds = inputs - total.get("inputs", 0), options.seconds - (time.monotonic() - start)
-            if left <= 0 or seconds <= 0:
-                break
-            folder = Path(place, str(attempt))
-            folder.mkdir()
-            command = [
-                sys.executable,
-                __file__,
-                "--child",
-                str(folder),
-                "--parser",
-                name,
-                "--inputs",
-                str(left),
-            ]
-            command += ["--seconds", str(seconds), "--seed", str(options.seed + attempt), "--engine", engine]
-            how = _watched(command, folder)
-            _add(total, folder, how)
-    total["seconds"] = time.monotonic() - start
-    if options.keep:
-        _keep(options.keep, total)
-    return total
+class _Attack:
+    """One parser under attack, in a new process whenever one is ended by an input."""
 
+    def __init__(
+        self, parser: Any, inputs: int, engine: str, options: argparse.Namespace, folder: Path
+    ) -> None:
+        self._parser, self._inputs, self._engine, self._options = parser, inputs, engine, options
+        self._folder = folder
+        self._attempt = -1
+        self.total: dict[str, Any] = {
+            "parser": parser.name, "inputs": 0, "read": 0, "crashes": 0, "hangs": 0, "code_events": 0,
+            "slowest_ms": 0.0, "peak_mib": 0.0, "events": {}, "lazy_imports": {}, "troubles": {},
+        }  # fmt: skip
 
-def _watched(command: list[str], folder: Path) -> str:
-    """Run a parser's process; "" if it came to its end, else what ended it."""
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
-    seen, since = -1.0, time.monotonic()
-    while process.poll() is None:
-        time.sleep(0.2)
-        last = folder / "last"
-        stamp = last.stat().st_mtime if last.exists() else 0.0
-        if stamp != seen:
-            seen, since = stamp, time.monotonic()
-        elif time.monotonic() - since > STUCK_S:
-            process.kill()
-            process.wait()
+    def start(self) -> None:
+        """Begin, or go on where the last process ended."""
+        if self._attempt < 0:
+            self._until = time.monotonic() + self._options.seconds
+        self._attempt += 1
+        self._place = self._folder / str(self._attempt)
+        self._place.mkdir(parents=True)
+        self._since = time.monotonic()
+        self._seen = 0
+        self._pid = os.fork()
+        if self._pid == 0:
+            log = os.open(self._place / "log", os.O_WRONLY | os.O_CREAT)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            try:
+                left = self._inputs - self.total["inputs"]
+                seed = self._options.seed + self._attempt
+                _child(self._parser, self._engine, left, self._until, seed, self._place)
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - the parent shows it
+                traceback.print_exc()
+                os._exit(70)
+
+    def ended(self) -> bool:
+        """Whether all inputs were given, or the time is over."""
+        how = self._how_it_ended()
+        if how is None:
+            return False
+        _add(self.total, self._place, how)
+        more = self.total["inputs"] < self._inputs and time.monotonic() < self._until
+        if how and more and self._attempt < RESTARTS:
+            self.start()
+            return False
+        if self._options.keep:
+            _keep(self._options.keep, self.total)
+        print(f"{self._parser.name}: {self.total['inputs']} inputs", file=sys.stderr, flush=True)
+        return True
+
+    def _how_it_ended(self) -> str | None:
+        """None while it runs; "" if it came to its end, else what ended it."""
+        last = self._place / "last"
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            said = (self._place / "log").read_text(errors="replace")[-1500:]
+            if code and not last.exists():
+                raise SystemExit(f"{self._parser.name} did not start:\n{said}")
+            return f"crash: the process ended with {code}: {said.strip().splitlines()[-1:]}" if code else ""
+        stamp = last.stat().st_mtime_ns if last.exists() else 0
+        if stamp != self._seen:
+            self._seen, self._since = stamp, time.monotonic()
+        elif time.monotonic() - self._since > STUCK_S:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
             return "hang: nothing interrupts it"
-    if process.returncode == 0:
-        return ""
-    said = (folder / "log").read_text(errors="replace")[-1500:]
-    if not (folder / "last").exists():
-        raise SystemExit(f"{' '.join(command)} did not start:\n{said}")
-    return f"crash: the process ended with {process.returncode}: {said.strip().splitlines()[-1:]}"
+        return None
 
 
 def _add(total: dict[str, Any], folder: Path, how: str) -> None:
     file = folder / "found.json"
     found = json.loads(file.read_text()) if file.exists() else {"inputs": 1}
     for key in ("inputs", "read", "crashes", "hangs", "code_events"):
-        total[key] = total.get(key, 0) + found.get(key, 0)
+        total[key] += found.get(key, 0)
     for key in ("slowest_ms", "peak_mib"):
-        total[key] = max(total.get(key, 0.0), found.get(key, 0.0))
-    for key in ("events", "lazy_imports"):
-        total[key] = {**total.get(key, {}), **found.get(key, {})}
-    total["troubles"].update(found.get("troubles", {}))
+        total[key] = max(total[key], found.get(key, 0.0))
+    for key in ("events", "lazy_imports", "troubles"):
+        total[key].update(found.get(key, {}))
     if how:
         total["hangs" if how.startswith("hang") else "crashes"] += 1
-        data = (folder / "last").read_bytes()
+        data = (folder / "last").read_bytes() if (folder / "last").exists() else b""
         total["troubles"][how] = {"times": 1, "detail": "", "input": base64.b64encode(data).decode()}
 
 

@@ -73,13 +73,18 @@ def _changed(rng: random.Random, tree: Any, other: Any) -> Any:
         for _ in range(rng.choice((1, 3, 40, 120))):
             holder[key] = [holder[key]] if rng.random() < 0.7 else {"a": holder[key]}
     elif kind == "again" and isinstance(holder, list):
-        holder[key:key] = [copy.deepcopy(value) for _ in range(rng.choice((1, 2, 80)))]
+        holder[key:key] = [copy.deepcopy(value) for _ in range(_times(rng, value))]
     elif kind == "again":
-        holder[rng.choice(TEXTS)] = value
+        holder[rng.choice(TEXTS)] = copy.deepcopy(value)
     elif elsewhere := _places(other):
         there, name = rng.choice(elsewhere)
         holder[key] = copy.deepcopy(there[name])
     return tree
+
+
+def _times(rng: random.Random, value: Any) -> int:
+    """How often to repeat a value: what is large is not made much larger."""
+    return rng.choice((1, 2, 80)) if len(_places([value])) < 30 else 1
 
 
 def _moved(rng: random.Random, value: Any) -> Any:
@@ -91,7 +96,7 @@ def _places(tree: Any) -> list[tuple[Any, Any]]:
     """(container, key) of every value, numbers of long lists left out."""
     found: list[tuple[Any, Any]] = []
     todo = [tree]
-    while todo:
+    while todo and len(found) < 5000:
         node = todo.pop()
         keys = (
             list(node)

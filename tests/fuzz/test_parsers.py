@@ -108,7 +108,7 @@ def test_the_watch_sees_code(watch: Watch, tmp_path: Path) -> None:
     """Code that is run or imported, processes, and files outside of the scratch folder are events."""
 
     def parse(data: bytes) -> None:
-        exec("import antigravity_of_nobody" if not data else data)
+        exec(data or "import antigravity_of_nobody")
 
     assert [event.split()[0] for event in watch.run(parse, b"", (ImportError,)).events] == [
         "compile",

@@ -56,11 +56,13 @@ def parse_json(text: str, where: str) -> Any:
     Raises:
         RecordError: if it is not JSON, is nested too deeply, or has too many values.
     """
-    values, depth = documents.extent(text.encode("utf-8", "surrogatepass"))
-    if values > MAX_JSON_VALUES or depth > MAX_JSON_DEPTH:
+    values, depth = documents.extent(text.encode("utf-8", "surrogatepass"), MAX_JSON_VALUES)
+    if values > MAX_JSON_VALUES:
+        raise RecordError(f"{where} has more than {MAX_JSON_VALUES} values", remedy="split it")
+    if depth > MAX_JSON_DEPTH:
         raise RecordError(
-            f"{where} has about {values} values, nested {depth} deep; {MAX_JSON_VALUES} and {MAX_JSON_DEPTH} are allowed",
-            remedy="split it",
+            f"{where} is nested {depth} deep; {MAX_JSON_DEPTH} is allowed",
+            remedy="check the file and the KIND",
         )
     try:
         return json.loads(text)
