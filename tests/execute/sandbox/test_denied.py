@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pytest_cgins
+from pytest_cgins.execute.sandbox import landlock
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.seccomp import ABSENT, MACHINES, REFUSED
 
@@ -281,6 +282,15 @@ def test_refused_calls(fenced: Trial) -> None:
     """
     absent = [row[column] for row in ABSENT.values()]
     assert fenced(body, numbers=numbers, absent=absent) == "reached"
+
+
+def test_second_fence(fenced: Trial, free: Trial) -> None:
+    """Where the kernel has Landlock, it holds whatever the mounts do: it also forbids to listen."""
+    if landlock.version() < 4:
+        pytest.skip("Landlock of this kernel does not know TCP")
+    body = "socket.socket().bind(('', 0))"
+    assert free(body) == "reached"
+    assert fenced(body) == "denied: EACCES"
 
 
 def test_no_privileges(sandbox: Sandbox) -> None:
