@@ -37,6 +37,7 @@ CPU_COPIES_BYTES = 2**30
 """What the copies of one case's tensors may take of the host's memory."""
 
 _ARMS = 2
+_Content = tuple[dict[str, Any], Buffer]
 
 
 class TimingService:
@@ -91,7 +92,7 @@ class TimingService:
                     rotation=rotation,
                     budget_s=params["budget_s"],
                     seed=params["seed"],
-                    before_last=lambda method, distinct: _forget(copies, kernel.results, method, distinct),
+                    before_last=lambda method, distinct: _exchange(copies, kernel.results, method, distinct),
                 )
                 wait_for_device(device)
                 carve_out.look()
@@ -148,12 +149,20 @@ class TimedCopy:
         """Whether the op changes its inputs."""
         return bool(self._mutated)
 
-    def poison(self) -> None:
-        """Overwrite the outputs that were allocated for the kernel."""
-        self._bound.poison()
+    @property
+    def content(self) -> _Content:
+        """The set whose numbers it holds."""
+        return self._one, self._buffer
 
-    def poison_results(self, results: Sequence[torch.Tensor]) -> None:
-        """Overwrite outputs that a graph writes to, unless they are inputs."""
+    def take(self, content: _Content) -> None:
+        """Hold another set's numbers from now on; the outputs stay as they are."""
+        self._one, self._buffer = content
+        self.name = self._one["name"]
+        self._restore()
+
+    def poison(self, results: Sequence[torch.Tensor]) -> None:
+        """Overwrite the outputs that were allocated for the kernel, and `results` unless they are inputs."""
+        self._bound.poison()
         inputs = {tensor.untyped_storage().data_ptr() for tensor in self.inputs}
         for tensor in results:
             if tensor.untyped_storage().data_ptr() not in inputs:
@@ -161,24 +170,32 @@ class TimedCopy:
 
     def once_more(self) -> list[torch.Tensor]:
         """See `probes.after_timing.TimedCopy.once_more`."""
-        for mine, original in zip(self.inputs, self._unpack(), strict=True):
-            mine.untyped_storage().copy_(original.untyped_storage())
+        self._restore()
         self._bound.poison()
         outputs = self._bound.run()
         wait_for_device(self._device)
         return [*map(plain, outputs), *(self.inputs[index] for index in self._mutated)]
 
+    def _restore(self) -> None:
+        for mine, original in zip(self.inputs, self._unpack(), strict=True):
+            mine.untyped_storage().copy_(original.untyped_storage())
+
     def _unpack(self) -> list[torch.Tensor]:
         return unpack(self._one["tensors"], self._buffer, self._device)
 
 
-def _forget(copies: Sequence[TimedCopy], results: list[Any], method: str, distinct_calls: int) -> None:
-    """Poison what is known of answers, so that the last batch must give them again."""
+def _exchange(copies: Sequence[TimedCopy], results: list[Any], method: str, distinct_calls: int) -> None:
+    """Give each copy the numbers of the next set, so that the last batch must give other answers than before.
+
+    The outputs then hold what looks like an answer. Only where all copies hold the same set they are poisoned.
+    """
+    sets = list({copy.name: copy.content for copy in copies}.values())
     for index, copy in enumerate(copies):
-        copy.poison()
-        if method == "cuda-graph" and index < distinct_calls:
-            copy.poison_results(results[index])
+        if len(sets) > 1:
+            copy.take(sets[(index + 1) % len(sets)])
         else:
+            copy.poison(results[index] if method == "cuda-graph" and index < distinct_calls else ())
+        if method != "cuda-graph" or index >= distinct_calls:
             results[index] = None
 
 

@@ -88,7 +88,7 @@ class SetTrial:
         assert isinstance(other, SetTrial)
         for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
             mine.untyped_storage().copy_(theirs.untyped_storage())
-        self._poison()
+        # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
         return self._run(self._bound, self._inputs)
 
     def alike(self, other: Trial) -> bool:

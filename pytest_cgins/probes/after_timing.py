@@ -1,11 +1,14 @@
 """Probe `after_timing`: the answers that a kernel gave while it was timed are right, and so are those afterwards.
 
-The last timed calls write into poisoned outputs, on copies with different numbers, and what they left is judged
-by the rules that judged the kernel before; so is one more call afterwards, on restored inputs. A kernel that
-counts its calls, or sees that it is timed, and from then on does less, is wrong here.
+Before the last timed calls the copies exchange their numbers, and the outputs stay full of the answers to the old
+ones; what these calls leave is judged by the rules that judged the kernel before. So is one more call afterwards,
+on restored inputs and into poisoned outputs. A kernel that counts its calls, sees that it is timed, or finds its
+outputs filled, and from then on does less, is wrong here.
 
-It could still do less in the calls between, which nobody looks at, if it knew which one will be the last. Of ops
-that change their inputs only the call afterwards is judged.
+It could still do less in the calls between, which nobody looks at, if it knew which ones will be the last: by
+looking whether its inputs changed, say, which takes the time to read them. Of ops that change their inputs only
+the call afterwards is judged; where there is one set of numbers, or no memory for two, poison takes the place of
+the exchange.
 """
 
 from __future__ import annotations

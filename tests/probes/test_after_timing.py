@@ -38,7 +38,7 @@ STOPS_WRITING = """\
 #include <cgins.h>
 static int calls = 0;
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
-  if (++calls > 50) return 0;
+  if (++calls > 50 && CONDITION) return 0;
   const float* x = cgins::data<float>(input);
   for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] > 0 ? x[i] : 0;
   return 0;
@@ -89,22 +89,40 @@ def test_a_kernel_that_counts_its_calls_is_wrong_then(
         assert torch.equal(output, inputs[name])
 
 
-def test_answers_that_are_not_written_are_poison(
-    tmp_path: Path, relu_inputs: Make, inputs: dict[str, torch.Tensor]
-) -> None:
-    """A launcher that leaves the right answers of earlier calls in its outputs gives NaN."""
-    source = tmp_path / "relu.cpp"
-    source.write_text(STOPS_WRITING)
-    kernel = build(
-        KernelSource(
+@pytest.fixture
+def launcher(tmp_path: Path) -> Callable[[str], Any]:
+    """Builds the launcher that stops writing on a condition."""
+
+    def make(condition: str) -> Any:
+        source = tmp_path / "relu.cpp"
+        source.write_text(STOPS_WRITING.replace("CONDITION", condition))
+        kernel = KernelSource(
             kernel="relu", implementation="cpp", op="torch.nn.functional.relu", device="cpu", contract="launcher",
             entry="relu", schema="relu(Tensor input) -> Tensor", files=(str(source),),
-        ),
-        cache=tmp_path / "cache",
-    )  # fmt: skip
-    sets = [relu_inputs(x, name) for name, x in inputs.items()]
-    answers = measure(documents.dump_python(kernel), sets)
+        )  # fmt: skip
+        return documents.dump_python(build(kernel, cache=tmp_path / "cache"))
+
+    return make
+
+
+def test_answers_of_earlier_calls_are_not_taken(
+    launcher: Callable[[str], Any], relu_inputs: Make, inputs: dict[str, torch.Tensor]
+) -> None:
+    """A launcher that finds its outputs filled, and leaves them so, has the answers to other numbers there."""
+    filled = "cgins::data<float>(out)[0] == cgins::data<float>(out)[0]"
+    answers = measure(launcher(filled), [relu_inputs(x, name) for name, x in inputs.items()])
     assert len(answers) == 4
+    other = {"0": "1", "1": "0"}
+    for name, x in inputs.items():
+        (last,), (after,) = answers[name, "last"], answers[name, "after"]
+        assert torch.equal(last, inputs[other[name]].relu())
+        assert torch.equal(after, x.relu())
+
+
+def test_with_one_set_unwritten_answers_are_poison(launcher: Callable[[str], Any], relu_inputs: Make) -> None:
+    """A launcher that leaves the right answers of earlier calls in its outputs gives NaN."""
+    answers = measure(launcher("true"), [relu_inputs(torch.linspace(-1, 1, 3000), "0")])
+    assert len(answers) == 2
     assert all(output.isnan().all() for (output,) in answers.values())
 
 

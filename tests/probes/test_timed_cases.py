@@ -91,7 +91,7 @@ def test_a_kernel_that_counts_is_wrong_after_timing(found: dict[str, Evaluation]
     """Suspect, with the set of inputs and the element; its timings are kept."""
     verdict = found["counts"].verdict
     assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.WRONG_AFTER_TIMING)
-    assert "right when it was verified, wrong in the last timed call (recorded inputs)" in verdict.message
+    assert "right when it was verified, wrong in the last timed call (" in verdict.message
     assert found["counts"].measurement is not None
     assert "speedup_vs_torch" in verdict.numbers
 
