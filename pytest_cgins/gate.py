@@ -28,13 +28,15 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
         measurement: its timings; reported, they do not decide anything yet.
 
     Returns:
-        `SUSPECT` with the first probe that tripped and explains wrong answers, else `INCORRECT` with the first
+        `SUSPECT` with tampering, or the first probe that tripped and explains wrong answers, else `INCORRECT` with the first
         check that failed, else `SUSPECT` with the first of the other probes, `SKIPPED` when no element was
         compared (empty never passes), `WEAK` when a forged answer would have passed too, else `PASSED`.
     """
     numbers = _numbers(correctness, measurement)
     failed = [check for check in correctness.checks if not check.passed]
     suspect = [probe for probe in correctness.tripped if not failed or SPECS[probe.name].explains]
+    # A process that the kernel has changed may show anything.
+    suspect.sort(key=lambda probe: probe.reason is not Reason.TAMPERING)
     if suspect:
         return Verdict(
             status=Status.SUSPECT,

@@ -315,6 +315,13 @@ def test_a_probe_that_trips_makes_a_right_kernel_suspect() -> None:
     assert verdict.message == "differs\nalso memory_leak: grows"
 
 
+def test_tampering_comes_first() -> None:
+    """What other probes see in a process that the kernel has changed may be its work."""
+    probes = (suspect("repeat", "differs"), suspect("integrity", "replaced"))
+    verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=probes), None)
+    assert verdict.reason is Reason.TAMPERING
+
+
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_a_wrong_kernel_is_called_by_the_probe_that_explains_it(name: str) -> None:
     """Stale answers or late work are why numbers are wrong; a leak or a race of its own is not."""

@@ -218,6 +218,16 @@ def _spaces() -> Iterator[_Space]:
             yield _space(name, module, _is_code)
     for cls in _CLASSES:
         yield _space(f"{cls.__module__}.{cls.__qualname__}", cls, _is_behaviour)
+    modules = {name: module for name, module in sys.modules.items() if _is_relied_on(name)}
+    yield _Space(
+        "sys.modules",
+        sys.modules,
+        sys.modules.get,
+        tuple(modules),
+        tuple(modules.values()),
+        frozenset(),
+        _never,
+    )
     for name, module in list(sys.modules.items()):
         if name == _PACKAGE or name.startswith(f"{_PACKAGE}."):
             yield _space(name, module, _always)
@@ -257,6 +267,10 @@ def _hides(inherited: frozenset[str], namespace: Mapping[str, Any]) -> Callable[
 
 def _never() -> bool:
     return False
+
+
+def _is_relied_on(module: str) -> bool:
+    return module in _LIBRARIES or module.partition(".")[0] == _PACKAGE
 
 
 def _is_code(value: Any) -> bool:
@@ -320,6 +334,8 @@ def _by(new: Any) -> str:
         return f"by {new.__qualname__} of {Path(code.co_filename).name}, line {code.co_firstlineno}"
     if new is None:
         return "by nothing"
+    if isinstance(new, ModuleType):
+        return "by another module"
     if isinstance(new, type):
         return f"by the class {new.__module__}.{new.__qualname__}"
     return f"by a {type(new).__module__}.{type(new).__qualname__}"
@@ -327,7 +343,9 @@ def _by(new: Any) -> str:
 
 def _undo(change: _Change) -> None:
     with suppress(Exception):
-        if change.old is _ABSENT:
+        if change.space.owner is sys.modules:
+            sys.modules[change.name] = change.old
+        elif change.old is _ABSENT:
             delattr(change.space.owner, change.name)
         else:
             setattr(change.space.owner, change.name, change.old)

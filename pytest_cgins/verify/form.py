@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pytest_cgins.kernels.launcher import POISON_BYTE
 from pytest_cgins.model import Check, Reason, WorstElement
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.locate import describe
@@ -64,7 +65,11 @@ class _Form:
         return None
 
     def unwritten_integers(self) -> Check | None:
-        """Integers are filled with their least value before the call, booleans with neither 0 nor 1."""
+        """Integers are filled with their least value before the call, booleans with neither 0 nor 1.
+
+        Unsigned ones are filled with bytes 0xA5, which answers of one byte may well have: they are unwritten only
+        if nothing else is wrong.
+        """
         dtype = self.answer.dtype
         if dtype.is_floating_point or dtype.is_complex:
             return None
@@ -73,9 +78,19 @@ class _Form:
             return (
                 self._elements(Reason.UNWRITTEN, "never written", wrong.reshape(-1)) if wrong.any() else None
             )
+        signed = {
+            torch.uint8: torch.int8,
+            torch.uint16: torch.int16,
+            torch.uint32: torch.int32,
+            torch.uint64: torch.int64,
+        }
+        given, right = self.answer, self.output.answer
         least = torch.iinfo(dtype).min
-        wrong = (self.answer == least) & (self.output.answer != least)
-        if least == 0 or not bool(wrong.any()):
+        if dtype in signed:
+            given, right = (one.contiguous().view(signed[dtype]) for one in (given, right))
+            least = int.from_bytes(bytes([POISON_BYTE] * dtype.itemsize), "little", signed=True)
+        wrong = (given == least) & (right != least)
+        if not bool(wrong.any()) or (dtype == torch.uint8 and bool(((given != right) & ~wrong).any())):
             return None
         return self._elements(Reason.UNWRITTEN, "never written", wrong.reshape(-1))
 

@@ -52,6 +52,10 @@ def _message(watched: Watched, text: str) -> str:
             "class Event: pass\ntorch.cuda.Event = Event",
             "replaced torch.cuda.Event by the class relu_of_text_",
         ),
+        (
+            "import sys, types; sys.modules['pytest_cgins.execute.tensors'] = types.ModuleType('tensors')",
+            "replaced sys.modules.pytest_cgins.execute.tensors by another module",
+        ),
         ("import os; del os.listdir", "replaced os.listdir by nothing"),
         (
             "import sys; sys.modules['pytest_cgins.kernels.launcher'].GUARD_NBYTES = 0",

@@ -137,6 +137,27 @@ def test_unwritten_integers() -> None:
     assert "last element only" in check.message
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64])
+def test_unwritten_unsigned_integers(dtype: torch.dtype) -> None:
+    """Unsigned outputs are poisoned with bytes 0xA5."""
+    reference = torch.arange(6).to(dtype)
+    answer = reference.clone()
+    answer.view(torch.uint8)[-dtype.itemsize :] = 0xA5
+    check = failed(expected_set(expected_output(reference, dtype)), answer)
+    assert check.reason is Reason.UNWRITTEN
+    assert "last element only" in check.message
+
+
+def test_a_byte_that_looks_like_poison_is_only_wrong() -> None:
+    """Among other wrong bytes one of 0xA5 says nothing."""
+    reference = torch.arange(6).to(torch.uint8)
+    answer = reference + 1
+    answer[5] = 0xA5
+    assert (
+        failed(expected_set(expected_output(reference, torch.uint8)), answer).reason is not Reason.UNWRITTEN
+    )
+
+
 def test_second_output_is_named() -> None:
     """With several outputs the message says which."""
     outputs = (expected_output(normal(3)), expected_output(normal(4), index=1))
