@@ -33,8 +33,13 @@ def not_the_kernels(error: ServiceError) -> EndedError:
 
 
 def lost_by(error: WorkerError) -> EndedError:
-    """The verdict for what became of a request to a worker that runs a kernel: the kernel is to blame."""
+    """The verdict for what became of a request to a worker that runs a kernel.
+
+    The kernel is to blame, unless the worker was lost before it could have run one.
+    """
     reason = Reason(error.fault)
+    if reason is Reason.WORKER_LOST:
+        return EndedError(Status.INFRASTRUCTURE, reason, str(error), error.output)
     if isinstance(error, ServiceError):
         reason = cause_of(error.kind, error.text) or cause_of_code(error.text) or reason
     elif reason is Reason.ABORTED:

@@ -38,6 +38,7 @@ def raised(kind: str, message: str, *, phase: str = "run", remedy: str = "") -> 
         (WorkerExceeded("…", fault="process-flood"), Status.RUNTIME_ERROR, Reason.PROCESS_FLOOD),
         (WorkerTimeout("…", fault="timed-out"), Status.TIMEOUT, Reason.TIMED_OUT),
         (ProtocolError("…", fault="forged-answer"), Status.SUSPECT, Reason.FORGED_ANSWER),
+        (WorkerCrashed("…", fault="worker-lost"), Status.INFRASTRUCTURE, Reason.WORKER_LOST),
         (ServiceError("…", kind="ValueError", text="no"), Status.RUNTIME_ERROR, Reason.RAISED),
         (ServiceError("…", kind="MemoryError"), Status.RUNTIME_ERROR, Reason.OUT_OF_MEMORY),
         (

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.errors import ProtocolError, ServiceError, WorkerCrashed, WorkerExceeded, WorkerTimeout
+from pytest_cgins.errors import (
+    ProtocolError,
+    ServiceError,
+    WorkerCrashed,
+    WorkerError,
+    WorkerExceeded,
+    WorkerTimeout,
+)
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.environment import worker_environment
 from pytest_cgins.execute.exits import describe_exit
@@ -190,8 +197,7 @@ class WorkerProcess:
         try:
             if self._starting:
                 self._starting = False
-                with self._limited("start", START_TIMEOUT_S) as deadline:
-                    self._answer("start", deadline)
+                self._started()
             with self._limited(method, timeout_s) as deadline:
                 self._request(method, params, buffers, deadline)
                 return self._answer(method, deadline)
@@ -210,6 +216,19 @@ class WorkerProcess:
     def close(self) -> None:
         """End the process and its whole group; a second time does nothing."""
         self._end(grace_s=_EXIT_WAIT_S)
+
+    def _started(self) -> None:
+        """Wait for the service to be made. No kernel has run as yet: whatever goes wrong is not its doing."""
+        try:
+            with self._limited("start", START_TIMEOUT_S) as deadline:
+                self._answer("start", deadline)
+        except EOFError:
+            crash = self._crashed("start")
+            crash.fault = Reason.WORKER_LOST.value
+            raise crash from None
+        except WorkerError as error:
+            error.fault = Reason.WORKER_LOST.value
+            raise
 
     def _request(
         self, method: str, params: Mapping[str, Any], buffers: Sequence[Buffer], deadline: float

@@ -193,6 +193,19 @@ def test_another_program_can_be_put_around_a_worker(toy_path: dict[str, str], wr
     assert not is_running(grandchild)
 
 
+def test_a_wrapper_that_fails_is_no_fault_of_a_kernel(toy_path: dict[str, str]) -> None:
+    """A program around the worker that does not come up has its last words shown, and no kernel is blamed."""
+    refuse = ["sh", "-c", "echo no namespaces here >&2; exit 125"]
+    words = r"exited with code 125 without an answer, during 'start'"
+    with (
+        WorkerPool(services={"toy": "toys:Toy"}, env=toy_path, wrap=lambda _: refuse) as pool,
+        pytest.raises(WorkerCrashed, match=words) as caught,
+    ):
+        pool.call("toy", "pid", {}, timeout_s=LIMIT_S)
+    assert caught.value.fault == "worker-lost"
+    assert caught.value.output == "stderr:\nno namespaces here\n"
+
+
 def test_a_wrapped_worker_ends_with_its_connection(toy_path: dict[str, str]) -> None:
     """Where another program is its parent, a worker ends once ours has closed the connection."""
     worker = WorkerProcess.start("toys:Toy", name="toy", env=toy_path, wrap=WRAPPERS["around"])

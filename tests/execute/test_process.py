@@ -215,10 +215,11 @@ def test_an_error_in_a_thread_is_not_the_worker_s(pool: WorkerPool) -> None:
 def test_a_service_that_cannot_start_says_so(
     pool: WorkerPool, role: str, error: type[WorkerError], words: str
 ) -> None:
-    """What goes wrong at start is the first call's error, and every later one's."""
+    """What goes wrong at start is the first call's error, and every later one's; no kernel is blamed for it."""
     for _ in range(2):
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=words) as caught:
             pool.call(role, "echo", {}, timeout_s=LIMIT_S)
+        assert caught.value.fault == "worker-lost"
 
 
 def test_the_whole_group_dies_with_the_worker(pool: WorkerPool) -> None:
