@@ -1,11 +1,13 @@
 """What a sandboxed worker sees of this machine: decided in the parent, from its paths and environment."""
 
+# ruff: noqa: PTH110, PTH112, PTH113, PTH114 - pathlib's raise where a folder may not be looked into
 from __future__ import annotations
 
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from os.path import exists, isdir, isfile, islink, realpath
 from pathlib import Path
 
 from pytest_cgins.execute.environment import is_secret
@@ -63,11 +65,11 @@ def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dic
         hidden: what must not be seen; wins over `visible`.
     """
     home = Path.home()
-    emptied = _outermost(_real(path) for path in (*_EMPTY, home) if Path(path).is_dir())
+    emptied = _outermost(_real(path) for path in (*_EMPTY, home) if isdir(path))
     masks = [*emptied, _real(scratch)]
     asked = [*map(Path, visible), PACKAGES]
-    hides = {_real(path) for path in (*hidden, *secrets(home, asked)) if Path(path).exists()}
-    wanted = [path for path in (*asked, *_programs(home)) if path.exists()]
+    hides = {_real(path) for path in (*hidden, *secrets(home, asked)) if exists(path)}
+    wanted = [path for path in (*asked, *_programs(home)) if exists(path)]
     shown = _outermost(
         real for path in wanted if _below(real := _real(path), masks) and not _below(real, hides)
     )
@@ -86,7 +88,7 @@ def secrets(home: Path, roots: Iterable[Path]) -> list[Path]:
     for root in roots:
         for folder in (root, *root.parents):
             found += [folder / name for name in _PROJECT_SECRETS]
-            found += [folder / name for name in _RUNNER_SECRETS if (folder / ".runner").exists()]
+            found += [folder / name for name in _RUNNER_SECRETS if exists(folder / ".runner")]
             found += _common_git(folder / ".git")
     return found
 
@@ -97,7 +99,7 @@ def devices(gpu: bool) -> list[str]:
     found = [folder / name for name in _BASE_DEVICES]
     if gpu:
         found += [path for pattern in _GPU_DEVICES for path in sorted(folder.glob(pattern))]
-    return [str(path) for path in found if path.exists() and not path.is_dir()]
+    return [str(path) for path in found if exists(path) and not isdir(path)]
 
 
 def _programs(home: Path) -> list[Path]:
@@ -115,14 +117,14 @@ def _programs(home: Path) -> list[Path]:
     ]
     real_home = Path(_real(home))
     absolute = [Path(one) for one in found if one.startswith("/")]
-    return [path for path in absolute if path.exists() and not real_home.is_relative_to(path.resolve())] + [
+    return [path for path in absolute if exists(path) and not real_home.is_relative_to(path.resolve())] + [
         Path(sys.executable)
     ]
 
 
 def _common_git(pointer: Path) -> list[Path]:
     """The repository that a worktree's file `.git` points to."""
-    if not pointer.is_file():
+    if not isfile(pointer):
         return []
     target = pointer.read_text(errors="replace").partition("gitdir: ")[2].strip()
     return [folder for folder in Path(target).parents if folder.name == ".git"]
@@ -138,7 +140,7 @@ def _links(path: Path) -> list[str]:
             current = current.parent
             continue
         entry = current / part
-        if not entry.is_symlink():
+        if not islink(entry):
             current = entry
             continue
         found.append(str(entry))
@@ -169,4 +171,4 @@ def _outermost(found: Iterable[str]) -> list[str]:
 
 
 def _real(path: str | Path) -> str:
-    return os.path.realpath(path)
+    return realpath(path)

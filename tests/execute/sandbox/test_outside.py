@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -111,6 +112,35 @@ def test_device_nodes() -> None:
     assert all(Path(path).is_char_device() for path in outside.devices(gpu=True))
 
 
+def patched(command: list[str], patch: str) -> list[str]:
+    """The command with a launcher that first runs some code, to be on a kernel that is less able."""
+    boot = (
+        f"import sys; sys.path.append({str(Path(outside.__file__).parents[1])!r})\n"
+        f"from sandbox import enter, system\n{patch}\nenter.main()\n"
+    )
+    return [boot if "sandbox.enter" in word else word for word in command]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="for administrators")
+def test_without_user_namespaces(tmp_path: Path) -> None:
+    """An administrator's sandbox is as closed without one, and leaves the host's settings alone."""
+    sandbox = Sandbox(way="namespaces", visible=(tmp_path,), limits=ROOMY, devices=False)
+    if sandbox.available():
+        pytest.skip(sandbox.available())
+    settings = [Path("/proc/sys/user/max_user_namespaces"), Path("/proc/sys/kernel/pid_max")]
+    before = [setting.read_text() for setting in settings]
+    script = (
+        "cat /proc/self/status; readlink /proc/self/ns/user; touch /etc/x; : >> /proc/sys/kernel/core_pattern"
+    )
+    ran = run(patched(sandbox.wrap(["sh", "-c", script]), "system.CLONE_NEWUSER = 1"))
+    lines = ran.stdout.split("\n")
+    assert str(Path("/proc/self/ns/user").readlink()) in lines
+    assert [line.split()[1] for line in lines if line.startswith("Cap")] == ["0" * 16] * 5
+    assert "NoNewPrivs:\t1" in lines
+    assert ran.stderr.count("Read-only file system") == 2, ran.stderr
+    assert [setting.read_text() for setting in settings] == before
+
+
 def test_without_mount_setattr(tmp_path: Path) -> None:
     """On kernels before 5.12 each mount is made read-only by itself, whatever its name."""
     sandbox = Sandbox(way="namespaces", visible=(tmp_path,), limits=ROOMY, devices=False)
@@ -126,12 +156,6 @@ def test_without_mount_setattr(tmp_path: Path) -> None:
         "    except OSError as error: print(error.strerror)\n"
     )
     command = sandbox.wrap([*python(code), "/etc", str(tmp_path), str(odd), "/sys/fs/cgroup", "/tmp"])
-    boot = (
-        f"import sys; sys.path.append({str(Path(outside.__file__).parents[1])!r})\n"
-        "from sandbox import enter, system\n"
-        "def absent(*_): raise OSError(38, 'Function not implemented')\n"
-        "system.mount_setattr = absent\n"
-        "enter.main()\n"
-    )
-    ran = run([boot if "sandbox.enter" in word else word for word in command])
+    patch = "def absent(*_): raise OSError(38, 'Function not implemented')\nsystem.mount_setattr = absent\n"
+    ran = run(patched(command, patch))
     assert ran.stdout.splitlines() == ["Read-only file system"] * 4 + ["written"], ran.stderr
