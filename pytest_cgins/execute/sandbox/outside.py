@@ -68,8 +68,8 @@ def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dic
     emptied = _outermost(_real(path) for path in (*_EMPTY, home) if isdir(path))
     masks = [*emptied, _real(scratch)]
     asked = [*map(Path, visible), PACKAGES]
-    hides = {_real(path) for path in (*hidden, *secrets(home, asked)) if exists(path)}
     wanted = [path for path in (*asked, *_programs(home)) if exists(path)]
+    hides = {_real(path) for path in (*hidden, *secrets(home, wanted)) if exists(path)}
     shown = _outermost(
         real for path in wanted if _below(real := _real(path), masks) and not _below(real, hides)
     )
@@ -83,13 +83,12 @@ def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dic
 
 
 def secrets(home: Path, roots: Iterable[Path]) -> list[Path]:
-    """Known places of secrets: the user's, the system's, and those beside the projects at `roots`."""
+    """Known places of secrets: the user's, the system's, and those beside what is shown, `roots`."""
     found = [*map(Path, _SYSTEM_SECRETS), *(home / name for name in _HOME_SECRETS)]
-    for root in roots:
-        for folder in (root, *root.parents):
-            found += [folder / name for name in _PROJECT_SECRETS]
-            found += [folder / name for name in _RUNNER_SECRETS if exists(folder / ".runner")]
-            found += _common_git(folder / ".git")
+    for folder in {folder for root in roots for folder in (root, *root.parents)}:
+        found += [folder / name for name in _PROJECT_SECRETS]
+        found += [folder / name for name in _RUNNER_SECRETS if exists(folder / ".runner")]
+        found += _common_git(folder / ".git")
     return found
 
 

@@ -86,6 +86,17 @@ def test_repository_of_a_worktree(home: Path) -> None:
     assert {str(tree / ".git"), str(repository / ".git")} <= set(found["hide"])
 
 
+def test_secrets_of_other_projects(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is shown because Python imports from it shows no repository either."""
+    (home / "other" / ".git").mkdir(parents=True)
+    (home / "other" / "src").mkdir()
+    monkeypatch.syspath_prepend(home / "other" / "src")
+    monkeypatch.syspath_prepend(home / "other")
+    found = outside.paths(SCRATCH, [], [])
+    assert str(home / "other") in found["show"]
+    assert str(home / "other" / ".git") in found["hide"]
+
+
 def test_runner_secrets(home: Path) -> None:
     """A self-hosted runner keeps its keys above the projects that it checks out."""
     work = home / "runner" / "_work" / "project"
