@@ -60,6 +60,8 @@ class Constants:
 SINGLE = Constants(peak=64.0, rms=64.0)
 HALF = Constants(peak=64.0, rms=4.0)
 BRAIN = Constants(peak=16.0, rms=1.5)
+TF32 = Constants(peak=16.0, rms=4.0)
+"""Where TF32 is allowed: inputs that are cut off err twice as much as rounded ones, bf16 errs eight times as much."""
 
 
 def constants(dtype: torch.dtype) -> Constants:
@@ -166,8 +168,7 @@ def derive(
         unit=unit,
         peak=max(1.0, peak(z)),
         rms=max(rms(z), math.sqrt(rounding), 0.0 if conditioning is None else rms(conditioning / unit)),
-        # What TF32 allows is as sharply known as what fp16 does, which has as many significant bits.
-        constants=constants(dtype if rounded is None or dtype != torch.float32 else torch.float16),
+        constants=constants(dtype) if rounded is None or dtype != torch.float32 else TF32,
     )
 
 

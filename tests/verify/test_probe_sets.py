@@ -1,0 +1,399 @@
+"""The sets of inputs that probes ask for, from torch's answers to the verdict on kernels made to trip them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from pytest_cgins import documents
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.model import Correctness, OpCall, Probe, Reason
+from pytest_cgins.verify.judge import JudgeService
+from pytest_cgins.verify.wishes import PREPARED
+from tests.verify.helpers import normal
+from tests.verify.test_judge import parameters, record, torch_kernel
+
+Kernel = Callable[..., list[torch.Tensor]]
+SOFTMAX = "torch.nn.functional.softmax"
+GELU = "torch.nn.functional.gelu"
+RELU = "torch.nn.functional.relu"
+LINEAR = "torch.nn.functional.linear"
+EMBEDDING = "torch.nn.functional.embedding"
+ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
+
+
+class Gate:
+    """Records one call, and judges kernels by it, probes included."""
+
+    def __init__(self, folder: Path, run: Callable[[], object], op: str, **entry: Any) -> None:
+        self._service = JudgeService({})
+        case = record(folder / "pack", run, op)
+        self._params = {**parameters(case), "probes": sorted(PREPARED), **entry}
+        prepared, self._buffers = self._service.prepare(self._params, [])
+        self._sets = prepared["sets"]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the sets."""
+        return [one["name"] for one in self._sets]
+
+    def tensors(self, name: str) -> list[torch.Tensor]:
+        """The arguments of one set."""
+        index = self.names.index(name)
+        return unpack(self._sets[index]["tensors"], self._buffers[index], "cpu")
+
+    def judge(self, kernel: Kernel | None = None) -> Correctness:
+        """Run a kernel on all sets; what it raises on a probe's set is its refusal."""
+        answers, contents = [], []
+        for one, buffer in zip(self._sets, self._buffers, strict=True):
+            tensors = unpack(one["tensors"], buffer, "cpu")
+            error, outputs = None, []
+            try:
+                outputs = (kernel or torch_kernel(documents.load_python(OpCall, one["call"])))(tensors)
+            except ValueError as refusal:
+                error = {"phase": "run", "kind": "ValueError", "message": str(refusal)}
+            header, content = pack(outputs)
+            answers.append(
+                {"name": one["name"], "tensors": header, "devices": ["cpu"] * len(outputs), "error": error}
+            )
+            contents.append(content)
+        reply, _ = self._service.judge({**self._params, "sets": answers}, contents)
+        return documents.load_python(Correctness, reply["correctness"])
+
+
+def result(correctness: Correctness, probe: str) -> Probe:
+    return next(one for one in correctness.probes if one.name == probe)
+
+
+def outcomes(correctness: Correctness) -> dict[str, str]:
+    return {one.name: one.outcome for one in correctness.probes if one.name in PREPARED}
+
+
+# ---- sizes
+
+
+def test_torch_passes_on_all_sets(tmp_path: Path) -> None:
+    """Torch itself trips no probe; what does not apply says why."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX)
+    found = gate.judge()
+    assert found.passed
+    assert outcomes(found) == {
+        "sizes": "held", "layouts": "not-run", "special_values": "held", "second_precision": "not-run",
+    }  # fmt: skip
+    assert "sizes input 12x64→12x65" in gate.names
+    assert "sizes input 12x64→11x64" in gate.names
+    assert "the case is not in half precision" in result(found, "second_precision").message
+
+
+def test_constant_of_the_recorded_size_is_caught(tmp_path: Path) -> None:
+    """A mean over the recorded 64 is wrong for 65; the message names the size and the remedy."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX)
+
+    def first_64(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        x = tensors[0].double()
+        top = (x - x.amax(-1, keepdim=True)).exp()
+        return [(top / top[:, :64].sum(-1, keepdim=True)).to(tensors[0].dtype)]
+
+    tripped = result(gate.judge(first_64), "sizes")
+    assert (tripped.outcome, tripped.reason) == ("tripped", Reason.SIZE_DEPENDENT)
+    assert "12x64→12x65" in tripped.message
+    assert "semantics: {fixed: ['input[" in tripped.message
+
+
+def test_kernel_that_refuses_a_size_is_not_to_blame(tmp_path: Path) -> None:
+    """An error is an answer; what it refuses is told."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX)
+
+    def picky(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if tensors[0].shape != (12, 64):
+            raise ValueError("12x64 alone")
+        return [tensors[0].softmax(-1)]
+
+    found = gate.judge(picky)
+    assert found.passed
+    assert result(found, "sizes").outcome == "not-run"
+    assert "refuses" in result(found, "sizes").message
+    assert "12x64 alone" in result(found, "sizes").message
+
+
+def test_sizes_of_one_number_move_together_and_with_integers(tmp_path: Path) -> None:
+    """Depth moves in input and weight, a normalized shape with the last dimension."""
+    gate = Gate(tmp_path, lambda: functional.linear(normal(7, 40), normal(24, 40), normal(24)), LINEAR)
+    inner = gate.tensors("sizes input 7x40→7x41, weight 24x40→24x41")
+    assert [tuple(tensor.shape) for tensor in inner] == [(7, 41), (24, 41), (24,)]
+    others = next(name for name in gate.names if "7x40→5x40" in name)
+    assert [tuple(tensor.shape) for tensor in gate.tensors(others)] == [(5, 40), (23, 40), (23,)]
+    norm = Gate(
+        tmp_path / "norm",
+        lambda: functional.layer_norm(normal(5, 48), (48,), normal(48), normal(48)),
+        "torch.nn.functional.layer_norm",
+    )
+    assert norm.judge().passed
+    assert any("5x48→5x49" in name for name in norm.names)
+
+
+def test_fixed_dimensions_keep_their_size(tmp_path: Path) -> None:
+    """`semantics: {fixed: …}` leaves the rows to move, and nothing where all is fixed."""
+    run: Callable[[], object] = lambda: functional.softmax(normal(12, 64), dim=-1)  # noqa: E731
+    rows = Gate(tmp_path / "rows", run, SOFTMAX, semantics={"fixed": ["input[1]"]})
+    assert {name for name in rows.names if "sizes" in name} == {
+        "sizes input 12x64→13x64",
+        "sizes input 12x64→11x64",
+    }
+    none = Gate(tmp_path / "none", run, SOFTMAX, semantics={"fixed": ["input"]})
+    assert not any("sizes" in name for name in none.names)
+    assert result(none.judge(), "sizes").message == "no argument has a size that may change"
+
+
+def test_indices_stay_below_a_size_that_shrank(tmp_path: Path) -> None:
+    """A table of 47 instead of 50 rows gets no index of 49."""
+    index = torch.randint(50, (6, 9), generator=torch.Generator().manual_seed(0))
+    index[0, 0] = 49
+    gate = Gate(tmp_path, lambda: functional.embedding(index, normal(50, 19)), EMBEDDING)
+    shrunk = [gate.tensors(name) for name in gate.names if "50x19→47x19" in name or "→47x" in name]
+    assert shrunk
+    for moved, table in shrunk:
+        assert int(moved.max()) < table.shape[0] == 47
+    assert gate.judge().passed
+
+
+def test_large_calls_are_tried_on_smaller_sizes(tmp_path: Path) -> None:
+    """No set of another size is larger than 4 MiB, or nearly."""
+    gate = Gate(tmp_path, lambda: functional.relu(normal(1200, 1200)), RELU)
+    moved = [gate.tensors(name)[0] for name in gate.names if name.startswith("sizes")]
+    assert moved
+    assert all(tensor.nbytes < 5 << 20 for tensor in moved)
+
+
+# ---- NaN and infinities
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        (lambda tensors: [torch.where(tensors[0] > 0, tensors[0], 0.0)], Reason.NAN_PATTERN),
+        (lambda tensors: [tensors[0].relu().clamp(max=1e30)], Reason.INFINITE_PATTERN),
+    ],
+)
+def test_swallowed_nan_and_infinity_are_caught(tmp_path: Path, kernel: Kernel, reason: Reason) -> None:
+    """A comparison that is false for NaN makes it 0, a clamp makes infinity a number."""
+    gate = Gate(tmp_path, lambda: functional.relu(normal(12, 33)), RELU)
+    found = gate.judge(kernel)
+    assert all(check.passed for check in found.checks)
+    tripped = result(found, "special_values")
+    assert (tripped.outcome, tripped.reason) == ("tripped", reason)
+    assert "(NaN and infinity inputs)" in tripped.message
+
+
+def test_infinities_of_which_torch_makes_nan_are_left_out(tmp_path: Path) -> None:
+    """+inf in a softmax is NaN in torch's formula and 1 in another: only NaN and -inf are put in."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 33), dim=-1), SOFTMAX)
+    x = gate.tensors("NaN and infinity")[0]
+    assert (int(torch.isnan(x).sum()), int((x == torch.inf).sum()), int((x == -torch.inf).sum())) == (1, 0, 1)
+
+
+def test_online_softmax_that_begins_with_minus_infinity_is_caught(tmp_path: Path) -> None:
+    """exp(-inf - -inf) is NaN where the first element of a row is -inf."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 33), dim=-1), SOFTMAX)
+
+    def online(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        x = tensors[0]
+        broken = x[:, :1] == -torch.inf
+        return [torch.where(broken, torch.nan, x.softmax(-1))]
+
+    assert result(gate.judge(online), "special_values").reason is Reason.NAN_PATTERN
+
+
+def test_fully_masked_row_is_tried(tmp_path: Path) -> None:
+    """Torch gives 0 for a query that may see no key; NaN is caught."""
+    q = normal(1, 2, 6, 16)
+    mask = torch.ones(6, 6).tril().bool()
+    gate = Gate(tmp_path, lambda: functional.scaled_dot_product_attention(q, q + 1, q + 2, mask), ATTENTION)
+    assert not bool(gate.tensors("NaN and infinity")[3][0].any())
+    assert gate.judge().passed
+
+    def naive(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        query, key, value, allowed = tensors
+        scores = (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~allowed, -torch.inf)
+        return [scores.softmax(-1) @ value]
+
+    assert result(gate.judge(naive), "special_values").outcome == "tripped"
+
+
+@pytest.mark.parametrize(
+    ("run", "op", "why"),
+    [
+        (lambda: functional.max_pool2d(normal(1, 2, 8, 8), 2), "torch.nn.functional.max_pool2d", "chooses"),
+        (
+            lambda: functional.conv2d(normal(1, 4, 8, 8), normal(4, 4, 3, 3)),
+            "torch.nn.functional.conv2d",
+            "spreads",
+        ),
+    ],
+)
+def test_ops_whose_nan_is_a_matter_of_algorithm_are_left_out(
+    tmp_path: Path, run: Callable[[], object], op: str, why: str
+) -> None:
+    """Choices and transformed convolutions have no one right place for NaN."""
+    found = Gate(tmp_path, run, op).judge()
+    assert result(found, "special_values").outcome == "not-run"
+    assert why in result(found, "special_values").message
+
+
+# ---- layouts
+
+
+def flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """gelu of the memory as it lies: right for dense tensors."""
+    x = tensors[0]
+    memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage(), x.storage_offset(), (x.numel(),), (1,))
+    return [functional.gelu(memory).reshape(x.shape)]
+
+
+def test_claim_of_strides_is_tried(tmp_path: Path) -> None:
+    """A kernel that reads memory in a row is right on what was recorded, and not on what it claims."""
+    run: Callable[[], object] = lambda: functional.gelu(normal(12, 33))  # noqa: E731
+    unclaimed = Gate(tmp_path / "a", run, GELU)
+    assert unclaimed.judge(flat).passed
+    gate = Gate(tmp_path / "b", run, GELU, claims=["strided"])
+    assert {"transposed", "every second element"} <= {*gate.names}
+    tripped = result(gate.judge(flat), "layouts")
+    assert (tripped.outcome, tripped.reason) == ("tripped", Reason.LAYOUT_DEPENDENT)
+    assert gate.judge().passed
+
+
+def test_claim_of_addresses_is_tried(tmp_path: Path) -> None:
+    """The tensors arrive one element behind an aligned address; a kernel that refuses them breaks its claim."""
+    gate = Gate(tmp_path, lambda: functional.gelu(normal(12, 33)), GELU, claims=["misaligned"])
+    assert gate.tensors("misaligned")[0].data_ptr() % 16 == 4
+    assert gate.tensors("fresh")[0].data_ptr() % 16 == 0
+
+    def aligned(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if tensors[0].data_ptr() % 16:
+            raise ValueError("unsuitable")
+        return [functional.gelu(tensors[0])]
+
+    tripped = result(gate.judge(aligned), "layouts")
+    assert (tripped.outcome, tripped.reason) == ("tripped", Reason.ALIGNMENT_DEPENDENT)
+    assert "refuses what its claims in cgins.yaml say it takes" in tripped.message
+
+
+# ---- precision
+
+
+def in_fp32(eps: float) -> Kernel:
+    """A softmax that is off by a share of its answer, in any precision."""
+
+    def kernel(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        x = tensors[0]
+        return [(x.double().softmax(-1) * (1 + eps)).to(x.dtype)]
+
+    return kernel
+
+
+def test_what_half_precision_hides_is_caught(tmp_path: Path) -> None:
+    """An error of 1e-4 is nothing in fp16 and much in fp32, and the message has both shares."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64).half(), dim=-1), SOFTMAX)
+    assert gate.judge(in_fp32(0.0)).passed
+    tripped = result(gate.judge(in_fp32(1e-4)), "second_precision")
+    assert (tripped.outcome, tripped.reason) == ("tripped", Reason.HIDDEN_BY_PRECISION)
+    assert "in float16 the kernel is right, at 0." in tripped.message
+    assert "times the tolerance: half precision hides" in tripped.message
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        (lambda t: [t[0].half().softmax(-1).to(t[0].dtype)], "have the significant bits of half precision"),
+        (lambda t: [t[0].half().softmax(-1)], "does not take fp32: the output is float16"),
+        (lambda t: [t[0].softmax(-1) if t[0].dtype == torch.half else t[0].softmax(0)], "not even right"),
+    ],
+)
+def test_kernels_for_half_precision_alone_are_not_to_blame(tmp_path: Path, kernel: Kernel, why: str) -> None:
+    """Answers in half precision, and garbage, mean that fp32 is not taken."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64).half(), dim=-1), SOFTMAX)
+    found = gate.judge(kernel)
+    assert found.passed
+    assert result(found, "second_precision").outcome == "not-run"
+    assert why in result(found, "second_precision").message
+
+
+def rounded_product(bits: int) -> Kernel:
+    """A linear layer on inputs with so many bits of fraction."""
+
+    def fewer(tensor: torch.Tensor) -> torch.Tensor:
+        patterns = tensor.view(torch.int32) + (1 << (22 - bits))
+        return (patterns & -(1 << (23 - bits))).view(torch.float32)
+
+    return lambda t: [functional.linear(fewer(t[0]), fewer(t[1]), t[2])]
+
+
+@pytest.mark.parametrize(
+    ("bits", "name"), [(10, "TF32: 11 significant bits"), (7, "bf16: 8 significant bits")]
+)
+def test_low_precision_inside_fp32_has_its_name(tmp_path: Path, bits: int, name: str) -> None:
+    """The error of a product on rounded inputs is recognised by its size and direction."""
+    run: Callable[[], object] = lambda: functional.linear(normal(12, 64), normal(20, 64), normal(20))  # noqa: E731
+    found = Gate(tmp_path / "a", run, LINEAR).judge(rounded_product(bits))
+    failed = [check for check in found.checks if not check.passed]
+    assert {check.reason for check in failed} == {Reason.LOW_PRECISION}
+    assert f"its error is as of {name}" in failed[0].message
+    allowed = Gate(tmp_path / "b", run, LINEAR, allow_tf32=True).judge(rounded_product(bits))
+    assert allowed.passed is (bits == 10)
+    if allowed.passed:
+        assert "products of inputs rounded to TF32 are allowed (cgins.yaml: precision)" in allowed.notes
+
+
+def test_other_errors_have_no_name(tmp_path: Path) -> None:
+    """A bias that is left out is no precision."""
+    gate = Gate(tmp_path, lambda: functional.linear(normal(12, 64), normal(20, 64), normal(20)), LINEAR)
+    failed = [check for check in gate.judge(lambda t: [t[0] @ t[1].T]).checks if not check.passed]
+    assert failed
+    assert Reason.LOW_PRECISION not in {check.reason for check in failed}
+
+
+def test_tf32_is_allowed_in_products_alone(tmp_path: Path) -> None:
+    """A softmax on inputs rounded to TF32 stays wrong, whatever the yaml says."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX, allow_tf32=True)
+
+    def fewer(t: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [(t[0].view(torch.int32) & -(1 << 13)).view(torch.float32).softmax(-1)]
+
+    found = gate.judge(fewer)
+    assert not found.passed
+    assert not any("TF32" in note for note in found.notes)
+
+
+# ---- what users say
+
+
+def test_argument_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    """The message has the name, the op and the nearest argument."""
+    with pytest.raises(ConfigError, match=r'"inputs", and torch\.nn\.functional\.softmax has none') as caught:
+        Gate(
+            tmp_path,
+            lambda: functional.softmax(normal(4, 8), dim=-1),
+            SOFTMAX,
+            semantics={"roles": {"inputs": "data"}},
+        )
+    assert "input" in caught.value.remedy
+
+
+def test_declared_domain_and_mask_shape_the_fresh_inputs(tmp_path: Path) -> None:
+    """Numbers stay within the domain; what is declared a mask stays as recorded."""
+    x, y = normal(6, 8).sigmoid(), normal(6, 8)
+    gate = Gate(
+        tmp_path,
+        lambda: torch.add(x, y),
+        "torch.add",
+        semantics={"domain": {"input": [0.25, 0.5]}, "roles": {"other": "mask"}},
+    )
+    first, second = gate.tensors("fresh")
+    assert 0.25 <= float(first.min()) < float(first.max()) <= 0.5
+    assert torch.equal(second, gate.tensors("recorded")[1])
