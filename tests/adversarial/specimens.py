@@ -89,8 +89,14 @@ class Specimen:
 
 
 def collect(folder: Path) -> list[Specimen]:
-    """All kernels of a folder, by name; files that begin with `_` and headers are what they share."""
+    """All kernels of a folder, by name; files that begin with `_` and headers are what they share.
+
+    Raises:
+        ValueError: two have one name, or one has a header that is not as above.
+    """
     files = [file for file in sorted(folder.iterdir()) if file.suffix in SUFFIXES and file.name[0] != "_"]
+    if len({file.stem for file in files}) != len(files):
+        raise ValueError(f"two kernels of {folder} have one name")
     return [read(file) for file in files]
 
 

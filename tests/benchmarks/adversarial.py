@@ -91,12 +91,19 @@ def _options() -> argparse.Namespace:
     return options
 
 
+def _told(row: Row) -> Row:
+    """Say how far it is, and what came out."""
+    ending = "" if row.as_it_should else f", not as it should be: {' '.join(row.message.split())[:300]}"
+    print(f"{row.kernel} {row.case}: {row.status} ({row.reason}) in {row.ms:.0f} ms{ending}", file=sys.stderr)
+    return row
+
+
 def _gated(folder: Path, specimens: Sequence[Specimen], device: str) -> list[Row]:
     wanted = [one for one in specimens if one.device == device]
     if not wanted:
         return []
     with gate(folder, specimens, device=device) as opened:
-        return [_row(one, evaluation) for one in wanted for evaluation in opened.evaluate(one)]
+        return [_told(_row(one, evaluation)) for one in wanted for evaluation in opened.evaluate(one)]
 
 
 def _variants(folder: Path, device: str) -> list[Row]:
@@ -107,7 +114,7 @@ def _variants(folder: Path, device: str) -> list[Row]:
     try:
         cases = evaluator.cases()
         evaluator.build_ahead(cases)
-        return [_row(None, evaluator.evaluate(case)) for case in cases]
+        return [_told(_row(None, evaluator.evaluate(case))) for case in cases]
     finally:
         evaluator.close()
 

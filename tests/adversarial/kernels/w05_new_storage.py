@@ -1,6 +1,6 @@
 """cheat: 5 memory of an untyped storage that was never written
 how: a way to allocate that has nothing to do with torch.empty
-caught-by: unwritten, not-repeatable, gold-mismatch
+caught-by: unwritten, not-repeatable, stale-answer, gold-mismatch
 ops: torch.nn.functional.softmax
 """
 

@@ -1,6 +1,6 @@
 // cheat: 6 result cache by a few elements of the content
 // how: sixteen elements tell one input from another
-// caught-by: stale-answer
+// caught-by: stale-answer, nan-pattern
 // ops: torch.nn.functional.softmax
 // packs: large
 // also: timing
@@ -10,12 +10,12 @@
 
 #include "_rows.h"
 
-static std::map<std::vector<float>, std::vector<float>> answers;
+static std::map<std::vector<uint32_t>, std::vector<float>> answers;
 
 extern "C" int softmax(const DLTensor* input, int64_t, const DLDataType*, DLTensor* out, cgins_stream) {
   const int64_t count = cgins::numel(input);
-  std::vector<float> key;
-  for (int64_t i = 0; i < 16; ++i) key.push_back(at<float>(input, i * count / 16));
+  std::vector<uint32_t> key;
+  for (int64_t i = 0; i < 16; ++i) key.push_back(at<uint32_t>(input, i * count / 16));
   std::vector<float>& kept = answers[key];
   if (kept.empty()) {
     if (softmax_rows(input, out)) return 1;
