@@ -57,6 +57,7 @@ def test_fork_bomb(sandbox: Sandbox) -> None:
                 time.sleep(60)
                 os._exit(0)
             started += 1
+        time.sleep(60)
     finally:
         print("started", started, flush=True)
     """
