@@ -4,8 +4,8 @@
                                     [--jobs N] [--json FILE] [--keep FOLDER]
 
 Inputs are valid documents (packs of the example project, fixtures of the importers' tests) with their structure
-changed, and a list of hostile ones. Where atheris is installed, mutation follows the coverage of the package and of
-PyYAML; without it, inputs that are answered from a new place are mutated further.
+changed, and a list of hostile ones. Where atheris is installed, mutation follows the coverage of the package; without
+it, inputs that are answered from a new place are mutated further.
 
 Each parser runs in a process of its own. An input fails if anything but the documented error comes out of it, if it
 takes more than 2 s of CPU or 20 s, if its error cannot be printed, or if it ends the process. Code events are what
@@ -49,7 +49,7 @@ def main() -> int:
     if engine == "own" and not options.engine:
         print("atheris is not installed: own structure-aware mutation, led by where answers come from")
     parsers = _imported(engine)
-    chosen = [parsers.parser_named(options.parser)] if options.parser else list(parsers.PARSERS)
+    chosen = [parsers.parser_named(name) for name in options.parser] or list(parsers.PARSERS)
     shares = sum(parser.share for parser in chosen)
     start = time.monotonic()
     shared = Path("/dev/shm")  # in memory: no disk is waited for
@@ -81,10 +81,9 @@ def _imported(engine: str) -> Any:
         import atheris
 
         # First what is not followed: atheris would look at each of torch's thousand modules.
-        for module in ("torch", "torch._dynamo", "safetensors.torch", "pydantic", "rich.table"):
+        for module in ("torch", "torch._dynamo", "safetensors.torch", "pydantic", "rich.table", "yaml"):
             importlib.import_module(module)
-        with atheris.instrument_imports(include=["pytest_cgins", "yaml"]):
-            importlib.import_module("yaml")
+        with atheris.instrument_imports(include=["pytest_cgins"]):
             importlib.import_module("tests.fuzz.parsers")
     return importlib.import_module("tests.fuzz.parsers")
 
@@ -95,11 +94,18 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--inputs", type=int, default=20_000, help="over all parsers; default: 20000")
     parser.add_argument("--seconds", type=float, default=600.0, help="most time of one parser; default: 600")
-    parser.add_argument("--parser", help="one parser, by the beginning of its name")
+    parser.add_argument(
+        "--parser",
+        action="append",
+        default=[],
+        help="only this one, by the beginning of its name; may be repeated",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=("atheris", "own"), help="default: atheris where it is installed")
     parser.add_argument("--jobs", type=int, default=2, help="parsers at a time; default: 2")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="rows of parsers that are not run stay as they are in it"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write inputs that failed there")
     return parser.parse_args()
 
@@ -363,6 +369,10 @@ def _write(path: Path, rows: list[dict[str, Any]], engine: str, seed: int, secon
     from pytest_cgins import documents
     from pytest_cgins.timing.environment import describe
 
+    rows = [{key: value for key, value in row.items() if key != "lazy_imports"} for row in rows]
+    if path.exists():
+        done = {row["parser"] for row in rows}
+        rows = [row for row in json.loads(path.read_text())["parsers"] if row["parser"] not in done] + rows
     document = {
         "environment": documents.dump_python(describe("cpu")),
         "engine": engine,
@@ -370,7 +380,7 @@ def _write(path: Path, rows: list[dict[str, Any]], engine: str, seed: int, secon
         "seconds": seconds,
         "inputs": sum(row["inputs"] for row in rows),
         "not_covered": [NOT_COVERED],
-        "parsers": [{key: value for key, value in row.items() if key != "lazy_imports"} for row in rows],
+        "parsers": rows,
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
 

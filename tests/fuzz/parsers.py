@@ -219,6 +219,7 @@ def _flashinfer(folder: Path) -> Callable[[bytes], object]:
 
     def parse(data: bytes) -> object:
         found = json.loads(data)
+        found = found if isinstance(found, dict) else {"definition": found}
         definition = _file(folder, "d.json", json.dumps(found.get("definition")).encode())
         line = {"definition": "gather", "workload": found.get("workload")}
         lines = _file(folder, "w.jsonl", json.dumps(line).encode())
