@@ -18,9 +18,10 @@ from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.launcher import poison
 from pytest_cgins.model import Context, OpCall, TensorMeta
-from pytest_cgins.probes import after_timing, content_cache, l2_carve_out
+from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out
 from pytest_cgins.probes.after_timing import Given
 from pytest_cgins.probes.l2_carve_out import CarveOut
+from pytest_cgins.probes.watch import Watch
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import exclusive
 from pytest_cgins.timing.measure import measure
@@ -76,7 +77,9 @@ class TimingService:
         rotation = _plan_rotation(sets, device)
         carve_out = CarveOut(device, on=l2_carve_out.NAME in params.get("probes", ()))
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
-        self._kernels.load(params["kernel"])
+        watch = Watch(frozenset(params.get("probes", ())) & {integrity.NAME}, params)
+        with watch.loading():
+            self._kernels.load(params["kernel"])
         carve_out.look()
         try:
             with (
@@ -96,18 +99,19 @@ class TimingService:
                 )
                 wait_for_device(device)
                 carve_out.look()
-                answers, observed = _probed(copies, kernel.results, params)
+                answers, cached = _probed(copies, kernel.results, params)
         except BaseException:
             self.fatal = device != "cpu"  # the CUDA context may be lost
             raise
         finally:
             carve_out.reset()
+            observed = watch.observed()  # also puts back what the kernel replaced
         # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
-        self.fatal = measurement.method == "cuda-event"
+        self.fatal = watch.spent or measurement.method == "cuda-event"
         result = {
             "measurement": documents.dump_python(measurement),
             "answers": [answer for answer, _ in answers],
-            "observed": {**observed, l2_carve_out.NAME: carve_out.facts()},
+            "observed": {**observed, **cached, l2_carve_out.NAME: carve_out.facts()},
         }
         return result, [buffer for _, buffer in answers]
 

@@ -14,7 +14,7 @@ from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.model import Measurement, Probe
-from pytest_cgins.probes import after_timing, physical_floor
+from pytest_cgins.probes import after_timing, integrity, physical_floor
 from pytest_cgins.probes.registry import TIMED
 from pytest_cgins.timing import peaks, work
 from pytest_cgins.verify.compare import ExpectedSet, compare
@@ -43,6 +43,8 @@ def judge(
 ) -> tuple[tuple[Probe, ...], float]:
     """Results of the probes that look at a kernel while it is timed, and the floor in nanoseconds a call.
 
+    `integrity` is among them if it tripped: timing has a process of its own, in which the timer can be replaced.
+
     Args:
         params: see `JudgeService.judge_timed`.
         buffers: one an answer.
@@ -56,9 +58,10 @@ def judge(
     device = params["case"]["device"]
     try:
         _take_answers(params["answers"], buffers, prepared, suspicions, dict(right))
-        observed = {name: facts for name, facts in params["observed"].items() if name in TIMED}
+        known = TIMED | {integrity.NAME}
+        observed = {name: facts for name, facts in params["observed"].items() if name in known}
         for name, facts in observed.items():
-            if "not_run" in facts:
+            if name in TIMED and "not_run" in facts:
                 suspicions.not_run[name] = str(facts["not_run"])[:_SHOWN]
         measurement = documents.load_python(Measurement, params["measurement"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -68,7 +71,8 @@ def judge(
     if not floor:
         suspicions.not_run["physical_floor"] = "no work is known that the op cannot do without"
     suspicions.trip(physical_floor.NAME, physical_floor.judge(measurement.kernel.median_ns_per_call, floor))
-    return tuple(probe for probe in suspicions.probes() if probe.name in TIMED), floor
+    results = suspicions.probes()
+    return tuple(one for one in results if one.name in TIMED or one.outcome == "tripped"), floor
 
 
 def _take_answers(

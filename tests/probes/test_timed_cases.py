@@ -19,7 +19,7 @@ import time
 
 import torch
 
-calls = 0
+calls = ticks = 0
 answers = {}
 
 def right(input):
@@ -38,6 +38,15 @@ def keeps(input):
             answers[key] = torch.clamp(input, min=0)
     return answers[key].clone()
 
+clock = time.perf_counter_ns
+
+def slows_the_clock(input):
+    global ticks
+    ticks += 1
+    if ticks == 700:
+        time.perf_counter_ns = lambda: clock() // 2
+    return torch.clamp(input, min=0)
+
 def wrong(input):
     return torch.abs(input)
 """
@@ -50,7 +59,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest_cgins.record(folder / "traces/tiny", ops=["torch.nn.functional.relu"]):
         torch.nn.functional.relu(torch.randn(40, 40))
     (folder / "relus.py").write_text(KERNELS)
-    names = ("right", "counts", "keeps", "wrong")
+    names = ("right", "counts", "keeps", "slows_the_clock", "wrong")
     implementations = ", ".join(f"{{name: {name}, device: cpu, target: 'relus:{name}'}}" for name in names)
     (folder / "cgins.yaml").write_text(
         "version: 1\ntraces: [traces/tiny]\nkernels:\n"
@@ -101,6 +110,13 @@ def test_a_kernel_that_keeps_results_by_content_is_stale(found: dict[str, Evalua
     verdict = found["keeps"].verdict
     assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.STALE_ANSWER)
     assert "results are kept by their inputs' content" in verdict.message
+
+
+def test_the_clock_of_the_timing_worker_is_looked_after(found: dict[str, Evaluation]) -> None:
+    """A function that is replaced only there, after more calls than verification makes, is found there."""
+    verdict = found["slows_the_clock"].verdict
+    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
+    assert "time.perf_counter_ns" in verdict.message
 
 
 def test_a_wrong_kernel_is_not_timed(found: dict[str, Evaluation]) -> None:
