@@ -64,6 +64,7 @@ class Watch:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Around one run."""
+        _keep_compiler_out()
         with ExitStack() as stack:
             stack.enter_context(self._observed_python(RAN))
             if self._calls is not None:
@@ -126,6 +127,17 @@ class Watch:
                 touch.hear(event, arguments, frame)
 
         return audit.listening(hear, events)
+
+
+def _keep_compiler_out() -> None:
+    """Where torch's compiler is loaded: have it run our observers as they are, when a compiled kernel meets them."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is not None and rules not in _told:
+        _told.append(rules)
+        rules.add("pytest_cgins")
+
+
+_told: list[object] = []
 
 
 class _Calls:
