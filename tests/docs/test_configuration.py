@@ -24,6 +24,7 @@ PLACES = {
     r'probe "[^"]*" of kernel "[^"]*"': "kernels.NAME.probes.PROBE.",
     r'repeatable of kernel "[^"]*"': "kernels.NAME.repeatable.",
     r'precision of kernel "[^"]*"': "kernels.NAME.precision.",
+    r'semantics of kernel "[^"]*"': "kernels.NAME.semantics.",
 }
 
 

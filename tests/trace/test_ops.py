@@ -7,8 +7,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
+import pytest_cgins
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.trace import ops
+
+
+@pytest_cgins.mark(semantics={"roles": {"x": "index"}})
+def with_semantics(x: torch.Tensor) -> torch.Tensor:
+    """An op of these tests."""
+    return 2 * x
 
 
 @pytest.mark.parametrize(
@@ -114,3 +121,17 @@ def test_ops_with_aliases_have_the_name_that_is_written() -> None:
     assert torch.spmm == torch.mm
     assert ops.qualified_name(torch.mm) == "torch.mm"
     assert ops.resolve("torch.spmm") == ops.resolve("torch.mm")
+
+
+def test_mark_takes_what_is_to_be_known_of_the_op() -> None:
+    """The declaration is found by the op's name; functions without one say nothing."""
+    assert dict(ops.declared_of(f"{__name__}.with_semantics").roles) == {"x": "index"}
+    assert with_semantics(torch.ones(2)).tolist() == [2, 2]
+    assert ops.declared_of("torch.nn.functional.gelu@backward(input)").names == ()
+
+
+def test_mark_refuses_semantics_that_say_nothing() -> None:
+    """The message has the word and the nearest known one."""
+    with pytest.raises(RecordError, match=r'pytest_cgins\.mark: the role "indx" is unknown') as caught:
+        pytest_cgins.mark(semantics={"roles": {"x": "indx"}})
+    assert "index" in str(caught.value.remedy)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 import torch
 
+from pytest_cgins.config import declared
 from pytest_cgins.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.verify import inputs
-from pytest_cgins.verify.semantics import chooses, lane_dims, of
+from pytest_cgins.verify.semantics import chooses, lane_dims, of, opinfo
+from tests import write_op_semantics
 
 
 def call(op: str, *names: str) -> OpCall:
@@ -71,3 +76,76 @@ def test_gradients_keep_both_signs_where_the_op_takes_positive_numbers() -> None
         assert (x >= 0).all()
         assert (g < 0).any()
     assert 0.9 < float(g.std()) < 1.1
+
+
+def test_constant_under_a_root_is_known_by_whole_words() -> None:
+    """`n_steps` holds the letters of eps, and is none."""
+    steps = Argument(name="n_steps", value=Value(kind="float", value=(3.0).hex()), passed="keyword")
+    eps = Argument(name="norm_eps", value=Value(kind="float", value=(0.5).hex()), passed="keyword")
+    both = OpCall(op="project.my_norm", arguments=(steps, eps))
+    assert (of(both).kind, of(both).eps) == ("norm", 0.5)
+    assert of(OpCall(op="project.my_norm", arguments=(steps,))).kind == "other"
+
+
+@pytest.mark.parametrize(
+    ("op", "sort", "domains"),
+    [
+        ("torch.log", "unary", ((0.0, math.inf),)),
+        ("torch.Tensor.asin_", "unary", ((-1.0, 1.0),)),
+        ("torch.ops.aten.sqrt.default", "unary", ((0.0, math.inf),)),
+        ("torch.nn.functional.relu", "unary", ((-math.inf, math.inf),)),
+        ("torch.relu", "unary", ((-math.inf, math.inf),)),
+        ("torch.pow", "binary", ((0.0, math.inf), (0.0, math.inf))),
+        ("torch.sum", "reduction", ()),
+        ("torch.arccos", "unary", ((-1.0, 1.0),)),
+    ],
+)
+def test_ops_of_torch_are_found_among_its_tests(
+    op: str, sort: str, domains: tuple[tuple[float, float], ...]
+) -> None:
+    """By functional, method, in-place, ATen and alias names."""
+    facts = opinfo.facts_of(op)
+    assert facts is not None
+    assert (facts.sort, facts.domains) == (sort, domains)
+    assert "float32" in facts.floats
+
+
+def test_functions_of_users_are_not_taken_for_those_of_torch() -> None:
+    """Only torch's own names are looked up."""
+    assert opinfo.facts_of("project.log") is None
+    assert opinfo.facts_of("torch.no_such_op") is None
+
+
+def test_fresh_inputs_lie_where_the_op_is_defined() -> None:
+    """asin is given numbers within [-1, 1], also where the recorded ones do not show that."""
+    x = inputs.fresh(call("torch.asin", "input"), [torch.linspace(-0.9, 0.9, 640).reshape(10, 64)], "key")[0]
+    assert float(x.abs().max()) <= 1
+    assert (x < 0).any()
+
+
+def test_what_the_user_says_comes_first() -> None:
+    """Roles, kind, rows and domain that are declared replace what names tell."""
+    said = declared(
+        {
+            "kind": "softmax",
+            "roles": {"weight": "data", "x": "mask"},
+            "rows": {"weight": [1]},
+            "domain": {"weight": [0, 2]},
+        }
+    )
+    semantics = of(call("project.mix", "x", "weight"), said)
+    assert semantics.kind == "softmax"
+    assert (semantics.role(0, meta(4, 8)), semantics.kept(0, meta(4, 8))) == ("keep", "mask")
+    assert semantics.role(1, meta(4, 8)) == "data"
+    assert semantics.lanes(call("project.mix"), 1, (4, 8)) == (1,)
+    assert semantics.domain(1) == (0.0, 2.0)
+
+
+def test_file_of_torchs_tests_is_current() -> None:
+    """`python -m tests.write_op_semantics` would write the same with this torch."""
+    pytest.importorskip("expecttest", reason="torch's test package imports it")
+    written = opinfo.FILE.read_text(encoding="utf-8")
+    version = json.loads(written)["torch"]
+    if str(torch.__version__).partition("+")[0] != version:
+        pytest.skip(f"the file is of torch {version}, this is {torch.__version__}")
+    assert write_op_semantics.text() == written

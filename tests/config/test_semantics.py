@@ -1,0 +1,69 @@
+"""What users say of an op, in cgins.yaml and as plain data."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins.config import Config, Declared, SemanticsError, declared, load
+from pytest_cgins.errors import ConfigError
+
+
+def loaded(folder: Path, semantics: str) -> Config:
+    (folder / "k.cpp").write_text("")
+    text = f"version: 1\nkernels:\n  k:\n    op: torch.sin\n    source: k.cpp\n    semantics: {semantics}\n"
+    (folder / "cgins.yaml").write_text(text)
+    return load(folder / "cgins.yaml")
+
+
+def test_all_keys_are_read(tmp_path: Path) -> None:
+    """Numbers, open ends, dimensions and arguments."""
+    text = '{kind: norm, roles: {x: data, i: index}, domain: {p: [0, 1.5], q: [null, -1]}, rows: {x: [0, 2]}, fixed: ["x[1]", h]}'
+    said = loaded(tmp_path, text).kernels[0].semantics
+    assert said == Declared(
+        kind="norm",
+        roles=(("x", "data"), ("i", "index")),
+        domain=(("p", 0.0, 1.5), ("q", -math.inf, -1.0)),
+        rows=(("x", (0, 2)),),
+        fixed=(("x", 1), ("h", None)),
+    )
+    assert declared(said.plain()) == said
+    assert said.names == ("x", "i", "p", "q", "h")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{kinds: norm}", r'cgins.yaml:6: unknown key "kinds"'),
+        ("{kind: nrom}", r'6: semantics of kernel "k": the kind "nrom" is unknown\n→ did you mean "norm"\?'),
+        ("{roles: {x: date}}", r'the role "date" is unknown\n→ did you mean "data"\?'),
+        ("{roles: [x]}", r"roles is no mapping of arguments\n→ write roles: \{ARGUMENT: …\}"),
+        ("{domain: {x: 1}}", r"the domain of x is not two numbers\n→ write x: \[0, 1\], and null"),
+        ("{domain: {x: [2, 1]}}", r"the domain of x is empty: \[2, 1\]"),
+        ("{rows: {x: [-1]}}", r"the rows of x are not dimensions\n→ write x: \[0, 1\], counted from 0"),
+        ("{fixed: x}", r"fixed is no list of arguments\n→ write e.g. fixed: \[heads, 'x\[1\]'\]"),
+    ],
+)
+def test_mistakes_are_told_with_line_and_remedy(tmp_path: Path, text: str, message: str) -> None:
+    """Nothing unknown is passed over."""
+    with pytest.raises(ConfigError, match=message):
+        loaded(tmp_path, text)
+
+
+def test_the_first_of_two_declarations_comes_first() -> None:
+    """What is said of one argument is replaced, what is said of others is added."""
+    yaml: dict[str, Any] = {"roles": {"x": "mask"}, "fixed": ["h"]}
+    marked: dict[str, Any] = {"kind": "norm", "roles": {"x": "data", "y": "index"}, "fixed": ["w"]}
+    both = declared(yaml) | declared(marked)
+    assert both.kind == "norm"
+    assert dict(both.roles) == {"x": "mask", "y": "index"}
+    assert both.fixed == (("h", None), ("w", None))
+
+
+def test_plain_data_is_checked_as_the_file_is() -> None:
+    """`mark(semantics=…)` has the same errors."""
+    with pytest.raises(SemanticsError, match=r'the key "kin" is unknown\n→ did you mean "kind"\?'):
+        declared({"kin": "norm"})

@@ -1,0 +1,67 @@
+"""Argument tensors of other sizes: strides, masks and indices."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_cgins.trace.layout import lay_out
+from pytest_cgins.verify.resize import resized, stride_like
+from pytest_cgins.verify.semantics import of
+from pytest_cgins.verify.sizes import prime_below
+from tests.verify.helpers import call_of, normal
+
+
+@pytest.mark.parametrize(
+    ("tensor", "shape", "stride"),
+    [
+        (torch.empty(4, 8), (4, 9), (9, 1)),
+        (torch.empty(8, 4).T, (4, 9), (1, 4)),
+        (torch.empty(2, 3, 5, 7).to(memory_format=torch.channels_last), (2, 3, 5, 8), (120, 1, 24, 3)),
+        (torch.empty(6, 3, 8)[:, 1], (6, 9), (27, 1)),
+        (torch.empty(4, 10)[:, :8], (4, 9), (11, 1)),
+        (torch.empty(1, 8).expand(4, 8), (4, 9), (0, 1)),
+        (torch.empty(4, 1, 8), (4, 1, 9), (9, 9, 1)),
+    ],
+)
+def test_dimensions_keep_order_and_gaps(
+    tensor: torch.Tensor, shape: tuple[int, ...], stride: tuple[int, ...]
+) -> None:
+    """Row-major, transposed, channels-last, interleaved, padded and expanded tensors stay so."""
+    assert stride_like(lay_out([tensor]).metas[0], shape) == stride
+
+
+def changed(tensor: torch.Tensor, shape: tuple[int, ...], moves: dict[int, int]) -> torch.Tensor:
+    call, tensors = call_of("torch.neg", torch.neg, tensor)
+    return resized(tensors, lay_out(tensors).metas, [shape], moves, of(call))[0]
+
+
+def test_what_is_beyond_repeats_the_beginning() -> None:
+    """Rows and columns that come are the first ones again."""
+    x = normal(3, 4)
+    made = changed(x, (4, 5), {3: 4, 4: 5})
+    assert torch.equal(made[:3, :4], x)
+    assert torch.equal(made[3, :4], x[0])
+    assert torch.equal(made[:3, 4], x[:, 0])
+
+
+def test_mask_that_loses_its_last_open_column_stays_open() -> None:
+    """A row that let one key through lets one through, else it would be one that lets nothing through."""
+    mask = torch.zeros(3, 5, dtype=torch.bool)
+    mask[:, 4] = True
+    assert bool(changed(mask, (3, 4), {5: 4}).any(-1).all())
+    added = torch.full((3, 5), -torch.inf)
+    added[:, 4] = 0
+    assert bool((changed(added, (3, 4), {5: 4}) == 0).any(-1).all())
+
+
+def test_indices_are_wrapped_where_what_they_point_into_shrank() -> None:
+    """Others stay, an index to be ignored as well."""
+    made = changed(torch.tensor([0, 46, 49, -100]), (4,), {50: 47})
+    assert made.tolist() == [0, 46, 2, -100]
+
+
+@pytest.mark.parametrize(("size", "prime"), [(64, 61), (12, 11), (5, 3), (4, 5), (2, 3), (1000, 997)])
+def test_primes(size: int, prime: int) -> None:
+    """The greatest below; of small sizes one more."""
+    assert prime_below(size) == prime
