@@ -51,12 +51,12 @@ class Origins:
         if file.startswith("<"):
             return "made"
         path = os.path.realpath(file)
-        if path in self._files:
-            return "kernel"
         if path.startswith(_OURS):
             return "ours"
         if any(part in path for part in _PACKAGES):
-            return "installed"
+            return "installed"  # a library's function that is gated, too: how it builds itself is its affair
+        if path in self._files:
+            return "kernel"
         if path.startswith(_STANDARD):
             return "standard"
         inside = any(path.startswith(root) for root in self._roots)

@@ -189,7 +189,9 @@ def test_a_check_takes_a_millisecond() -> None:
 
 def test_whose_file_it_is(tmp_path: Path) -> None:
     """A project's files are the kernel's, but for an environment in it."""
-    origins = Origins((), (str(tmp_path),))
+    library = tmp_path / ".venv/lib/python3/site-packages/library.py"
+    origins = Origins((str(library),), (str(tmp_path),))
+    assert origins.kind(str(library)) == "installed"
     assert origins.kind(str(tmp_path / "kernels/relu.py")) == "kernel"
     assert origins.kind(str(tmp_path / ".venv/lib/python3/site-packages/x.py")) == "installed"
     assert origins.kind(torch.__file__) == "installed"
