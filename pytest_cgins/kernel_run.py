@@ -152,8 +152,8 @@ class KernelRuns:
         except _MALFORMED as error:
             raise self.refuse(role, error, reply.output) from error
         if ended is not None:
-            if ended.verdict.reason is Reason.OUT_OF_MEMORY:
-                # What it still holds, the next kernel would miss.
+            if ended.verdict.reason in (Reason.OUT_OF_MEMORY, Reason.EXITED):
+                # What it still holds, or has taken down on its way out, the next kernel would miss.
                 self._pool.discard(role)
             raise ended
 
