@@ -120,3 +120,21 @@ def test_an_error_of_an_arm_passes_through() -> None:
     with pytest.raises(RuntimeError, match="only once"):
         measure({"kernel": fail, "torch": busy(1)}, "cpu", rotation=ONE_COPY, budget_s=0.01, seed=0)
     assert gc.isenabled()
+
+
+def test_the_last_batch_is_announced_and_not_counted() -> None:
+    """Whoever wants to see the last answers hears of the batch that gives them, whose time is no sample."""
+    calls: list[int] = []
+    heard: list[tuple[str, int, int]] = []
+    found = measure(
+        {"kernel": calls.append, "torch": busy(100)},
+        "cpu",
+        rotation=ONE_COPY,
+        budget_s=0.05,
+        seed=0,
+        before_last=lambda method, distinct: heard.append((method, distinct, len(calls))),
+    )
+    ((method, distinct, before),) = heard
+    assert (method, distinct) == ("perf-counter", 1)
+    assert len(calls) - before == found.calls_per_batch
+    assert len(found.kernel.samples_ns_per_call) == 2 * len(found.orders.split())

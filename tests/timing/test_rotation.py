@@ -61,3 +61,12 @@ def test_the_largest_cache_of_the_cpu_counts(tmp_path: Path, monkeypatch: pytest
         (tmp_path / f"index{index}").mkdir()
         (tmp_path / f"index{index}" / "size").write_text(size)
     assert rotation.last_level_cache_bytes("cpu") == 32768 * 1024
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_call", "memory", "copies"),
+    [(4096, 10**12, 2), (30 * 10**6, 10**12, 4), (10**9, 10**12, 2), (10**9, 10**9, 1), (0, 0, 2)],
+)
+def test_each_content_has_a_copy(bytes_per_call: int, memory: int, copies: int) -> None:
+    """Two sets of numbers are timed in turn, however tiny or large, unless the memory holds one only."""
+    assert plan(bytes_per_call, 50 * 10**6, memory_bytes=memory, contents=2).copies == copies

@@ -1,0 +1,150 @@
+"""What is told of a timing, judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pytest_cgins
+from pytest_cgins import documents
+from pytest_cgins.errors import ProtocolError
+from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.model import Arm, Case, Measurement, Probe, Reason
+from pytest_cgins.probes.registry import TIMED
+from pytest_cgins.trace.store import open_pack
+from pytest_cgins.verify.judge import JudgeService
+
+RELU = "torch.nn.functional.relu"
+ARM = Arm(name="kernel", samples_ns_per_call=(9e6, 9e6), median_ns_per_call=9e6, iqr_ns_per_call=0.0)
+MEASUREMENT = Measurement(
+    method="perf-counter", cache="warm", calls_per_batch=5, orders="KTTK", kernel=ARM,
+    torch=replace(ARM, name="torch"), speedup_vs_torch=1.0, speedup_low=1.0, speedup_high=1.0,
+)  # fmt: skip
+
+
+class Timed:
+    """A case of relu, and what a timing worker could tell of it."""
+
+    def __init__(self, folder: Path) -> None:
+        with pytest_cgins.record(folder, ops=[RELU]):
+            torch.nn.functional.relu(torch.randn(40, 60))
+        trace = open_pack(folder).pack.traces[0]
+        case = Case(
+            kernel="k", implementation="cpp", device="cpu", op=RELU, pack="p", pack_path=str(folder),
+            trace_id=trace.id, signature=trace.signature, dtype="float32",
+        )  # fmt: skip
+        self.service = JudgeService({})
+        self.params = {
+            "case": documents.dump_python(case), "tolerance": {"kind": "derived", "rtol": 0.0, "atol": 0.0},
+            "seed": 1, "import_root": "", "probes": [*TIMED, "integrity"],
+        }  # fmt: skip
+        prepared, buffers = self.service.prepare(self.params, [])
+        self.inputs = {
+            one["name"]: unpack(one["tensors"], buffer, "cpu")[0]
+            for one, buffer in zip(prepared["sets"], buffers, strict=True)
+        }
+
+    def judge(
+        self, answers: dict[tuple[str, str], Any] | None = None, /, **told: Any
+    ) -> tuple[dict[str, Probe], float]:
+        """Results by probe, and the floor; an answer is a tensor or what was raised."""
+        entries, buffers = [], []
+        for (name, when), answer in (answers or {}).items():
+            error = {"kind": "E", "message": answer} if isinstance(answer, str) else None
+            header, buffer = pack([] if error else [answer])
+            entries.append({"name": name, "when": when, "tensors": header, "error": error})
+            buffers.append(buffer)
+        rest = {"measurement": documents.dump_python(MEASUREMENT), "answers": entries, "observed": {}, **told}
+        result, _ = self.service.judge_timed({**self.params, **rest}, buffers)
+        probes = [documents.load_python(Probe, one) for one in result["probes"]]
+        return {probe.name: probe for probe in probes}, result["floor_ns_per_call"]
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> Timed:
+    return Timed(tmp_path_factory.mktemp("timed") / "pack")
+
+
+def test_right_answers_hold(timed: Timed) -> None:
+    """Every probe of timing has a result, and a floor is known for an elementwise op."""
+    answers = {
+        (name, when): timed.inputs[name].relu()
+        for name in ("recorded", "fresh")
+        for when in ("last", "after")
+    }
+    probes, floor = timed.judge(answers)
+    assert {name: probe.outcome for name, probe in probes.items()} == dict.fromkeys(TIMED, "held")
+    assert floor > 0
+
+
+def test_a_wrong_answer_is_told_with_its_set(timed: Timed) -> None:
+    """The first is shown, the others are counted."""
+    probes, _ = timed.judge(
+        {("recorded", "last"): timed.inputs["recorded"], ("fresh", "after"): "ValueError: tired"}
+    )
+    assert probes["after_timing"].reason is Reason.WRONG_AFTER_TIMING
+    assert "wrong in the last timed call (recorded inputs)" in probes["after_timing"].message
+    assert "(and 1 more)" in probes["after_timing"].message
+    probes, _ = timed.judge({("fresh", "after"): "ValueError: tired"})
+    assert (
+        "a call after it was timed (fresh inputs): the kernel raised ValueError: tired"
+        in probes["after_timing"].message
+    )
+
+
+def test_what_was_found_right_is_known_by_its_bytes(timed: Timed) -> None:
+    """Answers that verification saw are right; the same bytes for another set are not."""
+    right = {name: x.relu() for name, x in timed.inputs.items()}
+    sets, buffers = [], []
+    for name, answer in right.items():
+        header, buffer = pack([answer])
+        sets.append({"name": name, "tensors": header, "devices": ["cpu"], "error": None})
+        buffers.append(buffer)
+    timed.service.judge({**timed.params, "sets": sets}, buffers)
+    probes, _ = timed.judge({("recorded", "last"): right["recorded"], ("fresh", "last"): right["fresh"]})
+    assert probes["after_timing"].outcome == "held"
+    probes, _ = timed.judge({("fresh", "last"): right["recorded"]})
+    assert probes["after_timing"].outcome == "tripped"
+
+
+def test_a_time_below_the_floor_trips(timed: Timed) -> None:
+    """With both times."""
+    fast = replace(MEASUREMENT, kernel=replace(ARM, median_ns_per_call=1e-3))
+    probes, _ = timed.judge(measurement=documents.dump_python(fast))
+    assert probes["physical_floor"].reason is Reason.TOO_FAST
+    assert "at the peaks of the device" in probes["physical_floor"].message
+
+
+def test_facts_are_judged_and_reasons_not_to_look_are_shown(timed: Timed) -> None:
+    """`integrity` is there only if it tripped; what is no probe of timing is not heard."""
+    probes, _ = timed.judge(
+        observed={
+            "content_cache": {"not_run": "x" * 1000},
+            "integrity": [{"what": "replaced time.time", "when": "as it ran"}],
+            "snooping": [{"what": "reads", "when": "as it ran"}],
+        }
+    )
+    assert probes["content_cache"].outcome == "not-run"
+    assert len(probes["content_cache"].message) == 300
+    assert probes["integrity"].reason is Reason.TAMPERING
+    assert "snooping" not in probes
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"observed": {"content_cache": 5}},
+        {"observed": {"content_cache": {"rounds": [[1, 2], [3]]}}},
+        {"observed": 3},
+        {"answers": [{"name": "recorded"}]},
+        {"measurement": {}},
+    ],
+)
+def test_what_no_service_of_ours_would_tell_is_refused(timed: Timed, told: dict[str, Any]) -> None:
+    """A worker under a kernel's control may tell anything."""
+    with pytest.raises(ProtocolError, match="malformed"):
+        timed.judge(**told)
