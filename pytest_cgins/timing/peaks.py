@@ -1,9 +1,9 @@
 """What a device can do at most: bounds that no program passes, not what one reaches.
 
 GPU: the memory's clock and bus width, the greatest clock and the number of multiprocessors are the driver's own
-numbers. A multiprocessor exchanges at most 64 bytes a cycle with the L2; twice that is assumed, its L1's width. Its tensor
-cores do so many dense operations a cycle, by NVIDIA's architecture white papers (H100: 4096 in fp16, A100: 2048,
-B200: 8192); 2:4 sparsity and fp8 double it, and so may what comes later.
+numbers. A multiprocessor exchanges at most 64 bytes a cycle with the L2; twice that is assumed, its L1's width. Its
+tensor cores do so many dense operations a cycle, by NVIDIA's architecture white papers (H100: 4096 in fp16, A100:
+2048, B200: 8192, of which twice is assumed, for it and for what comes later).
 
 CPU: bandwidth of the first-level caches (two loads and a store of 64 bytes a cycle) and the widest matrix units
 there are (Intel AMX: 2048 multiply-adds of bf16 a cycle and core), at 6 GHz on all cores.
