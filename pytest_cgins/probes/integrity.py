@@ -124,6 +124,8 @@ class Integrity:
         self._changes, self._operators = self._fingerprint.changes, self._fingerprint.operators
         self._kernels, self._dump = _kernels(_dump), _dump
         self._acts: dict[tuple[str, str], None] = {}
+        self._insides: dict[tuple[FunctionType, str], Any] = {}
+        """What functions were made of, by attribute, before the kernel changed them."""
 
     def check(self, when: str, own_operators: Collection[str] = ()) -> None:
         """Note what has changed since the kernel was first seen, and put it back.
@@ -135,6 +137,9 @@ class Integrity:
         for change in self._changes()[:MAXIMUM]:
             self._acts[f"replaced {change.space.name}.{change.name} {_by(change.new)}", when] = None
             _undo(change)
+        while self._insides:
+            (function, name), old = self._insides.popitem()
+            setattr(function, name, old)
         for name in self._operators()[:MAXIMUM]:
             if name not in own_operators:
                 self._acts[f"registered another implementation of {name}", when] = None
@@ -167,6 +172,8 @@ class Integrity:
             theirs = self._origins.kind(function.__code__.co_filename) not in ("kernel", "made")
             by = self._origins.blame(frame) if theirs else ""
             if by:
+                # The event comes before the change.
+                self._insides.setdefault((function, name), getattr(function, name))
                 self._note(f"replaced {name} of {function.__module__}.{function.__qualname__}", by)
 
     def facts(self) -> list[dict[str, str]]:

@@ -110,7 +110,13 @@ def test_what_changes_as_it_runs_is_named(watched: Watched) -> None:
 def test_what_is_replaced_is_put_back(watched: Watched) -> None:
     """A debugger's session, in which no worker is replaced, goes on with the true functions."""
     equal, enabled = torch.equal, torch.is_grad_enabled()
-    _message(watched, f"import torch\ntorch.equal = None\ntorch.set_grad_enabled({not enabled})\n{RIGHT}")
+    code = torch.nn.functional.relu.__code__
+    text = (
+        f"import torch\ntorch.equal = None\ntorch.set_grad_enabled({not enabled})\n"
+        "torch.nn.functional.relu.__code__ = (lambda input, inplace=False: input).__code__\n"
+    )
+    _message(watched, text + RIGHT)
+    assert torch.nn.functional.relu.__code__ is code
     assert torch.equal is equal
     assert torch.is_grad_enabled() == enabled
 
