@@ -8,15 +8,15 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.model import Check, Context, OpCall, Reason, Value
 from pytest_cgins.trace.layout import Layout, rebuild
+from pytest_cgins.verify import operators
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.maker import InputSet, Maker
-from pytest_cgins.verify.reference import answer, in_fp64, widen
+from pytest_cgins.verify.reference import in_fp64, widen
 from pytest_cgins.verify.rounding import BF16_BITS, TF32_BITS, rounded
 from pytest_cgins.verify.semantics import Semantics
 
@@ -29,7 +29,6 @@ _ALIKE = 0.7
 _SIZES = (0.4, 2.5)
 """Least and greatest ratio of their sizes."""
 _FEWEST = 30  # elements that a correlation is told from
-_PRODUCTS = ("mm", "dot", "convolution", "conv", "scaled_dot_product", "attention", "linear", "einsum")
 
 
 # ---- the same numbers in fp32
@@ -196,25 +195,4 @@ def multiplies(call: OpCall, inputs: Layout, context: Context, device: str) -> b
     """Whether an op multiplies matrices in fp32: only there is TF32 an arithmetic of torch's own."""
     if not any(meta.dtype == "float32" for meta in inputs.metas):
         return False
-    seen = _Seen()
-    with seen:
-        answer(call, inputs, context, device)
-    return seen.multiplies
-
-
-class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes whether a product of matrices ran."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.multiplies = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # as in `verify.reference`: it would import torch's compiler
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        del types
-        name = str(func)
-        self.multiplies |= any(word in name for word in _PRODUCTS)
-        return func(*args, **(kwargs or {}))
+    return operators.multiply(operators.operators(call, inputs, context, device))

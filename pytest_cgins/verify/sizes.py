@@ -26,7 +26,7 @@ from pytest_cgins.verify.semantics import Semantics
 NAME = "sizes"
 LIMIT_BYTES = 4 << 20
 """Arguments that are larger are halved until they are not."""
-REPEATED_BYTES = 256 << 10
+REPEATED_BYTES = 64 << 10
 """Up to here a third set costs nothing that would be noticed."""
 LEAST = 4
 """Smaller sizes are those of windows and groups, mostly: they move only where there are no others."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.layout import lay_out, rebuild
-from pytest_cgins.verify import inputs
+from pytest_cgins.verify import inputs, operators
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
@@ -37,13 +37,15 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
         return [], "what a gradient of NaN is depends on the formula"
     if semantics.chooses or base.returns_integers:
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
-    if semantics.entry.spreads:
+    names = operators.operators(base.call, base.layout, base.context, maker.device)
+    if operators.spread(names):
         return [], "NaN spreads as the algorithm has it: transformed tiles and direct sums differ"
     plain = _tensors(base)
     rows = _Rows.of(maker, semantics, plain)
     if rows is None:
         return [], "no argument holds numbers that may be replaced"
-    chosen = _unambiguous(maker, semantics, base, rows)
+    # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
+    chosen = [] if operators.multiply(names) else _unambiguous(maker, base, rows)
     masked = _fully_masked(maker, semantics, base)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
     nan = (math.nan, rows.count - 1 if masked else rows.count // 2, _LAST)
@@ -89,10 +91,9 @@ def _tensors(base: InputSet) -> list[Tensor]:
     return rebuild(base.layout.metas, base.layout.spans, "cpu")
 
 
-def _unambiguous(maker: Maker, semantics: Semantics, base: InputSet, rows: _Rows) -> list[Special]:
+def _unambiguous(maker: Maker, base: InputSet, rows: _Rows) -> list[Special]:
     """Infinities of which torch makes no NaN, together or alone."""
-    # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
-    if semantics.entry.products or rows.count < 2:
+    if rows.count < 2:
         return []
     positive, negative = (math.inf, 0, _MIDDLE), (-math.inf, rows.count - 1, _FIRST)
     for tried in ([positive, negative] if rows.count > 2 else [positive], [positive], [negative]):

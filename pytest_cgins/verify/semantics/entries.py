@@ -23,10 +23,6 @@ class Entry:
     but the samples, or the argument `normalized_shape`."""
     chooses: bool = False
     """Whether it chooses among elements: of equal ones, and of NaN, any may be right."""
-    products: bool = False
-    """Whether it multiplies matrices: products may be put together from those of shorter numbers."""
-    spreads: bool = False
-    """Whether algorithms differ in which elements one input reaches (Winograd's and Fourier's do)."""
     kept: Mapping[str, Literal["index", "mask"]] = field(default_factory=dict)
     """Arguments whose content stays as recorded, and why."""
     fixed: tuple[tuple[str, int | None], ...] = ()
@@ -62,20 +58,18 @@ ENTRIES: Mapping[str, Entry] = {
         "add sub mul cat stack sum mean sin cos erf exp abs neg square dropout",
         Entry(real=True),
     ),
-    **_all("linear bilinear matmul mm bmm addmm baddbmm einsum", Entry(real=True, products=True)),
+    **_all("linear bilinear matmul mm bmm addmm baddbmm einsum", Entry(real=True)),
     **_all(
         "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
         Entry(
             real=True,
-            products=True,
-            spreads=True,
             fixed=(*_WINDOW, *((name, None) for name in ("stride", "padding", "dilation", "groups"))),
         ),
     ),
     **_all("avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d", Entry(real=True, fixed=_POOL)),
     **_all("max_pool1d max_pool2d max_pool3d", Entry(real=True, chooses=True, fixed=_POOL)),
     "embedding": Entry(real=True, kept={"input": "index"}),
-    "scaled_dot_product_attention": Entry(real=True, products=True, kept={"attn_mask": "mask"}),
+    "scaled_dot_product_attention": Entry(real=True, kept={"attn_mask": "mask"}),
     **_all(
         "max min topk sort median kthvalue mode maximum minimum amax amin cummax cummin fmax fmin argmax argmin "
         "argsort",
