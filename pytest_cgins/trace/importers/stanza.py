@@ -58,6 +58,8 @@ def _kernels(pack: TracePack, report: Report) -> Iterator[str]:
         if op in report.tolerances:
             rtol, atol = report.tolerances[op]
             yield f"{comment}  tolerance: {{rtol: {rtol!r}, atol: {atol!r}}}"
+        if target:
+            yield f'{comment}  probes: {{op_callback: {{off: "{_STANDS_IN}"}}}}'
         yield f"{comment}  implementations:"
         for device in sorted(found):
             shown = (
@@ -67,6 +69,7 @@ def _kernels(pack: TracePack, report: Report) -> Iterator[str]:
             yield f"{comment}    - {{name: {label}, device: {device}, {shown}}}"
 
 
+_STANDS_IN = "the reference stands in for a kernel: take this away with it"
 _SUFFIXES = {"cuda": "cu"}
 
 

@@ -35,6 +35,8 @@ def test_a_config_is_written_and_loads(
         "tanh": "torch:tanh",
         "_softmax": "torch:ops.aten._softmax.default",
     }
+    # The reference is the op: without an exception it would be suspected of calling it.
+    assert {one.probe for kernel in config.kernels for one in kernel.exceptions} == {"op_callback"}
 
 
 def test_a_backward_is_a_comment_to_fill_in(tmp_path: Path) -> None:
