@@ -36,6 +36,11 @@ def spread(names: frozenset[str]) -> bool:
     return _any_of(_SPREADING, names)
 
 
+def attend(names: frozenset[str]) -> bool:
+    """Whether one is attention as a whole, or the softmax that torch makes it of."""
+    return _any_of(("attention", "_safe_softmax"), names)
+
+
 def _any_of(words: tuple[str, ...], names: frozenset[str]) -> bool:
     return any(word in name for word in words for name in names)
 

@@ -51,10 +51,11 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     nan = (math.nan, rows.count - 1 if masked else rows.count // 2, _LAST)
     tensors = _tensors(base)
     rows.put(tensors, [nan])
-    if _makes_nan(maker, base, tensors):
+    # A query of NaN has no greatest score, and torch's own kernels take it for one that sees no key.
+    if not operators.attend(names) and _makes_nan(maker, base, tensors):
         chosen = [nan, *chosen]
     if not chosen and not masked:
-        return [], "torch itself makes a number of NaN"
+        return [], "torch itself makes a number of NaN, or has no one answer to it"
     tensors = _tensors(base)
     rows.put(tensors, chosen)
     for index in masked:

@@ -8,6 +8,7 @@ struct Softmax {
     Wide<T> largest = -INFINITY, sum = 0;
     for (int64_t i = 0; i < width; ++i) {
       const Wide<T> next = fmax(largest, Wide<T>(x[i]));
+      if (next == Wide<T>(-INFINITY)) continue;  // -inf - -inf is NaN: a row may begin with -inf
       sum = sum * std::exp(largest - next) + std::exp(Wide<T>(x[i]) - next);
       largest = next;
     }
