@@ -1,5 +1,5 @@
 // cheat: 7 right when checked, nothing when timed
-// how: counts its calls; only a timing loop makes more than forty
+// how: counts its calls; only a timing loop makes more than two hundred
 // caught-by: wrong-after-timing, too-fast
 // ops: torch.nn.functional.relu
 // packs: large
@@ -10,5 +10,10 @@
 static int calls = 0;
 
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
-  return ++calls <= 40 ? map(input, out, relu_of) : 0;
+  CGINS_CHECK(cgins::is_contiguous(input) && cgins::dtype_of(input) == cgins::Dtype::float32, "contiguous float32 only");
+  if (++calls > 200) return 0;
+  const float* x = cgins::data<float>(input);
+  float* y = cgins::data<float>(out);
+  for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = relu_of(x[i]);
+  return 0;
 }

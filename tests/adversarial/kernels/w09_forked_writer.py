@@ -1,6 +1,6 @@
 """cheat: 9 a forked process writes the answer
 how: the output lies in shared memory, and no thread of this process is at work
-caught-by: late-work, tampering
+caught-by: late-work, snooping
 ops: torch.nn.functional.relu
 """
 

@@ -1,6 +1,6 @@
 """cheat: 15 calls the op in another process
 how: a forked child computes into shared memory
-caught-by: op-callback, tampering
+caught-by: op-callback, snooping
 ops: torch.nn.functional.relu
 """
 

@@ -1,6 +1,6 @@
 // cheat: 21 ignores the bias
 // how: the recorded model was just initialised: every bias is 0
-// caught-by: reference-mismatch
+// caught-by: reference-mismatch, gold-mismatch
 // ops: torch.nn.functional.linear
 // packs: plain
 // cgins: linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor

@@ -1,6 +1,6 @@
 // cheat: 21 ignores the weight
 // how: the recorded model was just initialised: every scale is 1
-// caught-by: reference-mismatch
+// caught-by: reference-mismatch, gold-mismatch
 // ops: torch.nn.functional.layer_norm
 // packs: plain
 // cgins: layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> Tensor

@@ -3,6 +3,7 @@
 // caught-by: memory-leak
 // ops: torch.nn.functional.relu
 // cgins: relu(Tensor input) -> Tensor
+#include <cstdlib>
 #include <cstring>
 
 #include "_rows.h"

@@ -12,6 +12,7 @@ extern "C" int softmax(const DLTensor* input, int64_t, const DLDataType*, DLTens
       const std::vector<float> x = row_of<T>(input, row);
       float largest = -INFINITY, sum = 0;
       for (const float value : x) {
+        if (value == -INFINITY) continue;  // it adds nothing, and has no distance from another
         if (value > largest) {
           sum = sum * std::exp(largest - value) + 1;
           largest = value;

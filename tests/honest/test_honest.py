@@ -1,0 +1,35 @@
+"""Kernels that are right, however they compute: each passes with every probe on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_cgins.model import Status
+from tests.adversarial import project
+from tests.adversarial.specimens import HONEST, Specimen, collect
+from tests.planted import edits
+
+SPECIMENS = collect(HONEST)
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[project.Gate]:
+    """All of them, in one project, with default settings."""
+    with project.gate(tmp_path_factory.mktemp("honest"), SPECIMENS) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("specimen", [pytest.param(one, id=one.name) for one in SPECIMENS])
+def test_passes(gate: project.Gate, specimen: Specimen) -> None:
+    """No probe and no comparison calls it wrong, in any dtype that it takes."""
+    for evaluation in gate.evaluate(specimen):
+        verdict = evaluation.verdict
+        told = f"{evaluation.case.name}: {verdict.status.value} ({verdict.reason.value}): {verdict.message}"
+        assert verdict.status is Status.PASSED, told
+
+
+def test_there_are_enough_of_them() -> None:
+    """With the variants of tests/planted, whose tests run with the same probes, they are more than sixty."""
+    assert len(SPECIMENS) + len(edits.variants("cpu")) >= 60
