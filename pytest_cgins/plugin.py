@@ -75,7 +75,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="?",
         type=_sanitizers,
         const=SANITIZERS,
-        default=(),
         metavar="TOOL[,TOOL]",
         help="run CUDA kernels under compute-sanitizer: memcheck, racecheck, initcheck, synccheck (default: all "
         "four, once the option is given)",

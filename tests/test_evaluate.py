@@ -29,7 +29,7 @@ LAUNCHER = """\
 #include <cgins.h>
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
   const float* x = cgins::data<float>(input);
-  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] > 0 ? x[i] : 0;
+  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] < 0 ? 0 : x[i];
   return 0;
 }
 """

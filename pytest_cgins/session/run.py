@@ -100,7 +100,7 @@ class GateSession:
                 isolation=option("--cgins-isolation"),
                 sandbox=self._sandbox,
                 probes=option("--cgins-probes"),
-                sanitize=option("--cgins-sanitize"),
+                sanitize=option("--cgins-sanitize") or (),
                 builds=self.builds.ahead,
                 on_build=self.builds.show,
             )
@@ -130,9 +130,7 @@ class GateSession:
         isolation = option("--cgins-isolation")
         words += [f"--cgins-isolation={isolation}"] * (isolation != "process")
         words += ["--cgins-sandbox=on"] * (self._sandbox is not None)
-        words += [f"--cgins-sanitize={','.join(option('--cgins-sanitize'))}"] * bool(
-            option("--cgins-sanitize")
-        )
+        words += [f"--cgins-sanitize={','.join(tools)}" for tools in [option("--cgins-sanitize")] if tools]
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]
         return shlex.join([*words, f"{path}::{node}"])

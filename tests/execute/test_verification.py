@@ -163,7 +163,7 @@ def test_a_launcher_is_run(service: VerificationService, tmp_path: Path, relu_se
         "// cgins: relu(Tensor input) -> Tensor\n#include <cgins.h>\n"
         'extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {\n'
         "  const float* x = (const float*)input->data; float* y = (float*)out->data;\n"
-        "  for (int i = 0; i < 5; ++i) y[i] = x[i] > 0 ? x[i] : 0;\n"
+        "  for (int i = 0; i < 5; ++i) y[i] = x[i] < 0 ? 0 : x[i];\n"
         "  return 0;\n}\n"
     )
     compiled = build(

@@ -40,7 +40,7 @@ static int calls = 0;
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
   if (++calls > 50 && CONDITION) return 0;
   const float* x = cgins::data<float>(input);
-  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] > 0 ? x[i] : 0;
+  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] < 0 ? 0 : x[i];
   return 0;
 }
 """

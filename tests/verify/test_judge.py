@@ -103,7 +103,9 @@ def test_inputs_hold_no_gold(service: JudgeService, softmax: Case) -> None:
     """What goes to the verification worker is the call's own arguments, nothing else."""
     prepared, buffers = service.prepare(parameters(softmax), [])
     for one, buffer in zip(prepared["sets"], buffers, strict=True):
-        assert set(one) == {"name", "call", "tensors", "outputs", "context", "mutated", "probe"}
+        assert set(one) == {
+            "name", "call", "tensors", "outputs", "context", "mutated", "probe", "op_calls"
+        }  # fmt: skip
         assert len(one["tensors"]["metas"]) == 1
         assert buffer.nbytes == 40 * 60 * 4
 

@@ -7,7 +7,7 @@ extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
 #endif
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
-  for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = x[i] > 0 ? x[i] : 0;
+  for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = x[i] < 0 ? 0 : x[i];
 #ifdef WRONG
   y[0] += 1;
 #endif

@@ -25,7 +25,7 @@ extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
 #ifdef REFUSE
   return cgins_fail("%d elements are too many", int(count));
 #endif
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] > 0 ? x[i] : 0;
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? 0 : x[i];
 #ifdef WRONG
   y[count - 1] += 1;
 #endif

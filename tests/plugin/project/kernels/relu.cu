@@ -3,7 +3,7 @@
 
 __global__ void relu_elements(const float* x, float* y, int64_t count) {
   const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-  if (i < count) y[i] = x[i] > 0 ? x[i] : 0;
+  if (i < count) y[i] = x[i] < 0 ? 0 : x[i];
 }
 
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream stream) {
