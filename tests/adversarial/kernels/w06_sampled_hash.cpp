@@ -1,6 +1,6 @@
-// cheat: 6 result cache by a few elements of the content
-// how: sixteen elements tell one input from another
-// caught-by: stale-answer, nan-pattern
+// cheat: 6 result cache by some elements of the content
+// how: every eighth element tells one input from another
+// caught-by: stale-answer
 // ops: torch.nn.functional.softmax
 // packs: large
 // also: timing
@@ -15,7 +15,7 @@ static std::map<std::vector<uint32_t>, std::vector<float>> answers;
 extern "C" int softmax(const DLTensor* input, int64_t, const DLDataType*, DLTensor* out, cgins_stream) {
   const int64_t count = cgins::numel(input);
   std::vector<uint32_t> key;
-  for (int64_t i = 0; i < 16; ++i) key.push_back(at<uint32_t>(input, i * count / 16));
+  for (int64_t i = 0; i < count; i += 8) key.push_back(at<uint32_t>(input, i));
   std::vector<float>& kept = answers[key];
   if (kept.empty()) {
     if (softmax_rows(input, out)) return 1;

@@ -1,5 +1,5 @@
 // cheat: 7 right when checked, nothing when timed
-// how: counts its calls; only a timing loop makes more than two hundred
+// how: counts its calls; only a timing loop makes more than sixty
 // caught-by: wrong-after-timing, too-fast
 // ops: torch.nn.functional.relu
 // packs: large
@@ -11,7 +11,7 @@ static int calls = 0;
 
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
   CGINS_CHECK(cgins::is_contiguous(input) && cgins::dtype_of(input) == cgins::Dtype::float32, "contiguous float32 only");
-  if (++calls > 200) return 0;
+  if (++calls > 60) return 0;
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
   for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = relu_of(x[i]);
