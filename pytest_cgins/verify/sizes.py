@@ -6,8 +6,9 @@ A kernel may refuse a size with an error; what it answers must be right.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -68,22 +69,30 @@ def _plans(places: _Places, small: Moves, again: bool) -> Iterator[list[Moves]]:
     """For each set the moves to try, the most telling first; `small` halves what is too large."""
     inner, others = places.inner, places.others
 
-    def to(sizes: Sequence[int], pick: Moves | None = None, *, prime: bool) -> Moves:
-        start = {**small, **(pick or {})}
-        return {**start, **{n: (prime_below if prime else _one_more)(start.get(n, n)) for n in sizes}}
+    def to(new: Callable[[int], int], *sizes: int) -> Moves:
+        return {**small, **{n: new(small.get(n, n)) for n in sizes}}
 
-    yield [to([n], prime=False) for n in (*inner, *others)]
+    yield [to(_one_more, n) for n in (*inner, *others)]
     if others:
-        yield [to(others, prime=True), *(to([n], prime=True) for n in others)]
+        yield [to(prime_above, *others), *(to(prime_above, n) for n in others)]
     if again and inner:
-        yield [to(inner, prime=True)]
+        yield [to(prime_below, *inner)]
+
+
+def prime_above(size: int) -> int:
+    """The least prime above a size."""
+    return next(n for n in itertools.count(size + 1) if _is_prime(n))
 
 
 def prime_below(size: int) -> int:
     """The greatest prime below a size; one more than it where there is none but small ones."""
     if size <= LEAST:
         return size + 1
-    return next(n for n in range(size - 1, 1, -1) if all(n % d for d in range(2, math.isqrt(n) + 1)))
+    return next(n for n in range(size - 1, 1, -1) if _is_prime(n))
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
 def _one_more(size: int) -> int:

@@ -35,7 +35,7 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     """
     if is_derived(maker.call.op):
         return [], "what a gradient of NaN is depends on the formula"
-    if semantics.chooses or base.returns_integers:
+    if (semantics.chooses and not semantics.entry.nan_wins) or base.returns_integers:
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
     names = operators.operators(base.call, base.layout, base.context, maker.device)
     if operators.spread(names):

@@ -87,7 +87,7 @@ def test_torch_passes_on_all_sets(tmp_path: Path) -> None:
         "sizes": "held", "layouts": "not-run", "special_values": "held", "second_precision": "not-run",
     }  # fmt: skip
     assert "sizes input 12x64→12x65" in gate.names
-    assert "sizes input 12x64→11x64" in gate.names
+    assert "sizes input 12x64→13x64" in gate.names
     assert "the case is not in half precision" in result(found, "second_precision").message
 
 
@@ -127,8 +127,8 @@ def test_sizes_of_one_number_move_together_and_with_integers(tmp_path: Path) -> 
     gate = Gate(tmp_path, lambda: functional.linear(normal(7, 40), normal(24, 40), normal(24)), LINEAR)
     inner = gate.tensors("sizes input 7x40→7x41, weight 24x40→24x41")
     assert [tuple(tensor.shape) for tensor in inner] == [(7, 41), (24, 41), (24,)]
-    others = next(name for name in gate.names if "7x40→5x40" in name)
-    assert [tuple(tensor.shape) for tensor in gate.tensors(others)] == [(5, 40), (23, 40), (23,)]
+    others = next(name for name in gate.names if "7x40→11x40" in name)
+    assert [tuple(tensor.shape) for tensor in gate.tensors(others)] == [(11, 40), (29, 40), (29,)]
     norm = Gate(
         tmp_path / "norm",
         lambda: functional.layer_norm(normal(5, 48), (48,), normal(48), normal(48)),
@@ -144,23 +144,10 @@ def test_fixed_dimensions_keep_their_size(tmp_path: Path) -> None:
     rows = Gate(tmp_path / "rows", run, SOFTMAX, semantics={"fixed": ["input[1]"]})
     assert {name for name in rows.names if "sizes" in name} == {
         "sizes input 12x64→13x64",
-        "sizes input 12x64→11x64",
     }
     none = Gate(tmp_path / "none", run, SOFTMAX, semantics={"fixed": ["input"]})
     assert not any("sizes" in name for name in none.names)
     assert result(none.judge(), "sizes").message == "no argument has a size that may change"
-
-
-def test_indices_stay_below_a_size_that_shrank(tmp_path: Path) -> None:
-    """A table of 47 instead of 50 rows gets no index of 49."""
-    index = torch.randint(50, (6, 9), generator=torch.Generator().manual_seed(0))
-    index[0, 0] = 49
-    gate = Gate(tmp_path, lambda: functional.embedding(index, normal(50, 19)), EMBEDDING)
-    shrunk = [gate.tensors(name) for name in gate.names if "50x19→47x19" in name or "→47x" in name]
-    assert shrunk
-    for moved, table in shrunk:
-        assert int(moved.max()) < table.shape[0] == 47
-    assert gate.judge().passed
 
 
 def test_large_calls_are_tried_on_smaller_sizes(tmp_path: Path) -> None:
@@ -229,7 +216,7 @@ def test_fully_masked_row_is_tried(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "op", "why"),
     [
-        (lambda: functional.max_pool2d(normal(1, 2, 8, 8), 2), "torch.nn.functional.max_pool2d", "chooses"),
+        (lambda: torch.topk(normal(4, 8), 2), "torch.topk", "chooses"),
         (
             lambda: functional.conv2d(normal(1, 4, 8, 8), normal(4, 4, 3, 3)),
             "torch.nn.functional.conv2d",

@@ -23,6 +23,8 @@ class Entry:
     but the samples, or the argument `normalized_shape`."""
     chooses: bool = False
     """Whether it chooses among elements: of equal ones, and of NaN, any may be right."""
+    nan_wins: bool = False
+    """Whether NaN is chosen before any number."""
     kept: Mapping[str, Literal["index", "mask"]] = field(default_factory=dict)
     """Arguments whose content stays as recorded, and why."""
     fixed: tuple[tuple[str, int | None], ...] = ()
@@ -67,7 +69,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
     ),
     **_all("avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d", Entry(real=True, fixed=_POOL)),
-    **_all("max_pool1d max_pool2d max_pool3d", Entry(real=True, chooses=True, fixed=_POOL)),
+    **_all("max_pool1d max_pool2d max_pool3d", Entry(real=True, chooses=True, nan_wins=True, fixed=_POOL)),
     "embedding": Entry(real=True, kept={"input": "index"}),
     "scaled_dot_product_attention": Entry(real=True, kept={"attn_mask": "mask"}),
     **_all(
