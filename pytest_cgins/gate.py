@@ -35,8 +35,8 @@ def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict
     numbers = _numbers(correctness, measurement)
     failed = [check for check in correctness.checks if not check.passed]
     suspect = [probe for probe in correctness.tripped if not failed or SPECS[probe.name].explains]
-    # A process that the kernel has changed may show anything.
-    suspect.sort(key=lambda probe: probe.reason is not Reason.TAMPERING)
+    # A process that the kernel has changed may show anything; a cause says more than what follows from it.
+    suspect.sort(key=lambda probe: (probe.reason is not Reason.TAMPERING, not SPECS[probe.name].explains))
     if suspect:
         return Verdict(
             status=Status.SUSPECT,

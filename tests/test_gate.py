@@ -322,6 +322,13 @@ def test_tampering_comes_first() -> None:
     assert verdict.reason is Reason.TAMPERING
 
 
+def test_a_cause_comes_before_what_follows_from_it() -> None:
+    """A result cache answers differently where an address is given again: it is called a cache, not a race."""
+    probes = (suspect("repeat", "differs"), suspect("fresh_memory", "kept"))
+    verdict = decide(Correctness(checks=(GOOD,), power=(CAUGHT,), probes=probes), None)
+    assert (verdict.reason, verdict.message) == (Reason.STALE_ANSWER, "kept\nalso repeat: differs")
+
+
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_a_wrong_kernel_is_called_by_the_probe_that_explains_it(name: str) -> None:
     """Stale answers or late work are why numbers are wrong; a leak or a race of its own is not."""
