@@ -14,13 +14,11 @@ from pytest_cgins.execute.kernels import wait_for_stream
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.model import Context, OpCall, TensorMeta
-from pytest_cgins.probes.bits import same
+from pytest_cgins.probes.bits import same, snapshot
 from pytest_cgins.probes.plain_outputs import subclasses
 from pytest_cgins.probes.trial import Trial
 from pytest_cgins.probes.watch import Watch
 from pytest_cgins.trace.context import restore
-
-_clone = torch.Tensor.clone
 
 
 class SetTrial:
@@ -69,7 +67,7 @@ class SetTrial:
     def first(self) -> None:
         """Run for the answer that is judged."""
         self._live = self._run(self._bound, self._inputs)
-        self._answer = [_clone(tensor) for tensor in self._live]
+        self._answer = [snapshot(tensor) for tensor in self._live]
         wait_for_stream(self.device)
 
     def again(self) -> list[torch.Tensor]:

@@ -12,6 +12,8 @@ _to = torch.Tensor.to
 _contiguous = torch.Tensor.contiguous
 _reshape = torch.Tensor.reshape
 _view = torch.Tensor.view
+_clone = torch.Tensor.clone
+_as_strided = torch.Tensor.as_strided
 
 
 def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
@@ -29,3 +31,12 @@ def all_same(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) ->
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     flat = _reshape(_contiguous(tensor.detach().resolve_conj().resolve_neg()), -1)
     return _view(flat, torch.uint8)
+
+
+def snapshot(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, also where they leave gaps or overlap, which `clone` would close."""
+    if tensor.is_contiguous() or not tensor.numel():
+        return _clone(tensor)
+    extent = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    flat = _clone(_as_strided(tensor, (extent,), (1,), tensor.storage_offset()))
+    return _as_strided(flat, tensor.shape, tensor.stride(), 0)

@@ -41,8 +41,9 @@ class Outcome:
 
     @property
     def caught(self) -> bool:
-        """Whether some case was called INCORRECT."""
-        return any(evaluation.verdict.status is Status.INCORRECT for evaluation in self.evaluations)
+        """Whether some case was called INCORRECT, or SUSPECT because elements were never written."""
+        found = (Status.INCORRECT, Status.SUSPECT)
+        return any(evaluation.verdict.status in found for evaluation in self.evaluations)
 
     @property
     def false_fails(self) -> list[Evaluation]:

@@ -50,8 +50,8 @@ def test_an_edit_that_no_longer_applies_is_an_error(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_bug_is_called_incorrect(outcomes: dict[str, Outcome], bug: str) -> None:
-    """The gate calls the kernel with this bug INCORRECT in at least one case."""
+def test_bug_is_caught(outcomes: dict[str, Outcome], bug: str) -> None:
+    """The gate refuses the kernel with this bug in at least one case."""
     assert outcomes[bug].caught, [e.verdict for e in outcomes[bug].evaluations]
 
 

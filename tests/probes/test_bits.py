@@ -1,0 +1,45 @@
+"""Tensors compared and copied bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_cgins.probes.bits import all_same, same, snapshot
+
+ROWS = torch.arange(24.0).reshape(4, 6)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [ROWS, ROWS.t(), ROWS[:, ::2], ROWS[1:, 2:5], ROWS[:1].expand(3, 6), ROWS[:0], torch.tensor(2.0)],
+    ids=["dense", "transposed", "gaps", "slice", "expanded", "empty", "scalar"],
+)
+def test_a_snapshot_has_the_same_numbers_and_strides(tensor: torch.Tensor) -> None:
+    """Gaps and overlaps stay, so that the form of an answer can be judged; later writes do not reach it."""
+    base = tensor.clone() if tensor.is_contiguous() else tensor
+    copy = snapshot(base)
+    assert (copy.shape, copy.stride(), copy.dtype) == (base.shape, base.stride(), base.dtype)
+    assert same(copy, base)
+    assert not base.numel() or copy.data_ptr() != base.data_ptr()
+
+
+def test_bits_are_compared_not_values() -> None:
+    """NaN equals itself, 0 is not -0, and shapes and dtypes must agree."""
+    nan = torch.tensor([float("nan"), 1.0])
+    assert same(nan, nan.clone())
+    assert not same(torch.tensor([0.0]), torch.tensor([-0.0]))
+    assert not same(ROWS, ROWS.reshape(6, 4))
+    assert not same(ROWS, ROWS.double())
+
+
+def test_answers_need_as_many_tensors() -> None:
+    """One tensor more or less is another answer."""
+    assert all_same([ROWS, ROWS], [ROWS.clone(), ROWS.clone()])
+    assert not all_same([ROWS, ROWS], [ROWS])
+
+
+def test_a_kernel_that_replaces_torchs_functions_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions were taken before any kernel was loaded."""
+    monkeypatch.setattr(torch, "equal", lambda *_: True)
+    assert not same(ROWS, ROWS + 1)
