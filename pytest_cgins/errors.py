@@ -165,4 +165,4 @@ class LockedError(InfrastructureError):
 
 
 class SandboxUnavailable(InfrastructureError):
-    """This host does not let us make what a sandbox is made of."""
+    """A sandbox cannot be made on this host."""

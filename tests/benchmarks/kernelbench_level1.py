@@ -67,13 +67,13 @@ def main() -> int:
     parser.add_argument("--work", type=Path, help="folder to work in; kept, and resumed from")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    problems = [path for path in _problems(arguments.kernelbench) if re.search(arguments.only, path.name)]
-    if not problems:
+    chosen = [path for path in problems(arguments.kernelbench) if re.search(arguments.only, path.name)]
+    if not chosen:
         parser.error(f"{arguments.kernelbench} has no problem of level 1")
     work = arguments.work or Path(tempfile.mkdtemp(prefix="kernelbench-"))
     begun = time.monotonic()
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        results = list(pool.map(lambda path: _run(path, work.absolute(), arguments, begun), problems))
+        results = list(pool.map(lambda path: _run(path, work.absolute(), arguments, begun), chosen))
     seconds = time.monotonic() - begun
     document = _document(arguments, results, work, seconds)
     _print(document, results)
@@ -83,7 +83,8 @@ def main() -> int:
     return 0
 
 
-def _problems(root: Path) -> list[Path]:
+def problems(root: Path) -> list[Path]:
+    """The files of level 1, by number."""
     folders = [root, root / "level1", root / "KernelBench" / "level1"]
     found = [path for folder in folders for path in folder.glob("*.py") if path.name[0].isdigit()]
     return sorted(found, key=lambda path: int(path.name.partition("_")[0]))
