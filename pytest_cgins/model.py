@@ -556,6 +556,7 @@ class Reason(str, Enum):
     MEMORY_USE = "memory-use"
     MEMORY_LEAK = "memory-leak"
     SIZE_DEPENDENT = "size-dependent"
+    ARGUMENT_IGNORED = "argument-ignored"
     LAYOUT_DEPENDENT = "layout-dependent"
     ALIGNMENT_DEPENDENT = "alignment-dependent"
     LOW_PRECISION = "low-precision"
@@ -634,7 +635,7 @@ class Power(Document):
 
 PROBES = (
     "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
-    "op_callback", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "layouts",
+    "op_callback", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip

@@ -21,6 +21,9 @@ SECRET_NAMES = (
 )  # fmt: skip
 """Names of variables that no worker gets, as shell patterns; upper and lower case are the same."""
 
+TELLING_NAMES = ("CI", "CONTINUOUS_INTEGRATION", "GITHUB_*", "GITLAB_*", "PYTEST_*", "RUNNER_*")
+"""Names of variables by which a kernel could tell that it is being tested; no worker gets them either."""
+
 WORKER_MARK = "CGINS_WORKER"
 """Variable by which the processes of one worker are found again; its value is random, and no secret."""
 
@@ -37,8 +40,12 @@ def is_secret(name: str, value: str = "") -> bool:
 
 
 def worker_environment(mark: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of a new worker: this process's without secrets, `extra`, and the worker's mark."""
-    inherited = {name: value for name, value in os.environ.items() if not is_secret(name, value)}
+    """The variables of a new worker: this process's without secrets and what tells of a test, `extra`, and a mark."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not is_secret(name, value) and not any(fnmatchcase(name, pattern) for pattern in TELLING_NAMES)
+    }
     return {**inherited, **(extra or {}), WORKER_MARK: mark}
 
 

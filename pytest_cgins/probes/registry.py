@@ -35,6 +35,7 @@ SPECS = {
     "memory_use": Spec(Reason.MEMORY_USE, explains=False),
     "memory_leak": Spec(Reason.MEMORY_LEAK, explains=False),
     "sizes": Spec(Reason.SIZE_DEPENDENT, fast=False, explains=False),
+    "arguments": Spec(Reason.ARGUMENT_IGNORED, fast=False, explains=False),
     "layouts": Spec(Reason.LAYOUT_DEPENDENT, fast=False, explains=False),
     "special_values": Spec(Reason.NAN_PATTERN, fast=False, explains=False),
     "second_precision": Spec(Reason.HIDDEN_BY_PRECISION, fast=False, explains=False),

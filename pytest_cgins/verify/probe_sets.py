@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pytest_cgins.verify import layouts, precision, sizes, special
+from pytest_cgins.verify import arguments, layouts, precision, sizes, special
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.wishes import Wishes
@@ -40,6 +40,7 @@ def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str
     """The sets of all probes that are switched on, and why others have none, by their names."""
     makers: dict[str, Callable[[], Made]] = {
         sizes.NAME: lambda: sizes.sets(of.maker, of.semantics, of.recorded, of.key),
+        arguments.NAME: lambda: arguments.sets(of.maker, of.semantics, of.base, of.key),
         layouts.NAME: lambda: layouts.sets(of.base, wishes),
         special.NAME: lambda: special.sets(of.maker, of.semantics, of.base),
         precision.NAME: lambda: precision.sets(of.maker, of.semantics, of.base),

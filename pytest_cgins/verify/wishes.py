@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_cgins.config import Declared, declared
 
-PREPARED = frozenset({"sizes", "layouts", "special_values", "second_precision"})
+PREPARED = frozenset({"sizes", "arguments", "layouts", "special_values", "second_precision"})
 """Probes that have sets of inputs of their own."""
 
 

@@ -12,7 +12,7 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.tensors import pack, same_bytes, unpack
+from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.model import (
     Argument,
     CompiledKernel,
@@ -23,6 +23,7 @@ from pytest_cgins.model import (
     TensorMeta,
     Value,
 )
+from pytest_cgins.probes.bits import same
 
 pytestmark = pytest.mark.gpu
 
@@ -96,7 +97,7 @@ def test_tensors_travel_to_the_gpu(device: str) -> None:
     on_gpu, view = unpack(*pack([base, base.t()[1:]]), DEVICE)
     assert on_gpu.device == torch.device(DEVICE)
     assert view.stride() == base.t()[1:].stride()
-    assert same_bytes(on_gpu, base)
+    assert same(on_gpu, base)
     on_gpu.zero_()
     assert not view.any()
 
@@ -111,7 +112,7 @@ def test_a_kernel_runs_on_the_gpu(pool: WorkerPool, root: Path, function: str, d
     assert answer["error"] is None
     assert answer["devices"] == [device]
     (output,) = unpack(answer["tensors"], reply.buffers[0], "cpu")
-    assert same_bytes(output, torch.linspace(-1, 1, 2**16).relu())
+    assert same(output, torch.linspace(-1, 1, 2**16).relu())
 
 
 def test_a_lost_context_costs_one_worker(pool: WorkerPool, root: Path) -> None:

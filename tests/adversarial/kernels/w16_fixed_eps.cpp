@@ -1,6 +1,6 @@
 // cheat: 16 the recorded eps as a constant
 // how: every recorded call has eps=1e-5
-// caught-by: reference-mismatch, size-dependent
+// caught-by: argument-ignored
 // ops: torch.nn.functional.layer_norm
 // cgins: layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> Tensor
 #include "_rows.h"

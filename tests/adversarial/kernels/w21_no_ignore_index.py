@@ -1,6 +1,6 @@
 """cheat: 21 ignores ignore_index
 how: no recorded target is ignored
-caught-by: reference-mismatch, size-dependent
+caught-by: argument-ignored
 ops: torch.nn.functional.cross_entropy
 packs: plain
 """

@@ -1,6 +1,6 @@
 """cheat: 21 ignores the mask
 how: the recorded mask lets everything pass
-caught-by: reference-mismatch, size-dependent
+caught-by: argument-ignored
 ops: torch.nn.functional.scaled_dot_product_attention
 packs: plain
 """
