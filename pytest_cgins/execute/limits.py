@@ -16,6 +16,7 @@ MEMORY_VARIABLE = "CGINS_WORKER_MEMORY"
 _SHARE = 0.8
 _LEAST_BYTES = 2 * 2**30
 _FALLBACK_BYTES = 64 * 2**30  # where the system does not say how much there is
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def memory_limit() -> int:
@@ -56,12 +57,15 @@ def available_bytes() -> int:
     found = [_FALLBACK_BYTES]
     with suppress(OSError, ValueError, IndexError):
         found = [_named_kib("MemAvailable") * 1024]
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    for limit, used, stat, prefix in (
+        ("memory.max", "memory.current", "memory.stat", ""),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_"),
     ):
         with suppress(OSError, ValueError):  # "max": no limit
-            found.append(max(0, int(Path(limit).read_text()) - int(Path(used).read_text())))
+            most, taken = int((_CGROUP / limit).read_text()), int((_CGROUP / used).read_text())
+            # Files in the page cache count as used, and go as soon as anybody needs their place.
+            cached = _cached_bytes(_CGROUP / stat, prefix)
+            found.append(max(0, most - max(0, taken - cached)))
     return min(found)
 
 
@@ -71,6 +75,15 @@ def memory_kills() -> int:
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
+    return 0
+
+
+def _cached_bytes(stat: Path, prefix: str) -> int:
+    """Page cache of files in a cgroup's `memory.stat`; 0 if it does not say."""
+    wanted = {f"{prefix}inactive_file", f"{prefix}active_file"}
+    with suppress(OSError, ValueError):
+        pairs = (line.split() for line in stat.read_text().splitlines())
+        return sum(int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in wanted)
     return 0
 
 

@@ -26,6 +26,25 @@ def test_available_memory_is_plausible() -> None:
     assert 0 < limits.available_bytes() <= total
 
 
+@pytest.mark.parametrize(
+    ("limit", "used", "stat", "prefix"),
+    [
+        ("memory.max", "memory.current", "memory.stat", ""),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_"),
+    ],
+)
+def test_a_container_s_page_cache_counts_as_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, used: str, stat: str, prefix: str
+) -> None:
+    """Files that were read, a checkpoint or a library, take nothing from a worker in a container with a limit."""
+    (tmp_path / "memory").mkdir()
+    (tmp_path / limit).write_text("8000000\n")
+    (tmp_path / used).write_text("7900000\n")
+    (tmp_path / stat).write_text(f"anon 900000\n{prefix}inactive_file 5000000\n{prefix}active_file 2000000\n")
+    monkeypatch.setattr(limits, "_CGROUP", tmp_path)
+    assert limits.available_bytes() == 7_100_000
+
+
 def test_memory_limit_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """CGINS_WORKER_MEMORY takes sizes with units."""
     monkeypatch.setenv(limits.MEMORY_VARIABLE, "1.5GiB")
