@@ -137,22 +137,22 @@ class VerificationService:
     ) -> tuple[list[_Answer], dict[str, Any]]:
         """Run the kernel again as the probes want; what deviates from its first answers, and facts by probe."""
         probes, device = params.get("probes", ()), params["device"]
-        found: list[Deviation] = []
+        found: list[_Answer] = []  # packed at once: the kernel may return the same memory on every run
         facts: dict[str, Any] = {}
         try:
             if late_work.NAME in probes and trials:
                 threads.settle(device)
-                found += late_work.deviations(trials)
+                found += map(_deviation, late_work.deviations(trials))
             if memory_leak.NAME in probes and trials:
                 leak = Leak(trials[0])
                 with meter.call("later", max(map(_moved_nbytes, params["sets"]))):
-                    found += leak.deviations()
+                    found += map(_deviation, leak.deviations())
                 facts[memory_leak.NAME] = leak.facts
             if repeat.NAME in probes:
-                found += repeat.deviations(trials)
+                found += map(_deviation, repeat.deviations(trials))
             if fresh_memory.NAME in probes:
-                found += fresh_memory.deviations(trials)
-            return [_deviation(one) for one in found], facts
+                found += map(_deviation, fresh_memory.deviations(trials))
+            return found, facts
         finally:
             self.fatal = self.fatal or is_lost(device)
 
