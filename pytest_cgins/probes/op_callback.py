@@ -4,7 +4,8 @@ The trusted side notes which operators of ATen torch's own op runs; the worker n
 trips if the kernel runs an operator of the family that does the op's work, or all that the op itself consists of:
 a fallback, or a call of the user's marked function. Views, allocations, copies and casts are anyone's.
 
-On the calling thread a dispatch mode sees all calls, those of C++ among them. What escapes it, on other threads or by
+On the calling thread a dispatch mode sees all calls, those of C++ among them, also inside operators that the kernel
+defines; such an operator itself counts by its whole name, `namespace::name`, as it does if it is the op. What escapes it, on other threads or by
 switching modes off, is seen by implementations of the op's own operators that are put before torch's while a kernel
 is under test. Those need torch 2.9, and do not cover pointwise operators of several tensors.
 
@@ -63,12 +64,15 @@ def judge(runs: Sequence[Calls], own: Calls) -> str:
     for calls in runs:
         called = _callback({str(name): int(numel) for name, numel in calls.items()}, essential)
         if called:
-            names = ", ".join(f"aten::{name[:100]}" for name in called[:4])
             return (
-                f"the kernel has torch compute its answer: it runs {names}, and the op itself runs "
-                f"{', '.join(f'aten::{name}' for name in list(essential)[:4])}; compute the answer in the kernel"
+                f"the kernel has torch compute its answer: it runs {_shown(called)}, and the op itself runs "
+                f"{_shown(list(essential))}; compute the answer in the kernel"
             )
     return ""
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(name[:100] if "::" in name else f"aten::{name[:100]}" for name in names[:4])
 
 
 def _callback(calls: Calls, own: Calls) -> list[str]:

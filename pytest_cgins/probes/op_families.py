@@ -1,7 +1,7 @@
 """Which operators of ATen do the same work, and which do none.
 
 Names are those of torch's schemas without underscores at either end, so that in-place and internal forms fall
-together. Versions of torch differ in what a function decomposes into, never much in these names.
+together; operators that are not torch's go by their whole names, `namespace::name`. Versions of torch differ in what a function decomposes into, never much in these names.
 """
 
 from __future__ import annotations
@@ -41,9 +41,28 @@ SMALL = frozenset({"add", "sum", "mul"})
 """What stands beside a family's operator without making another op of it: a bias, its gradient."""
 
 
+OF_TORCH = frozenset(
+    {
+        "",
+        "aten",
+        "mkl",
+        "mkldnn",
+        "mkldnn_prepacked",
+        "onednn",
+        "prim",
+        "prims",
+        "quantized",
+        "_quantized",
+        "sparse",
+    }
+)
+"""Namespaces of torch's own operators; in all others a name says nothing about the work."""
+
+
 def plain(name: str) -> str:
-    """A schema's name without namespace and outer underscores: `aten::_softmax` → `softmax`."""
-    return name.rpartition("::")[2].strip("_")
+    """A schema's name without namespace and outer underscores, `aten::_softmax` → `softmax`; others' stay whole."""
+    namespace, _, short = name.rpartition("::")
+    return short.strip("_") if namespace in OF_TORCH else name
 
 
 def family(name: str) -> str:

@@ -1,6 +1,7 @@
 """Part of probe `poison`: memory that a Python or C++ kernel allocates through torch is poisoned like a launcher's.
 
-What `torch.empty` and its kin return, also to C++ on the calling thread, is filled with values that answers rarely
+What `torch.empty` and its kin return, also to C++ on the calling thread and to operators that the kernel defines (if
+they have tensors as arguments), is filled with values that answers rarely
 have. A tensor that is handed back without having been written all over then shows. It is evaded by memory that does
 not come through torch's dispatcher: `malloc`, `at::detail::empty_cpu`, another thread.
 """

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import reduce
+from operator import or_
 from types import FrameType
 from typing import Any
 
+import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.probes import audit, integrity, op_callback, snooping, uninitialized
 from pytest_cgins.probes.integrity import Integrity
 from pytest_cgins.probes.op_callback import Counter, Overrides
+from pytest_cgins.probes.op_families import OF_TORCH
 from pytest_cgins.probes.origin import Origins
 from pytest_cgins.probes.snooping import Snooping
 
@@ -197,6 +201,11 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Torch calls this for every operator that reaches a backend while the mode is active."""
         del types
         named = kwargs or {}
+        if isinstance(func, OpOverload) and func.namespace not in OF_TORCH:
+            result = self._look_inside(func, args, named)
+            if self._calls is not None:
+                self._calls.told(func, (*args, *named.values()), result)
+            return result
         if self._calls is None:
             result = func(*args, **named)
         else:
@@ -206,3 +215,26 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._poisons:
             uninitialized.fill(func, result)
         return result
+
+    def _look_inside(self, func: OpOverload, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Run an operator that is not torch's, and see the operators that it runs."""
+        tensors = list(_tensors((*args, *named.values())))
+        keys: Any = reduce(or_, map(torch._C._dispatch_keys, tensors)) if tensors else None
+        if keys is None or keys.has(_PYTHON):  # the latter if a tensor's class has code of its own
+            return func(*args, **named)
+        with self:
+            # Whatever comes before Python's place in the order of dispatch has been run.
+            return func.redispatch(keys & _BELOW_PYTHON, *args, **named)
+
+
+def _tensors(arguments: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """All tensors of an operator's arguments."""
+    for value in arguments:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+_PYTHON: Any = torch._C.DispatchKey.Python
+_BELOW_PYTHON: Any = torch._C._dispatch_keyset_full_after(_PYTHON)

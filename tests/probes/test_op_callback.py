@@ -159,3 +159,37 @@ def test_facts_of_a_broken_worker_are_refused() -> None:
     """The judge takes nothing but what our own watch tells."""
     with pytest.raises((TypeError, ValueError, AttributeError)):
         op_callback.judge(["relu"], OWN)  # type: ignore[list-item]
+
+
+OPERATOR = """
+library = torch.library.Library("cgins_test_{number}", "DEF")
+library.define("relu(Tensor[] x) -> Tensor")
+library.impl("relu", lambda x: {body}, "{key}")
+"""
+
+
+@pytest.mark.parametrize("key", ["CPU", "CompositeExplicitAutograd"])
+def test_a_fallback_inside_an_operator_of_the_kernel_is_seen(watched: Watched, key: str) -> None:
+    """Its own operator may be named as it likes: what it runs counts."""
+    before = OPERATOR.format(number=f"inside_{key}", key=key, body="torch.relu(x[0])")
+    message = _message(watched, f"return torch.ops.cgins_test_inside_{key}.relu([input])", before)
+    assert "it runs aten::relu, and the op itself runs aten::relu" in message
+
+
+def test_an_operator_of_the_kernel_is_not_judged_by_its_name(watched: Watched) -> None:
+    """`myext::relu` that computes relu itself is what a kernel should be; memory in it is poisoned."""
+    before = OPERATOR.format(number="name", key="CPU", body="torch.where(x[0] > 0, x[0], 0.0)")
+    assert _message(watched, "return torch.ops.cgins_test_name.relu([input])", before) == ""
+    before = OPERATOR.format(number="empty", key="CPU", body="torch.empty_like(x[0])")
+    text = f"import torch\n{before}\ndef relu(input):\n    return torch.ops.cgins_test_empty.relu([input])\n"
+    assert watched(text, "poison")["answer"][0].isnan().all()
+
+
+def test_the_user_s_operator_counts_by_its_whole_name() -> None:
+    """Where it is the op, a kernel must not call it; another of the same last name is another operator."""
+    own = {"mine::softmax": 64}
+    message = op_callback.judge([{"mine::softmax": 64}], own)
+    assert "it runs mine::softmax, and the op itself runs mine::softmax;" in message
+    assert op_callback.judge([{"other::softmax": 64}], own) == ""
+    assert op_callback.judge([{"mine::softmax": 64}], {"softmax": 64}) == ""
+    assert plain("mine::_softmax_") == "mine::_softmax_"
