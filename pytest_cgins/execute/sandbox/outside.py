@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from os.path import exists, isdir, isfile, islink, realpath
 from pathlib import Path
 
@@ -16,12 +19,19 @@ PACKAGES = Path(__file__).resolve().parents[3]
 """Folder that pytest_cgins is imported from."""
 
 _EMPTY = ("/tmp", "/var/tmp", "/run", "/home", "/root", "/mnt", "/media")  # noqa: S108
+# Some accounts' home folder is one of these, as is `/` that of a container's user without a name.
+_NEEDED = (
+    "/usr", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/local", "/bin", "/sbin", "/lib", "/etc", "/var", "/dev",
+    "/proc", "/sys",
+)  # fmt: skip
 # Where drivers live on NixOS and under NVIDIA's GPU operator.
 _DRIVERS = ("/run/opengl-driver", "/run/nvidia/driver")
 _SYSTEM_SECRETS = (
     "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf",
-    "/sys/devices/virtual/powercap", "/etc/shadow", "/etc/gshadow", "/etc/ssh", "/etc/kubernetes",
-    "/var/lib/docker", "/var/lib/kubelet", "/var/run/secrets", "/var/log", "/var/spool", "/boot",
+    "/sys/devices/virtual/powercap", "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh",
+    "/etc/ssl/private", "/etc/kubernetes", "/etc/rancher", "/etc/gitlab-runner", "/etc/krb5.keytab",
+    "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/cloud", "/var/run/secrets", "/var/backups",
+    "/var/log", "/var/spool", "/boot",
 )  # fmt: skip
 _HOME_SECRETS = (
     ".ssh", ".aws", ".azure", ".config", ".gnupg", ".kube", ".docker", ".netrc", ".pypirc", ".npmrc",
@@ -33,8 +43,8 @@ _BASE_DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "nvidia-caps-imex-channels/*", "dxg")
 
 _KEPT = re.compile(
-    r"PATH|LD_LIBRARY_PATH|LIBRARY_PATH|CPATH|LANG|LC_.*|TZ|TERM|COLUMNS|NO_COLOR|VIRTUAL_ENV|CONDA_PREFIX"
-    r"|CC|CXX|C(XX)?FLAGS|(CUDA|NVIDIA|NVCC|NVRTC|OMP|GOMP|KMP|MKL|NVPL|OPENBLAS|TORCH|TORCHINDUCTOR|PYTORCH"
+    r"PATH|LD_LIBRARY_PATH|LIBRARY_PATH|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|MAX_JOBS|USER|LOGNAME|LANG|LC_.*|TZ|TERM|COLUMNS|NO_COLOR|VIRTUAL_ENV|CONDA_PREFIX"
+    r"|CC|CXX|C(XX)?FLAGS|(CUDA|CUBLAS|CUDNN|CUFFT|NCCL|NVIDIA|NVCC|NVRTC|OMP|GOMP|KMP|MKL|NVPL|OPENBLAS|TORCH|TORCHINDUCTOR|PYTORCH"
     r"|TRITON|CUTE|CUTLASS|CGINS|PYTHON|ASAN|UBSAN|MALLOC)_?.*"
 )
 
@@ -64,12 +74,12 @@ def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dic
         visible: what must be seen although it lies in a folder that is emptied.
         hidden: what must not be seen; wins over `visible`.
     """
-    home = Path.home()
-    emptied = _outermost(_real(path) for path in (*_EMPTY, home) if isdir(path))
+    homes = _homes()
+    emptied = _outermost(_real(path) for path in (*_EMPTY, *filter(_is_spare, homes)) if isdir(path))
     masks = [*emptied, _real(scratch)]
     asked = [*map(Path, visible), PACKAGES]
-    wanted = [path for path in (*asked, *_programs(home)) if exists(path)]
-    hides = {_real(path) for path in (*hidden, *secrets(home, wanted)) if exists(path)}
+    wanted = [path for path in (*asked, *_programs(homes)) if exists(path)]
+    hides = {_real(path) for path in (*hidden, *secrets(homes, wanted)) if exists(path)}
     shown = _outermost(
         real for path in wanted if _below(real := _real(path), masks) and not _below(real, hides)
     )
@@ -82,14 +92,37 @@ def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dic
     }
 
 
-def secrets(home: Path, roots: Iterable[Path]) -> list[Path]:
+def secrets(homes: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
     """Known places of secrets: the user's, the system's, and those beside what is shown, `roots`."""
-    found = [*map(Path, _SYSTEM_SECRETS), *(home / name for name in _HOME_SECRETS)]
+    found = [*map(Path, _SYSTEM_SECRETS), *(home / name for home in homes for name in _HOME_SECRETS)]
+    if os.geteuid() == 0:
+        found += closed_to_others(Path("/etc"))
     for folder in {folder for root in roots for folder in (root, *root.parents)}:
         found += [folder / name for name in _PROJECT_SECRETS]
         found += [folder / name for name in _RUNNER_SECRETS if exists(folder / ".runner")]
         found += _common_git(folder / ".git")
     return found
+
+
+def closed_to_others(folder: Path) -> list[Path]:
+    """What only owner and group may read: root, whose sandbox keeps its user, is the owner of most of it."""
+    found: list[Path] = []
+    for parent, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            path = Path(parent, name)
+            try:
+                mode = path.lstat().st_mode
+            except OSError:
+                continue
+            if not stat.S_ISLNK(mode) and not mode & stat.S_IROTH:
+                found.append(path)
+        folders[:] = [name for name in folders if Path(parent, name) not in found]
+    return found
+
+
+def has_gpu() -> bool:
+    """Whether this machine has device nodes of a GPU."""
+    return len(devices(gpu=True)) > len(devices(gpu=False))
 
 
 def devices(gpu: bool) -> list[str]:
@@ -101,7 +134,22 @@ def devices(gpu: bool) -> list[str]:
     return [str(path) for path in found if exists(path) and not isdir(path)]
 
 
-def _programs(home: Path) -> list[Path]:
+def _homes() -> list[Path]:
+    """The user's home folders: by the environment and by the system's list of users, either of which may have none."""
+    found = [os.environ.get("HOME", "")]
+    with suppress(KeyError):
+        found.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return [Path(home) for home in dict.fromkeys(found) if home.startswith("/")]
+
+
+def _is_spare(home: Path) -> bool:
+    """Whether the sandbox can do without all that is in a home folder and is not shown again."""
+    prefixes = (sys.prefix, sys.base_prefix)
+    needed = any(_below(path, [_real(home)]) for path in _NEEDED)
+    return not needed and _real(home) not in map(_real, prefixes)
+
+
+def _programs(homes: Iterable[Path]) -> list[Path]:
     """Where Python, its packages, compilers and libraries are; never a folder that contains a user's home."""
     named = (
         os.environ.get(name, "").split(":") for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
@@ -114,11 +162,13 @@ def _programs(home: Path) -> list[Path]:
         *_DRIVERS,
         *(one for many in named for one in many),
     ]
-    real_home = Path(_real(home))
+    real_homes = [Path(_real(home)) for home in homes]
     absolute = [Path(one) for one in found if one.startswith("/")]
-    return [path for path in absolute if exists(path) and not real_home.is_relative_to(path.resolve())] + [
-        Path(sys.executable)
-    ]
+    return [
+        path
+        for path in absolute
+        if exists(path) and not any(home.is_relative_to(path.resolve()) for home in real_homes)
+    ] + [Path(sys.executable)]
 
 
 def _common_git(pointer: Path) -> list[Path]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,6 +37,62 @@ def test_home_is_emptied_but_for_the_project(home: Path) -> None:
     found = outside.paths(SCRATCH, [home], [])
     assert str(home) in found["show"]
     assert str(home / ".ssh") in found["hide"]
+
+
+@pytest.mark.parametrize("where", ["/", "/usr", "/usr/sbin", "/dev", sys.prefix, "relative", "", None])
+def test_homes_that_cannot_be_emptied(where: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that the system or Python needs is left as it is, and a user may have none at all."""
+    monkeypatch.setattr(outside.pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.delenv("HOME")
+    without = outside.paths(SCRATCH, [], [])["empty"]
+    if where is not None:
+        monkeypatch.setenv("HOME", where)
+    assert outside.paths(SCRATCH, [], [])["empty"] == without
+
+
+def test_sandbox_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With HOME=/, as a container gives to a user without a name, a sandbox can be made."""
+    sandbox = Sandbox(limits=ROOMY, devices=False)
+    if sandbox.available():
+        pytest.skip(sandbox.available())
+    monkeypatch.setenv("HOME", "/")
+    assert run(sandbox.wrap(["echo", "here"])).stdout == "here\n"
+
+
+def test_both_homes_are_emptied(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where HOME is set to another folder, the user's own is emptied as well."""
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setattr(outside, "_EMPTY", ())
+    monkeypatch.setattr(outside.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(own)))
+    assert {str(home), str(own)} <= set(outside.paths(SCRATCH / "none", [], [])["empty"])
+
+
+def test_files_of_root_alone(tmp_path: Path) -> None:
+    """Of a folder, what not all may read is found; not what lies in such a folder, nor links."""
+    for name, mode in (("open", 0o644), ("group", 0o640), ("folder/own", 0o600), ("shut/own", 0o600)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch(mode)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "shut").chmod(0o700)
+    (tmp_path / "link").symlink_to("group")
+    found = outside.closed_to_others(tmp_path)
+    assert sorted(found) == [tmp_path / "folder" / "own", tmp_path / "group", tmp_path / "shut"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="for root")
+def test_root_does_not_see_passwords() -> None:
+    """Nothing of /etc that only root may read can be read in root's sandbox."""
+    sandbox = Sandbox(limits=ROOMY, devices=False)
+    if sandbox.available():
+        pytest.skip(sandbox.available())
+    secret = [
+        str(path) for path in outside.closed_to_others(Path("/etc")) if path.is_file() and path.read_bytes()
+    ]
+    if not secret:
+        pytest.skip("all may read all of /etc")
+    ran = run(sandbox.wrap(["cat", "--", *secret]))
+    assert ran.stdout == ""
 
 
 def test_hidden_wins(home: Path) -> None:
@@ -103,13 +161,25 @@ def test_runner_secrets(home: Path) -> None:
     work.mkdir(parents=True)
     for name in (".runner", ".credentials"):
         (home / "runner" / name).write_text("{}")
-    found = outside.secrets(home, [work])
+    found = outside.secrets([home], [work])
     assert {home / "runner" / ".runner", home / "runner" / ".credentials"} <= set(found)
 
 
 def test_variables_that_are_kept() -> None:
     """What compilers, torch and CUDA read is kept; everything else goes, and so does what looks like a secret."""
     kept = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "1", "LC_ALL": "C", "CXX": "g++"}
+    kept |= {
+        "CUBLASLT_LOG_LEVEL": "1",
+        "CUDNN_HOME": "/",
+        "CUFFT_X": "1",
+        "NCCL_DEBUG": "INFO",
+        "MAX_JOBS": "2",
+    }
+    kept |= {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "C_INCLUDE_PATH": "/", "CPLUS_INCLUDE_PATH": "/"}
+    kept |= {
+        "USER": "me",
+        "LOGNAME": "me",
+    }  # without them a user who is in no list has no name, and inductor fails
     gone = {"GITHUB_TOKEN": "x", "CGINS_API_KEY": "x", "SESSION": "x", "TORCH_HUB_TOKEN": "x", "HOME": "/"}
     assert outside.unset({**kept, **gone}) == sorted(gone)
     assert outside.variables(SCRATCH)["TRITON_CACHE_DIR"] == "/tmp/triton"
