@@ -281,6 +281,8 @@ class WorkerProcess:
     def _challenged(self, deadline: float) -> tuple[dict[str, Any], list[Buffer]]:
         """Wait until the service is done, then ask for its answer; see `protocol` for why."""
         done, strays = self._channel.receive(deadline=deadline, limit_bytes=DONE_LIMIT_BYTES)
+        if done == DONE and not strays and self._channel.at_end:
+            raise EOFError("it ended before it was asked for its answer")
         # Whatever lies behind `done` was written by somebody who could not know the nonce.
         if done != DONE or strays or self._channel.has_input:
             raise ProtocolError("it came before it was asked for")
@@ -349,7 +351,9 @@ def _sizes(buffers: Sequence[Buffer]) -> str:
 
 def _is_answer(message: dict[str, Any]) -> bool:
     """Whether it holds a result or an error, and not both."""
-    return ("result" in message) != isinstance(message.get("error"), dict)
+    if "error" in message:
+        return "result" not in message and isinstance(message["error"], dict)
+    return "result" in message
 
 
 def service_error(name: str, error: dict[str, Any], output: str = "") -> ServiceError:

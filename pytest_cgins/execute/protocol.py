@@ -120,6 +120,16 @@ class Channel:
         poll.register(self._connection, select.POLLIN)
         return bool(poll.poll(0))
 
+    @property
+    def at_end(self) -> bool:
+        """Whether the other side is gone and has left nothing to read."""
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         """Close the socket: the other side reads an end of file."""
         self._connection.close()

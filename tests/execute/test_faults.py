@@ -78,6 +78,8 @@ def commands() -> list[str]:
         ("writes_much", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "a frame of 62914564 bytes was announced"),
         ("writes_done_and_answer", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "before it was asked for"),
         ("writes_done_and_waits", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "does not answer the question"),
+        ("writes_done_and_exits", {}, LIMIT_S, WorkerCrashed, Reason.EXITED, "exited with code 3"),
+        ("answers_both", {}, LIMIT_S, ProtocolError, Reason.FORGED_ANSWER, "does not answer the question"),
     ],
 )  # fmt: skip
 def test_a_fault_costs_one_request_and_names_itself(

@@ -171,6 +171,17 @@ def test_input_is_seen_without_reading_it(sockets: tuple[socket.socket, socket.s
     assert channel.has_input
 
 
+def test_an_end_is_told_from_input(sockets: tuple[socket.socket, socket.socket]) -> None:
+    """`at_end` is true when the other side is gone and all that it wrote was read."""
+    channel = Channel(sockets[1])
+    assert not channel.at_end
+    Channel(sockets[0]).send({"result": 1})
+    sockets[0].close()
+    assert not channel.at_end
+    channel.receive(deadline=time.monotonic() + 5)
+    assert channel.at_end
+
+
 def test_sides_are_served_while_waiting(sockets: tuple[socket.socket, socket.socket]) -> None:
     """Several descriptors are read while nothing comes on the socket, also after one of them was closed."""
     pipes = [os.pipe(), os.pipe()]

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.protocol import Channel
 
 Answer = tuple[Any, list[Buffer]]
 
@@ -149,6 +150,23 @@ class Toy:
         _write_to_sockets(len(body).to_bytes(4, "big") + body)
         time.sleep(0.3)
         return "honest", []
+
+    def writes_done_and_exits(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Dies between the two halves of an answer."""
+        body = b'{"version":2,"buffers":0,"done":true}'
+        _write_to_sockets(len(body).to_bytes(4, "big") + body)
+        os._exit(3)
+
+    def answers_both(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """Takes over the worker and answers with a result and an error at once."""
+
+        def send(channel: Channel, message: dict[str, Any], *rest: Any, **options: Any) -> None:
+            both = {"result": 1, "error": "x"} if "nonce" in message else {}
+            honest(channel, {**message, **both}, *rest, **options)
+
+        honest = Channel.send
+        Channel.send = send  # type: ignore[method-assign]
+        return None, []
 
     def writes_much(self, params: Any, buffers: list[Buffer]) -> Answer:
         """A frame that would take a gigabyte of objects to parse."""
