@@ -9,6 +9,7 @@ from pytest_cgins.disguise import Disguise
 from pytest_cgins.endings import EndedError, ended_by, forged, is_refusal, lost_by
 from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerError
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.causes import cause_of, cause_of_code
 from pytest_cgins.execute.output import Printed
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
@@ -16,6 +17,9 @@ from pytest_cgins.model import Reason, Status
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
+_FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
+NOT_RUN = "NotRun"
+"""Kind of error of a set that a worker no longer ran: see `execute.verification`."""
 
 
 class KernelRuns:
@@ -60,6 +64,10 @@ class KernelRuns:
                 raise
             reply, told = self._once_more(role, request, pairs, end, served=served)
             notes += told
+        else:
+            broken = self._broken_by_a_probe(role, request, pairs, reply)
+            if broken is not None:
+                reply, notes = self._in_parts(role, request, pairs, broken)
         reply.result["notes"] = notes
         self._require_answers(role, request, pairs, reply)
         return reply
@@ -115,17 +123,70 @@ class KernelRuns:
                 end = again
             else:
                 return reply, [f"crashed in a worker that had run other kernels, not in a fresh one: {first}"]
+        return self._in_parts(role, request, pairs, end)
+
+    def _in_parts(
+        self,
+        role: str,
+        request: dict[str, Any],
+        pairs: Sequence[tuple[dict[str, Any], Buffer]],
+        end: EndedError,
+    ) -> tuple[Reply, list[str]]:
+        """The sets that are no probe's, then each of the others alone; the reply, and notes.
+
+        Raises:
+            EndedError: there are no probes' sets, the kernel dies without them, or `end` does not come again.
+        """
         core = [pair for pair in pairs if not pair[0].get("probe")]
         if len(core) == len(pairs):
             raise end
         reply = self._ask(role, request, core)
+        died = False
         for pair in pairs:
             if pair[0].get("probe"):
                 try:
-                    reply = _joined(reply, self._ask(role, request, [pair]))
+                    part = self._ask(role, request, [pair])
                 except EndedError as death:
-                    reply = _joined(reply, _dead(pair[0]["name"], death))
-        return reply, []
+                    part = _dead(pair[0]["name"], death)
+                try:
+                    died = _mark_death(part) or died
+                    reply = _joined(reply, part)
+                except _MALFORMED as error:
+                    raise self.refuse(role, error, part.output) from error
+        if died:
+            return reply, []
+        first, _, rest = end.verdict.message.partition("\n")
+        if end.verdict.status is Status.TIMEOUT or end.verdict.reason is Reason.OUT_OF_MEMORY:
+            # Of all sets together: each by itself is within the limits.
+            return reply, [f"it answered on its sets of inputs in parts; on all of them at once: {first}"]
+        message = "\n".join(
+            filter(None, (f"on all sets of inputs in one process, not in parts: {first}", rest))
+        )
+        raise EndedError(end.verdict.status, end.verdict.reason, message, end.output)
+
+    def _broken_by_a_probe(
+        self,
+        role: str,
+        request: dict[str, Any],
+        pairs: Sequence[tuple[dict[str, Any], Buffer]],
+        reply: Reply,
+    ) -> EndedError | None:
+        """What the kernel failed with on a probe's set, where the sets after it could not be run because of it."""
+        probing = {one["name"] for one, _ in pairs if one.get("probe")}
+        broken = None
+        try:
+            for answer in reply.result["sets"]:
+                error = answer["error"]
+                if error and error["kind"] == NOT_RUN and broken is not None:
+                    if broken["name"] not in probing:
+                        return None
+                    contract = request["kernel"]["source"]["contract"]
+                    return ended_by(broken["error"], contract, broken["name"], reply.output)
+                if error and error["phase"] == "run":
+                    broken = answer
+        except _MALFORMED as error:
+            raise self.refuse(role, error, reply.output) from error
+        return None
 
     def _require_answers(
         self,
@@ -143,8 +204,14 @@ class KernelRuns:
                 for answer in reply.result["sets"]
                 if answer["error"] and (answer["name"] not in probing or answer["error"]["phase"] == "load")
             ]
-            # A refusal of one set says nothing of the others: a failure among them comes first.
-            failed.sort(key=lambda answer: (is_refusal(answer["error"]), names.index(answer["name"])))
+            # A refusal of one set says nothing of the others: a failure among them comes first, its cause before all.
+            failed.sort(
+                key=lambda answer: (
+                    is_refusal(answer["error"]),
+                    answer["error"]["kind"] == NOT_RUN,
+                    names.index(answer["name"]),
+                )
+            )
             contract = request["kernel"]["source"]["contract"]
             ended = (
                 ended_by(failed[0]["error"], contract, failed[0]["name"], reply.output) if failed else None
@@ -158,12 +225,23 @@ class KernelRuns:
             raise ended
 
 
+def _mark_death(part: Reply) -> bool:
+    """Whether the kernel died on a probe's set, or broke its process: the same for what is made of it."""
+    error = part.result["sets"][0]["error"]
+    if error is None:
+        return False
+    cause = cause_of(str(error["kind"]), str(error["message"])) or cause_of_code(str(error["message"]))
+    if cause in _FAULTS:
+        error["phase"] = "died"
+    return bool(error["phase"] == "died")
+
+
 def _joined(one: Reply, other: Reply) -> Reply:
     """Two answers as one: sets, then deviations, and their buffers in the same order."""
     result = {
         "sets": [*one.result["sets"], *other.result["sets"]],
         "deviations": [*one.result["deviations"], *other.result["deviations"]],
-        "observed": {**other.result["observed"], **one.result["observed"]},
+        "observed": {**other.result["observed"], **one.result["observed"], **_both(one, other)},
     }
     count, others = len(one.result["sets"]), len(other.result["sets"])
     buffers = (
@@ -173,6 +251,16 @@ def _joined(one: Reply, other: Reply) -> Reply:
         *other.buffers[others:],
     )
     return Reply(result, buffers, one.printed + other.printed)
+
+
+def _both(one: Reply, other: Reply) -> dict[str, list[Any]]:
+    """Facts that both observed of probes whose facts are lists: neither may hide what the other saw."""
+    seen, also = one.result["observed"], other.result["observed"]
+    return {
+        name: [*seen[name], *(fact for fact in also[name] if fact not in seen[name])]
+        for name in seen.keys() & also.keys()
+        if isinstance(seen[name], list) and isinstance(also[name], list)
+    }
 
 
 def _dead(name: str, death: EndedError) -> Reply:
