@@ -13,8 +13,8 @@ thread), and by native code that writes into memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass
 from operator import is_
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_cgins.probes import settings
 from pytest_cgins.probes.origin import Origins
 
 NAME = "integrity"
@@ -154,15 +153,10 @@ class Integrity:
             if found != self._kernels[name]:
                 self._acts[f"registered another implementation of {name}", when] = None
 
-    @contextmanager
-    def settings_kept(self, when: str) -> Iterator[None]:
-        """Note the settings that the body changes, and put them back."""
-        before = settings.read()
-        try:
-            yield
-        finally:
-            for change in settings.put_back(before):
-                self._note(f"set {change}", when)
+    def take_settings(self, changes: Iterable[str], when: str) -> None:
+        """Note settings that the kernel has changed, as `settings.put_back` tells them."""
+        for change in changes:
+            self._note(f"set {change}", when)
 
     def hear(self, event: str, arguments: tuple[Any, ...], frame: FrameType) -> None:
         """One audit event: a function's inside is set."""

@@ -30,10 +30,14 @@ def _of_torch() -> dict[str, _Setting]:
         "torch.backends.mkldnn.enabled": "mkldnn_enabled",
         "deterministic algorithms": "deterministic_algorithms",
     }  # fmt: skip
+    functions = {label: (f"_get_{name}", f"_set_{name}") for label, name in names.items()} | {
+        f"torch.backends.cuda.{name}_sdp_enabled": (f"_get_{name}_sdp_enabled", f"_set_sdp_use_{name}")
+        for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
+    }
     return {
-        label: _Setting(getattr(c, f"_get_{name}"), getattr(c, f"_set_{name}"))
-        for label, name in names.items()
-        if hasattr(c, f"_get_{name}") and hasattr(c, f"_set_{name}")
+        label: _Setting(getattr(c, get), getattr(c, put))
+        for label, (get, put) in functions.items()
+        if hasattr(c, get) and hasattr(c, put)
     }
 
 

@@ -14,7 +14,15 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_cgins.probes import audit, integrity, op_callback, snooping, uninitialized
+from pytest_cgins.probes import (
+    audit,
+    floating_point,
+    integrity,
+    op_callback,
+    settings,
+    snooping,
+    uninitialized,
+)
 from pytest_cgins.probes.integrity import Integrity
 from pytest_cgins.probes.op_callback import Counter, Overrides
 from pytest_cgins.probes.op_families import OF_TORCH
@@ -36,6 +44,8 @@ class Watch:
     """
 
     def __init__(self, wanted: frozenset[str], request: Mapping[str, Any]) -> None:
+        floating_point.restore()
+        floating_point.start_threads()
         origins = Origins.of(request) if wanted & {integrity.NAME, snooping.NAME} else Origins((), ())
         self._integrity = Integrity(origins) if integrity.NAME in wanted else None
         if self._integrity is None:
@@ -111,12 +121,20 @@ class Watch:
 
     @contextmanager
     def _observed_python(self, when: str) -> Iterator[None]:
-        """Listen to audit events, and keep settings, as far as probes want it."""
-        with ExitStack() as stack:
-            if self._integrity is not None:
-                stack.enter_context(self._integrity.settings_kept(when))
-            stack.enter_context(self._listening())
-            yield
+        """Listen to audit events as far as probes want it, and keep settings."""
+        before = settings.read()
+        try:
+            with self._listening():
+                yield
+        finally:
+            self._put_back(before, when)
+
+    def _put_back(self, before: Mapping[str, Any], when: str) -> None:
+        # Always: the next kernel in this process, and torch's arm, are to find them as they were.
+        floating_point.round_to_nearest()
+        changes = settings.put_back(before)
+        if self._integrity is not None:
+            self._integrity.take_settings(changes, when)
 
     def _listening(self) -> AbstractContextManager[None]:
         snoop, touch = self._snooping, self._integrity

@@ -203,3 +203,31 @@ def test_whose_file_it_is(tmp_path: Path) -> None:
     assert origins.kind(torch.__file__) == "installed"
     assert origins.kind("<string>") == "made"
     assert origins.kind(os.__file__) == "standard"
+
+
+def test_settings_are_put_back_for_the_next_kernel_though_nobody_asked(watched: Watched) -> None:
+    """With the probe off nothing is told, and nothing leaks."""
+    text = f"{RIGHT}\ntorch.set_num_threads(1)\ndef relu(input, right=relu):\n    torch.use_deterministic_algorithms(True)\n    return right(input)\n"
+    before = settings.read()
+    torch.set_num_threads(2)
+    assert watched(text, "plain_outputs")["observed"] == {}
+    assert torch.get_num_threads() == 2
+    assert not torch.are_deterministic_algorithms_enabled()
+    settings.put_back(before)
+
+
+def test_flags_of_attention_are_settings(watched: Watched) -> None:
+    """They choose what torch's own op runs."""
+    message = _message(watched, f"{RIGHT}\ntorch.backends.cuda.enable_flash_sdp(False)\n")
+    assert "set torch.backends.cuda.flash_sdp_enabled from True to False" in message
+
+
+def test_how_the_processor_computes_does_not_leak_either(watched: Watched) -> None:
+    """Flushed subnormals and another rounding are gone with the request, and are no offence."""
+    flush = f"{RIGHT}\nimport ctypes\ntorch.set_flush_denormal(True)\nctypes.CDLL(None).fesetround(0x400)\n"
+    least = torch.tensor([1e-40])
+    thirds = [torch.ones(1) / 3, torch.ones(1) * 2 / 3]
+    assert _message(watched, flush) == ""
+    _message(watched, RIGHT)
+    assert (least * 1.0).item() != 0.0
+    assert [torch.ones(1) / 3, torch.ones(1) * 2 / 3] == thirds
