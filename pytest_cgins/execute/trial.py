@@ -14,7 +14,7 @@ from pytest_cgins.execute.kernels import wait_for_stream
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.model import Context, OpCall, TensorMeta
-from pytest_cgins.probes.bits import same, snapshot
+from pytest_cgins.probes.bits import same_memory, snapshot
 from pytest_cgins.probes.plain_outputs import subclasses
 from pytest_cgins.probes.trial import Trial
 from pytest_cgins.probes.watch import Watch
@@ -99,13 +99,22 @@ class SetTrial:
         )
 
     def inputs_changed(self) -> list[int]:
-        """Indices of inputs that differ from what was sent; those that lie on a mutated one's span excepted."""
+        """Indices of inputs that lie otherwise than what was sent, or on memory that holds something else.
+
+        Those on a mutated one's memory are excepted.
+        """
         allowed = {self._inputs[index].untyped_storage().data_ptr() for index in self._mutated}
-        return [
-            index
-            for index, (tensor, original) in enumerate(zip(self._inputs, self._unpack(), strict=True))
-            if tensor.untyped_storage().data_ptr() not in allowed and not same(tensor, original)
-        ]
+        kept: dict[int, bool] = {}
+        changed = []
+        for index, (tensor, original) in enumerate(zip(self._inputs, self._unpack(), strict=True)):
+            memory = tensor.untyped_storage().data_ptr()
+            if memory in allowed:
+                continue
+            if memory not in kept:
+                kept[memory] = same_memory(tensor, original)
+            if not kept[memory] or _place(tensor) != _place(original):
+                changed.append(index)
+        return changed
 
     def overrun(self) -> str:
         """What was written just outside of outputs or scratch memory; "" if nothing was."""
@@ -128,6 +137,11 @@ class SetTrial:
         wait_for_stream(self.device)
         self.subclasses += subclasses(outputs)
         return [*map(plain, outputs), *(inputs[index] for index in self._mutated)]
+
+
+def _place(tensor: torch.Tensor) -> tuple[object, ...]:
+    """How a tensor lies on its memory."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,8 @@ _reshape = torch.Tensor.reshape
 _view = torch.Tensor.view
 _clone = torch.Tensor.clone
 _as_strided = torch.Tensor.as_strided
+_set = torch.Tensor.set_
+_empty = torch.empty
 
 
 def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
@@ -26,6 +28,18 @@ def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 def all_same(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     """Whether two answers are the same, tensor for tensor."""
     return len(tensors) == len(others) and all(map(same, tensors, others))
+
+
+def same_memory(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the whole memory on which two tensors lie holds the same bytes, gaps included.
+
+    Nothing is copied, however far a tensor is expanded.
+    """
+    return tensor.device == other.device and _equal(_memory(tensor), _memory(other))
+
+
+def _memory(tensor: torch.Tensor) -> torch.Tensor:
+    return _set(_empty(0, dtype=torch.uint8, device=tensor.device), tensor.untyped_storage())
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -72,6 +72,26 @@ def test_an_input_that_changed_is_named(
     assert same(tensors[0], INPUT.relu())
 
 
+def test_writes_into_gaps_of_an_input_are_seen(
+    service: VerificationService, python_kernel: Make, relu_set: Make
+) -> None:
+    """What lies between an input's elements belongs to the caller, too."""
+    gaps = torch.arange(12.0).reshape(3, 4)[:, ::2]
+    ((answer, _),) = run(service, python_kernel("writes_between_its_input_s_columns"), relu_set(gaps))
+    assert answer["inputs_changed"] == [0]
+
+
+def test_an_expanded_input_is_compared_as_it_lies(
+    service: VerificationService, python_kernel: Make, relu_set: Make
+) -> None:
+    """A terabyte of views on one number takes four bytes to look at."""
+    one, buffer = relu_set(torch.ones(1).expand(2))
+    one["tensors"]["metas"][0]["shape"] = [2**38]
+    ((answer, _),) = run(service, python_kernel("tells_context"), (one, buffer))
+    assert answer["error"] is None
+    assert answer["inputs_changed"] == []
+
+
 def test_a_mutated_input_is_handed_back(
     service: VerificationService, python_kernel: Make, relu_set: Make
 ) -> None:

@@ -21,6 +21,12 @@ def changes_its_input(input: Tensor) -> Tensor:
     return result
 
 
+def writes_between_its_input_s_columns(input: Tensor) -> Tensor:
+    result = input.clamp(min=0)
+    input.as_strided((1,), (1,), 1).fill_(7.0)
+    return result
+
+
 def in_place(input: Tensor) -> Tensor:
     return input.clamp_(min=0)
 

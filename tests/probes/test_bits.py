@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_cgins.probes.bits import all_same, same, snapshot
+from pytest_cgins.probes.bits import all_same, same, same_memory, snapshot
 
 ROWS = torch.arange(24.0).reshape(4, 6)
 
@@ -37,6 +37,15 @@ def test_answers_need_as_many_tensors() -> None:
     """One tensor more or less is another answer."""
     assert all_same([ROWS, ROWS], [ROWS.clone(), ROWS.clone()])
     assert not all_same([ROWS, ROWS], [ROWS])
+
+
+def test_memory_is_compared_with_its_gaps() -> None:
+    """Whatever a tensor shows of its memory, all of it counts."""
+    one, other = ROWS.clone(), ROWS.clone()
+    assert same_memory(one[:1].t(), other[:, ::2])
+    other[3, 5] = -1
+    assert not same_memory(one[:1], other[:1])
+    assert not same_memory(ROWS[:0].clone(), one)
 
 
 def test_a_kernel_that_replaces_torchs_functions_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
