@@ -44,6 +44,7 @@ START_TIMEOUT_S = 180.0
 
 _EXIT_WAIT_S = 2.0
 _KILL_WAIT_S = 10.0
+_LINGER_S = 0.5  # in which a worker whose connection was closed finds that out
 # sys.path of the worker: ours last, so that it shadows nothing, and never the current directory, where a
 # user's own `trace.py` would be found before the standard library's.
 _BOOT = (
@@ -294,9 +295,9 @@ class WorkerProcess:
         return answer, buffers
 
     def _crashed(self, method: str) -> WorkerCrashed:
-        # Its connection is cut. If it is not about to end, it never will; of a wrapper nobody knows.
+        # Its connection is cut. If it is not about to end, it hardly ever will; of a wrapper nobody knows.
         ending = self._wrapped or self._family.is_exiting()
-        ended = _wait_until_exited(self._process, _EXIT_WAIT_S if ending else 0)
+        ended = _wait_until_exited(self._process, _EXIT_WAIT_S if ending else _LINGER_S)
         output = self._end(grace_s=0).text
         returncode = self._process.returncode if ended else None
         memory_ran_out = memory_kills() > self._memory_kills
