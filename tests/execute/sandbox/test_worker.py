@@ -42,6 +42,12 @@ def test_crash_in_a_sandbox(pool: WorkerPool) -> None:
     assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result == 2
 
 
+def test_closed_connection_in_a_sandbox(pool: WorkerPool) -> None:
+    """Code that closes every descriptor and goes on is told as that, and not waited for until the time limit."""
+    with pytest.raises(WorkerCrashed, match="closed its connection and lived on"):
+        pool.call("toy", "closes_everything", {}, timeout_s=LIMIT_S)
+
+
 def test_host_that_cannot(sandbox: Sandbox) -> None:
     """Within a sandbox none can be made: the error says what was refused, and what would help."""
     code = (
