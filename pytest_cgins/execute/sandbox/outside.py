@@ -75,10 +75,12 @@ def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dic
         hidden: what must not be seen; wins over `visible`.
     """
     homes = _homes()
-    emptied = _outermost(_real(path) for path in (*_EMPTY, *filter(_is_spare, homes)) if isdir(path))
+    emptied = _outermost(
+        _real(path) for path in (*map(Path, _EMPTY), *filter(_is_spare, homes)) if isdir(path)
+    )
     masks = [*emptied, _real(scratch)]
     asked = [*map(Path, visible), PACKAGES]
-    wanted = [path for path in (*asked, *_programs(homes)) if exists(path)]
+    wanted = [path for path in (*asked, *_programs([*homes, scratch])) if exists(path)]
     hides = {_real(path) for path in (*hidden, *secrets(homes, wanted)) if exists(path)}
     shown = _outermost(
         real for path in wanted if _below(real := _real(path), masks) and not _below(real, hides)
@@ -149,8 +151,8 @@ def _is_spare(home: Path) -> bool:
     return not needed and _real(home) not in map(_real, prefixes)
 
 
-def _programs(homes: Iterable[Path]) -> list[Path]:
-    """Where Python, its packages, compilers and libraries are; never a folder that contains a user's home."""
+def _programs(outside: Iterable[Path]) -> list[Path]:
+    """Where Python, its packages, compilers and libraries are; never a folder that contains one of `outside`."""
     named = (
         os.environ.get(name, "").split(":") for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
     )
@@ -162,12 +164,12 @@ def _programs(homes: Iterable[Path]) -> list[Path]:
         *_DRIVERS,
         *(one for many in named for one in many),
     ]
-    real_homes = [Path(_real(home)) for home in homes]
+    kept_out = [Path(_real(folder)) for folder in outside]
     absolute = [Path(one) for one in found if one.startswith("/")]
     return [
         path
         for path in absolute
-        if exists(path) and not any(home.is_relative_to(path.resolve()) for home in real_homes)
+        if exists(path) and not any(folder.is_relative_to(path.resolve()) for folder in kept_out)
     ] + [Path(sys.executable)]
 
 

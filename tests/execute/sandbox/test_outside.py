@@ -59,6 +59,12 @@ def test_sandbox_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> No
     assert run(sandbox.wrap(["echo", "here"])).stdout == "here\n"
 
 
+def test_scratch_is_not_shown_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that lies in /tmp has Python import from there, and that does not put the host's /tmp over scratch."""
+    monkeypatch.syspath_prepend(str(SCRATCH))
+    assert str(SCRATCH) not in outside.paths(SCRATCH, [], [])["show"]
+
+
 def test_both_homes_are_emptied(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where HOME is set to another folder, the user's own is emptied as well."""
     own = tmp_path / "own"
