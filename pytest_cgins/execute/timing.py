@@ -18,7 +18,7 @@ from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.launcher import poison
 from pytest_cgins.model import Context, OpCall, TensorMeta
-from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out
+from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, snooping
 from pytest_cgins.probes.after_timing import Given
 from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.probes.watch import Watch
@@ -77,7 +77,7 @@ class TimingService:
         rotation = _plan_rotation(sets, device)
         carve_out = CarveOut(device, on=l2_carve_out.NAME in params.get("probes", ()))
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
-        watch = Watch(frozenset(params.get("probes", ())) & {integrity.NAME}, params)
+        watch = Watch(frozenset(params.get("probes", ())) & {integrity.NAME, snooping.NAME}, params)
         with watch.loading():
             self._kernels.load(params["kernel"])
         carve_out.look()
@@ -85,6 +85,7 @@ class TimingService:
             with (
                 exclusive(device_key(device), wait_s=params.get("lock_wait_s", LOCK_WAIT_S)),
                 restore(context, device.partition(":")[0], repeatable=False),
+                watch.timing() as put_back,
             ):
                 copies = self._copies(params, buffers, rotation.copies)
                 kernel = _Rotating([copy.run for copy in copies])
@@ -95,6 +96,7 @@ class TimingService:
                     rotation=rotation,
                     budget_s=params["budget_s"],
                     seed=params["seed"],
+                    before_batch=put_back,
                     before_last=lambda method, distinct: _exchange(copies, kernel.results, method, distinct),
                 )
                 wait_for_device(device)

@@ -29,7 +29,7 @@ from pytest_cgins.probes.op_families import OF_TORCH
 from pytest_cgins.probes.origin import Origins
 from pytest_cgins.probes.snooping import Snooping
 
-LOADED, RAN = "as it was loaded", "as it ran"
+LOADED, RAN, TIMED = "as it was loaded", "as it ran", "as it was timed"
 
 
 class Watch:
@@ -89,6 +89,26 @@ class Watch:
         if not self._ran:
             self._ran = True
             self._check(RAN, operators=False)
+
+    @contextmanager
+    def timing(self) -> Iterator[Callable[[], None]]:
+        """Around everything that is done to time the kernel.
+
+        Yields:
+            What to call between batches: it puts back what the kernel has set, which would slow torch's arm.
+        """
+        floating_point.restore()
+        before = settings.read()
+
+        def put_back() -> None:
+            floating_point.restore()
+            self._put_back(before, TIMED)
+
+        try:
+            with self._listening():
+                yield put_back
+        finally:
+            put_back()
 
     def observed(self) -> dict[str, Any]:
         """Facts by probe, after the last run."""

@@ -24,6 +24,7 @@ def measure(
     rotation: Rotation,
     budget_s: float,
     seed: int,
+    before_batch: Callable[[], object] | None = None,
     before_last: Callable[[str, int], object] | None = None,
 ) -> Measurement:
     """Time the arms against each other in one process.
@@ -38,11 +39,18 @@ def measure(
         rotation: copies that each arm has.
         budget_s: about how long to measure, warm-up and capture apart.
         seed: of the orders.
+        before_batch: called before every batch that counts, outside of its time.
         before_last: called before a last batch of the kernel, whose time does not count, with the method and the
             number of distinct calls.
     """
     timer, notes = _make_timer(arms, device, rotation, budget_s)
-    samples, orders = _run_blocks(timer, list(arms), budget_s, random.Random(seed))  # noqa: S311
+    samples, orders = _run_blocks(
+        timer,
+        list(arms),
+        budget_s,
+        random.Random(seed),  # noqa: S311
+        before_batch or (lambda: None),
+    )
     if before_last is not None:
         before_last(timer.method, timer.distinct_calls)
         timer.batch("kernel")
@@ -76,7 +84,11 @@ def _make_timer(
 
 
 def _run_blocks(
-    timer: Timer, names: list[ArmName], budget_s: float, order: random.Random
+    timer: Timer,
+    names: list[ArmName],
+    budget_s: float,
+    order: random.Random,
+    before_batch: Callable[[], object],
 ) -> tuple[dict[ArmName, list[float]], list[str]]:
     """Take blocks until the budget is spent; gives samples by arm, two a block, and the orders."""
     samples: dict[ArmName, list[float]] = {name: [] for name in names}
@@ -90,6 +102,7 @@ def _run_blocks(
         half = order.sample(names, len(names))
         block = [*half, *reversed(half)]
         for name in block:
+            before_batch()
             samples[name].append(timer.batch(name))
         orders.append("".join(name[0].upper() for name in block))
         block_s = (time.perf_counter() - start) / len(orders)

@@ -14,7 +14,7 @@ from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.model import Measurement, Probe
-from pytest_cgins.probes import after_timing, integrity, physical_floor
+from pytest_cgins.probes import after_timing, integrity, physical_floor, snooping
 from pytest_cgins.probes.registry import TIMED
 from pytest_cgins.timing import peaks, work
 from pytest_cgins.verify.compare import ExpectedSet, compare
@@ -43,7 +43,8 @@ def judge(
 ) -> tuple[tuple[Probe, ...], float]:
     """Results of the probes that look at a kernel while it is timed, and the floor in nanoseconds a call.
 
-    `integrity` is among them if it tripped: timing has a process of its own, in which the timer can be replaced.
+    `integrity` and `snooping` are among them if they tripped: timing has a process of its own, in which the timer can
+    be replaced and its samples can be reached.
 
     Args:
         params: see `JudgeService.judge_timed`.
@@ -58,7 +59,7 @@ def judge(
     device = params["case"]["device"]
     try:
         _take_answers(params["answers"], buffers, prepared, suspicions, dict(right))
-        known = TIMED | {integrity.NAME}
+        known = TIMED | {integrity.NAME, snooping.NAME}
         observed = {name: facts for name, facts in params["observed"].items() if name in known}
         for name, facts in observed.items():
             if name in TIMED and "not_run" in facts:

@@ -15,6 +15,7 @@ from pytest_cgins.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.probes.registry import TIMED
 
 KERNELS = """
+import sys
 import time
 
 import torch
@@ -47,6 +48,23 @@ def slows_the_clock(input):
         time.perf_counter_ns = lambda: clock() // 2
     return torch.clamp(input, min=0)
 
+def writes_samples(input):
+    global calls
+    calls += 1
+    frame = sys._getframe() if calls > 700 else None
+    while frame is not None:
+        for sample in frame.f_locals.get("samples", {}).get("torch", []):
+            calls += 1
+        frame = frame.f_back
+    return torch.clamp(input, min=0)
+
+def slows_torch(input):
+    global calls
+    calls += 1
+    if calls > 700:
+        torch.set_float32_matmul_precision("high")
+    return torch.clamp(input, min=0)
+
 def wrong(input):
     return torch.abs(input)
 """
@@ -59,7 +77,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest_cgins.record(folder / "traces/tiny", ops=["torch.nn.functional.relu"]):
         torch.nn.functional.relu(torch.randn(40, 40))
     (folder / "relus.py").write_text(KERNELS)
-    names = ("right", "counts", "keeps", "slows_the_clock", "wrong")
+    names = ("right", "counts", "keeps", "slows_the_clock", "writes_samples", "slows_torch", "wrong")
     implementations = ", ".join(f"{{name: {name}, device: cpu, target: 'relus:{name}'}}" for name in names)
     (folder / "cgins.yaml").write_text(
         "version: 1\ntraces: [traces/tiny]\nkernels:\n"
@@ -117,6 +135,20 @@ def test_the_clock_of_the_timing_worker_is_looked_after(found: dict[str, Evaluat
     verdict = found["slows_the_clock"].verdict
     assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
     assert "time.perf_counter_ns" in verdict.message
+
+
+def test_a_kernel_that_looks_for_the_samples_is_seen(found: dict[str, Evaluation]) -> None:
+    """Walking the stack is snooping, also where only the timer stands on it."""
+    verdict = found["writes_samples"].verdict
+    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.SNOOPING)
+    assert "walks the stack (relus.py, line " in verdict.message
+
+
+def test_a_kernel_that_slows_torch_is_seen(found: dict[str, Evaluation]) -> None:
+    """A setting that it changes only while it is timed counts."""
+    verdict = found["slows_torch"].verdict
+    assert (verdict.status, verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
+    assert "set the float32 matmul precision from highest to high (as it was timed)" in verdict.message
 
 
 def test_a_wrong_kernel_is_not_timed(found: dict[str, Evaluation]) -> None:

@@ -125,3 +125,18 @@ def test_what_a_kernel_raises_is_raised(relu_kernel: Callable[[str], dict[str, A
         raise ZeroDivisionError
     watch.observed()
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_torch_s_arm_finds_settings_as_they_were(relu_kernel: Callable[[str], dict[str, Any]]) -> None:
+    """Also if the kernel undoes them before timing ends, and with all probes off; flushed subnormals among them."""
+    request = {"kernel": relu_kernel(""), "device": "cpu", "import_root": "", "sets": []}
+    least, threads = torch.tensor([1e-40]), torch.get_num_threads()
+    for probes, told in ((frozenset[str](), {}), (frozenset({"integrity"}), {"integrity": 1})):
+        watch = Watch(probes, request)
+        with watch.timing() as put_back:
+            torch.set_num_threads(threads + 1)
+            torch.set_flush_denormal(True)
+            put_back()
+            assert torch.get_num_threads() == threads
+            assert (least * 1.0).item() != 0.0
+        assert {name: len(facts) for name, facts in watch.observed().items()} == told
