@@ -64,6 +64,12 @@ class SetTrial:
         """See `probes.trial.Trial.mutates`."""
         return bool(self._mutated)
 
+    @property
+    def mutates_integers(self) -> bool:
+        """See `probes.trial.Trial.mutates_integers`."""
+        dtypes = (self._inputs[index].dtype for index in self._mutated)
+        return any(not (one.is_floating_point or one.is_complex or one == torch.bool) for one in dtypes)
+
     def first(self) -> None:
         """Run for the answer that is judged."""
         self._live = self._run(self._bound, self._inputs)

@@ -32,6 +32,11 @@ class Trial(Protocol):
         """Whether the op changes some of its inputs: a second run on the same tensors is another call."""
         ...
 
+    @property
+    def mutates_integers(self) -> bool:
+        """Whether some of these are integers: positions and counters leave their range if nobody puts them back."""
+        ...
+
     def again(self) -> list[torch.Tensor]:
         """Run on copies of the inputs at new addresses, into poisoned outputs; whatever the kernel raises is raised."""
         ...

@@ -39,6 +39,9 @@ FACTS: Mapping[str, Callable[[Any], str]] = {
 """Judges of what `Watch.observed` tells, by probe: facts → message, "" if all is well."""
 
 
+_SHOWN = 300  # characters of what a worker tells
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
     """What a kernel may do, by its entry in cgins.yaml."""
@@ -112,12 +115,15 @@ class Suspicions:
             self.trip("poison", unwritten.message)
 
     def take_facts(self, observed: Mapping[str, Any]) -> None:
-        """What the watch of the worker tells.
+        """What the watch of the worker tells: facts by probe, or `not_run`, why there are none.
 
         Raises:
             ProtocolError: if facts are not what our own watch would tell.
         """
         for probe, facts in observed.items():
+            if isinstance(facts, Mapping) and "not_run" in facts:
+                self.not_run[probe] = str(facts["not_run"])[:_SHOWN]
+                continue
             judge = self._judge_calls if probe == op_callback.NAME else FACTS.get(probe)
             if judge is not None:
                 try:

@@ -43,3 +43,15 @@ def test_a_deviation_is_kept_though_its_memory_is_written_again(relu_kernel: Mak
     assert {one["probe"] for one in result["deviations"]} == {"repeat", "fresh_memory"}
     for one, (given,) in zip(result["deviations"], tensors, strict=True):
         torch.testing.assert_close(given, inputs[one["name"]].relu(), rtol=1e-3, atol=0)
+
+
+def test_calls_that_move_a_position_are_not_repeated(relu_kernel: Make, relu_inputs: Make) -> None:
+    """An op that counts up an integer would leave its range: whether it leaks is not looked at."""
+    one, buffer = relu_inputs(torch.tensor([1]))
+    one["mutated"] = [0]
+    kernel = relu_kernel(
+        "def relu(input):\n    if input.item() > 1:\n        raise IndexError('out of bounds')\n    return input.add_(1)\n"
+    )
+    result, _ = observe(kernel, [(one, buffer)], "memory_leak", "repeat")
+    assert result["deviations"] == []
+    assert "changes integers in place" in result["observed"]["memory_leak"]["not_run"]

@@ -151,3 +151,12 @@ def test_conduct_and_poison() -> None:
         "are (fresh inputs)",
         "plain_outputs": "the kernel returned Lazy instead of plain tensors: return torch.Tensor",
     }
+
+
+def test_a_probe_that_the_worker_did_not_run_says_why() -> None:
+    """Neither held nor tripped, whatever kind of probe it is."""
+    found = suspicions()
+    found.take_facts({"memory_leak": {"not_run": "positions"}, "repeat": {"not_run": "it broke the process"}})
+    for name, why in (("memory_leak", "positions"), ("repeat", "it broke the process")):
+        result = outcome(found, name)
+        assert (result.outcome, result.message) == ("not-run", why)
