@@ -6,6 +6,7 @@ import pytest
 
 from pytest_cgins.errors import SandboxUnavailable
 from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.execute.sandbox.outside import has_gpu
 
 
 def sandbox(config: pytest.Config) -> Sandbox | None:
@@ -29,7 +30,7 @@ def sandbox(config: pytest.Config) -> Sandbox | None:
             "--cgins-sandbox=on and --cgins-sanitize: compute-sanitizer has to reach into the kernel's process, "
             "which the sandbox forbids\n→ run one after the other"
         )
-    made = Sandbox()
+    made = Sandbox(devices=has_gpu())
     try:
         made.require()
     except SandboxUnavailable as error:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.execute.sandbox.outside import has_gpu
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 FAST = ("--cgins", "--cgins-probes=off", "--cgins-json=report.json", "-k", "4x8")
 KERNELS = """\
+import resource
 from pathlib import Path
 
 def relu(input):
@@ -26,6 +28,7 @@ def relu(input):
 
 def reads_gold(input):
     print("gold:", [path.name for path in (Path(__file__).parent / "traces/tiny").iterdir()])
+    print("allocations are limited:", resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY)
     return input.clamp_min(0)
 
 def writes(input):
@@ -52,6 +55,7 @@ def test_kernels_run_in_the_sandbox(project: Path, run: Callable[..., Run]) -> N
     assert verdicts["relu/relu"]["verdict"]["status"] == "PASSED", found.out
     assert verdicts["relu/relu"]["measurement"] is not None
     assert "gold: []" in verdicts["relu/reads_gold"]["output"], found.out
+    assert f"allocations are limited: {not has_gpu()}" in verdicts["relu/reads_gold"]["output"]
     assert verdicts["relu/writes"]["verdict"]["status"] == "RUNTIME_ERROR"
     assert "Read-only file system" in found.out
     assert "--cgins-sandbox=on" in found.out.partition("again")[2]
