@@ -85,23 +85,26 @@ class TimingService:
             with (
                 exclusive(device_key(device), wait_s=params.get("lock_wait_s", LOCK_WAIT_S)),
                 restore(context, device.partition(":")[0], repeatable=False),
-                watch.timing() as put_back,
             ):
                 copies = self._copies(params, buffers, rotation.copies)
                 kernel = _Rotating([copy.run for copy in copies])
                 arms: Arms = {"kernel": kernel, "torch": self._torch_arm(params, buffers, rotation.copies)}
-                measurement = measure(
-                    arms,
-                    device,
-                    rotation=rotation,
-                    budget_s=params["budget_s"],
-                    seed=params["seed"],
-                    before_batch=put_back,
-                    before_last=lambda method, distinct: _exchange(copies, kernel.results, method, distinct),
-                )
-                wait_for_device(device)
-                carve_out.look()
-                answers, cached = _probed(copies, kernel.results, params)
+                # Not before the op's own module was imported, whose settings are no doing of the kernel.
+                with watch.timing() as put_back:
+                    measurement = measure(
+                        arms,
+                        device,
+                        rotation=rotation,
+                        budget_s=params["budget_s"],
+                        seed=params["seed"],
+                        before_batch=put_back,
+                        before_last=lambda method, distinct: _exchange(
+                            copies, kernel.results, method, distinct
+                        ),
+                    )
+                    wait_for_device(device)
+                    carve_out.look()
+                    answers, cached = _probed(copies, kernel.results, params)
         except BaseException:
             self.fatal = device != "cpu"  # the CUDA context may be lost
             raise
