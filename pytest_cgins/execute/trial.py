@@ -48,6 +48,7 @@ class SetTrial:
         self._inputs = self._unpack()
         self._bound = self._bind(self._inputs)
         self._live: list[torch.Tensor] = []
+        self._overrun = ""
 
     @property
     def answer(self) -> Sequence[torch.Tensor]:
@@ -79,11 +80,15 @@ class SetTrial:
     def again(self) -> list[torch.Tensor]:
         """See `probes.trial.Trial.again`."""
         inputs = self._unpack()  # while those of the first run are held: addresses differ
-        return self._run(self._bind(inputs), inputs)
+        bound = self._bind(inputs)
+        outputs = self._run(bound, inputs)
+        self._overrun = self._overrun or bound.overrun()
+        return outputs
 
     def rerun(self, *, poisoned: bool = False) -> list[torch.Tensor]:
         """See `probes.trial.Trial.rerun`."""
         if poisoned:
+            self._overrun = self.overrun()  # poison covers the traces
             self._poison()
         return self._run(self._bound, self._inputs)
 
@@ -124,7 +129,7 @@ class SetTrial:
 
     def overrun(self) -> str:
         """What was written just outside of outputs or scratch memory; "" if nothing was."""
-        return self._bound.overrun()
+        return self._overrun or self._bound.overrun()
 
     def _unpack(self) -> list[torch.Tensor]:
         return unpack(self._one["tensors"], self._content, self.device)

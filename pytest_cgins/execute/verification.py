@@ -93,12 +93,14 @@ class VerificationService:
         answers = [self._first(one, trial, device, meter) for one, trial in zip(sets, bound, strict=True)]
         # What else was overwritten nobody knows: the next kernel gets another process.
         self.fatal = self.fatal or any(answer.get("overrun") for answer, _ in answers)
-        trials = [
-            trial
+        ran_well = [
+            (trial, answer)
             for one, trial, (answer, _) in zip(sets, bound, answers, strict=True)
             if isinstance(trial, SetTrial) and not answer["error"] and not one.get("once")
         ]
-        deviations, observed = ([], {}) if self.fatal else self._again(trials, params, threads, meter)
+        deviations, observed = (
+            ([], _not_run(_AGAIN)) if self.fatal else self._again(ran_well, params, threads, meter)
+        )
         if memory_use.NAME in params.get("probes", ()):
             observed[memory_use.NAME] = meter.facts()
         seen = {**watch.observed(), **observed}
@@ -133,9 +135,17 @@ class VerificationService:
         return answer, packed
 
     def _again(
-        self, trials: Sequence[SetTrial], params: dict[str, Any], threads: Threads, meter: Meter
+        self,
+        ran_well: Sequence[tuple[SetTrial, dict[str, Any]]],
+        params: dict[str, Any],
+        threads: Threads,
+        meter: Meter,
     ) -> tuple[list[_Answer], dict[str, Any]]:
-        """Run the kernel again as the probes want; what deviates from its first answers, and facts by probe."""
+        """Run the kernel again as the probes want; what deviates from its first answers, and facts by probe.
+
+        What later runs write where they should not is put down in the answers.
+        """
+        trials = [trial for trial, _ in ran_well]
         probes, device = params.get("probes", ()), params["device"]
         found: list[_Answer] = []  # packed at once: the kernel may return the same memory on every run
         facts: dict[str, Any] = {}
@@ -150,7 +160,14 @@ class VerificationService:
                 facts[memory_leak.NAME] = leak.facts
             if repeat.NAME in probes:
                 found += map(_deviation, repeat.deviations(trials))
-            if fresh_memory.NAME in probes:
+            if {memory_leak.NAME, repeat.NAME} & set(probes) and not is_lost(device):
+                for trial, answer in ran_well:
+                    answer["overrun"] = answer["overrun"] or trial.overrun()
+                    answer["inputs_changed"] = answer["inputs_changed"] or trial.inputs_changed()
+                    self.fatal = self.fatal or bool(answer["overrun"])
+            if fresh_memory.NAME in probes and self.fatal:
+                facts |= _not_run([fresh_memory.NAME])
+            elif fresh_memory.NAME in probes:
                 found += map(_deviation, fresh_memory.deviations(trials))
             return found, facts
         finally:
@@ -167,12 +184,19 @@ class VerificationService:
         return result, [buffer for _, buffer in (*answers, *deviations)]
 
 
+_AGAIN = (late_work.NAME, memory_leak.NAME, repeat.NAME, fresh_memory.NAME)
 _NOT_RUN = {
     "kind": "NotRun",
     "message": "not run: an earlier set of inputs had broken the process",
     "remedy": "see that set's error first",
     "trace": "",
 }
+
+
+def _not_run(probes: Sequence[str]) -> dict[str, Any]:
+    """Facts of probes that run a kernel again, where it must not be."""
+    why = "the kernel wrote outside of its memory or broke its process: it was not run again"
+    return {name: {"not_run": why} for name in probes}
 
 
 def _bind(

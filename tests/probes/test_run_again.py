@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
+from pytest_cgins import documents
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.kernels.build import build
+from pytest_cgins.model import KernelSource
 
 Make = Callable[..., Any]
 ROWS = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
@@ -35,6 +40,34 @@ def observe(kernel: dict[str, Any], sets: list[Any], *probes: str) -> tuple[dict
     return result, tensors
 
 
+def writes_behind(folder: Path, call: int) -> dict[str, Any]:
+    """A launcher that writes behind its output in one of its calls."""
+    source = folder / "relu.cpp"
+    source.write_text(
+        "// cgins: relu(Tensor input) -> Tensor\n#include <cgins.h>\nstatic int calls = 0;\n"
+        'extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {\n'
+        "  const float* x = (const float*)input->data; float* y = (float*)out->data;\n"
+        "  for (int i = 0; i < 4; ++i) y[i] = x[i] < 0 ? 0 : x[i];\n"
+        f"  if (++calls == {call}) y[4] = 1;\n"
+        "  return 0;\n}\n"
+    )
+    compiled = build(
+        KernelSource(
+            kernel="relu",
+            implementation="cpp",
+            op="torch.nn.functional.relu",
+            device="cpu",
+            contract="launcher",
+            entry="relu",
+            schema="relu(Tensor input) -> Tensor",
+            files=(str(source),),
+        ),
+        cache=folder / "cache",
+    )
+    document: dict[str, Any] = documents.dump_python(compiled)
+    return document
+
+
 def test_a_deviation_is_kept_though_its_memory_is_written_again(relu_kernel: Make, relu_inputs: Make) -> None:
     """An answer in memory that every call returns is told as it was when it deviated."""
     sets = [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS + 5, "fresh")]
@@ -55,3 +88,27 @@ def test_calls_that_move_a_position_are_not_repeated(relu_kernel: Make, relu_inp
     result, _ = observe(kernel, [(one, buffer)], "memory_leak", "repeat")
     assert result["deviations"] == []
     assert "changes integers in place" in result["observed"]["memory_leak"]["not_run"]
+
+
+def test_inputs_are_looked_at_again_after_later_calls(relu_kernel: Make, relu_inputs: Make) -> None:
+    """A kernel that changes its inputs from the second call on is told on."""
+    text = "calls = 0\ndef relu(input):\n    global calls\n    calls += 1\n    result = input.clamp(min=0)\n"
+    kernel = relu_kernel(text + "    if calls > 1:\n        input[0, 0] = -7.0\n    return result\n")
+    result, _ = observe(kernel, [relu_inputs(ROWS)], "memory_leak")
+    assert result["sets"][0]["inputs_changed"] == [0]
+
+
+@pytest.mark.parametrize("probe", ["memory_leak", "repeat"])
+def test_guards_are_looked_at_again_after_later_calls(tmp_path: Path, relu_inputs: Make, probe: str) -> None:
+    """A launcher that writes behind its output from the second call on is told on, and is not run once more."""
+    kernel = writes_behind(tmp_path, call=2)
+    result, _ = observe(kernel, [relu_inputs(ROWS)], probe, "fresh_memory")
+    assert "behind output 0 were overwritten" in result["sets"][0]["overrun"]
+    assert "was not run again" in result["observed"]["fresh_memory"]["not_run"]
+
+
+def test_after_a_write_out_of_bounds_nothing_is_run_again(tmp_path: Path, relu_inputs: Make) -> None:
+    """Probes that would have run the kernel again say that they did not."""
+    again = ("memory_leak", "repeat", "late_work", "fresh_memory")
+    result, _ = observe(writes_behind(tmp_path, call=1), [relu_inputs(ROWS)], *again)
+    assert all("was not run again" in result["observed"][name]["not_run"] for name in again)
