@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.kernels.compilers import current
+from pytest_cgins.secrets import without_secrets
 
 logger = logging.getLogger(__name__)
 LOG_LIMIT_NBYTES = 1 << 20
@@ -43,9 +44,10 @@ def run_stages(
         folder: working folder; `build.log` and a log a command are written there.
         name: what leads log messages.
         deadline: time of `time.monotonic()` at which everything is killed.
-        environment: added to this process's environment.
+        environment: added to this process's environment, of which secrets are left out.
     """
-    variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    # A source can include /proc/self/environ.
+    variables = {**without_secrets(os.environ), "LC_ALL": "C", **(environment or {})}
     log = b""
     status: int | None = 0
     begun: list[Sequence[str]] = []

@@ -48,6 +48,8 @@ class GateSession:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        if config.getoption("--cgins-isolation") == "process" and environment.has_secrets():
+            environment.shield()
         self._workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.seed = self._choose_seed()
         self.strict: bool = config.getoption("--cgins-strict")
@@ -89,8 +91,6 @@ class GateSession:
         """
         if file not in self._evaluators:
             option = self.config.getoption
-            if option("--cgins-isolation") == "process" and environment.has_secrets():
-                environment.shield()
             self._evaluators[file] = Evaluator(
                 configuration.load(file),
                 seed=self.seed,

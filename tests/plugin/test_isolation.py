@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 if TYPE_CHECKING:
@@ -28,6 +30,15 @@ def where(input):
 
 def reads_secrets(input):
     raise ValueError(os.environ.get("DEPLOY_TOKEN", "not there"))
+"""
+TELLS_DUMPABLE = """\
+import ctypes, os
+from pathlib import Path
+PR_GET_DUMPABLE = 3
+
+def pytest_sessionstart(session):
+    name = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    Path(__file__).with_name(f"dumpable-{name}").write_text(str(ctypes.CDLL(None).prctl(PR_GET_DUMPABLE)))
 """
 EXITS_AT_IMPORT = "import os\nprint('last words')\nos._exit(0)\ndef relu(input): ...\n"
 
@@ -65,6 +76,18 @@ def test_secrets_stay_in_pytest(project: Path, run: Callable[..., Run]) -> None:
     assert any(
         "aside" in output.partition("stderr:\n")[2] and "running in" in output for output in outputs
     ), outputs
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the switch is Linux's")
+def test_pytest_is_shielded_from_the_start(tmp_path: Path, run: Callable[..., Run]) -> None:
+    """Where there is a secret, xdist's controller and workers are, before a kernel could be built."""
+    (tmp_path / "conftest.py").write_text(TELLS_DUMPABLE)
+    (tmp_path / "test_empty.py").write_text("def test_empty(): ...\n")
+    found = run(tmp_path, "--cgins", "-p", "xdist.plugin", "-n1", env={"DEPLOY_TOKEN": "hush"})
+    told = {path.name: path.read_text() for path in tmp_path.glob("dumpable-*")}
+    assert told == {"dumpable-main": "0", "dumpable-gw0": "0"}, found.out
+    run(tmp_path, "--cgins", "--cgins-isolation=none", env={"DEPLOY_TOKEN": "hush"})
+    assert (tmp_path / "dumpable-main").read_text() == "1"
 
 
 def test_without_isolation_kernels_run_in_pytest_s_process(project: Path, run: Callable[..., Run]) -> None:
