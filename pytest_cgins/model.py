@@ -886,5 +886,7 @@ class SessionReport(Document):
     """Whether it ran in CI: there missing cases, stale evidence and an empty run fail."""
     allow_fewer: bool = False
     """Whether `--cgins-allow-fewer` lets missing cases and an empty run pass."""
+    told_only: bool = False
+    """Whether missing cases fail nowhere: this is no pull request's run, and no `--cgins-baseline` was given."""
     coverage_note: str = ""
     """Why cases were not held against the base revision's; "" if they were."""

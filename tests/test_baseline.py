@@ -13,7 +13,7 @@ import torch
 import pytest_cgins
 from pytest_cgins import baseline
 from pytest_cgins.baseline import Held, held_against
-from pytest_cgins.kernels.revision import MERGE_BASE, NONE
+from pytest_cgins.kernels.revision import MERGE_BASE, NONE, TARGETS
 
 TEXT = """\
 version: 1
@@ -58,7 +58,8 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def file(packs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`project/cgins.yaml` of a repository whose only commit has it and its packs."""
-    monkeypatch.delenv("GITHUB_BASE_REF", raising=False)
+    for name in TARGETS:
+        monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "repository" / "project"
     shutil.copytree(packs, folder / "traces")
     (folder / "cgins.yaml").write_text(TEXT)

@@ -20,6 +20,10 @@ from pytest_cgins.errors import RevisionError
 
 MERGE_BASE = "merge-base"
 NONE = "none"
+TARGETS = (
+    "GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CHANGE_TARGET", "BITBUCKET_PR_DESTINATION_BRANCH"
+)  # fmt: skip
+"""Variables in which GitHub, GitLab, Jenkins and Bitbucket name the branch that a pull request goes into."""
 BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 """Where the default branch is looked for, in this order."""
 FILE_LIMIT_NBYTES = 4 << 20
@@ -52,8 +56,8 @@ def resolve(wanted: str, folder: Path) -> Revision:
 
     Args:
         wanted: `merge-base`, or anything that git takes for a commit. `merge-base` is the last commit that HEAD and
-            the default branch share: `$GITHUB_BASE_REF` in a pull request, else the first of `BRANCHES` that
-            exists. On the default branch itself that is HEAD, so that only uncommitted edits differ.
+            the default branch share: in a pull request the branch that it goes into, else the first of `BRANCHES`
+            that exists. On the default branch itself that is HEAD, so that only uncommitted edits differ.
         folder: a folder of the working tree.
 
     Raises:
@@ -71,17 +75,25 @@ def resolve(wanted: str, folder: Path) -> Revision:
     return Revision(commit=commit, chosen=chosen, repository=top, prefix=prefix)
 
 
+def target_branch() -> str:
+    """The branch that the pull request of this run goes into; "" outside of one."""
+    return next((os.environ[name] for name in TARGETS if os.environ.get(name)), "")
+
+
 def _merge_base(top: Path) -> tuple[str, str]:
     if _commit(top, "HEAD") is None:
         raise RevisionError(f"{top} has no commit yet", remedy="commit once")
-    pull_request = os.environ.get("GITHUB_BASE_REF", "")
+    pull_request = target_branch()
     branches = (f"origin/{pull_request}", pull_request) if pull_request else BRANCHES
     branch = next((name for name in branches if _commit(top, name)), None)
-    if branch is None and pull_request and _commit(top, "HEAD^2"):
-        # A runner checks out the merge of the pull request into its base.
+    if branch is None and os.environ.get("GITHUB_BASE_REF") and _commit(top, "HEAD^2"):
+        # GitHub's runner checks out the merge of the pull request into its base; others the branch itself.
         return str(_commit(top, "HEAD^1")), f"the base of this merge into {pull_request}"
     if branch is None:
-        raise RevisionError(f"no default branch in {top}: none of {', '.join(branches)}", remedy=_deepen(top))
+        raise RevisionError(
+            f"no {'target' if pull_request else 'default'} branch in {top}: none of {', '.join(branches)}",
+            remedy=_deepen(top),
+        )
     shared = _git(top, "merge-base", "HEAD", branch, check=False).strip()
     if not shared:
         raise RevisionError(f"HEAD and {branch} share no commit that is in {top}", remedy=_deepen(top))

@@ -7,8 +7,10 @@ What the command line left out (`-k`, `-m`, `--lf`, node ids, `--cgins-device`) 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatch
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 
 from pytest_cgins import evidence
 from pytest_cgins.baseline import held_against
+from pytest_cgins.kernels.revision import target_branch
 from pytest_cgins.model import Evaluation, SessionReport, Status
 from pytest_cgins.session.collect import CginsFile
 
@@ -81,13 +84,18 @@ class Coverage:
         ran = any(one.verdict.status is not Status.SKIPPED for one in report.evaluations)
         return replace(
             report,
-            missing=tuple(f"{relpath(file, folder)}::{name}" for file, name in held.missing),
+            missing=tuple(
+                f"{relpath(file, folder)}::{name}"
+                for file, name in held.missing
+                if file.exists() or not _is_ignored(file, places, self._config)
+            ),
             base_revision=held.base,
             coverage_note=held.note,
             stale=tuple(_stale(report.evaluations, folder)),
             empty=not (ran or self._ran_alone),
             ci=in_ci(),
             allow_fewer=option("--cgins-allow-fewer"),
+            told_only=not (target_branch() or _names_a_baseline(self._config)),
         )
 
 
@@ -95,13 +103,38 @@ def settled(report: SessionReport, exit_status: int) -> int:
     """The exit code of a session that went well so far, or not for a kernel's fault.
 
     Returns:
-        1 in CI where cases are missing or evidence is stale, 5 in CI where no kernel was run, else `exit_status`.
+        1 in CI where evidence is stale, or cases are missing in a pull request; 5 in CI where no kernel was run, else `exit_status`.
     """
-    if report.ci and (report.stale or (report.missing and not report.allow_fewer)):
+    fewer = report.missing and not (report.allow_fewer or report.told_only)
+    if report.ci and (report.stale or fewer):
         return int(pytest.ExitCode.TESTS_FAILED)
     if report.ci and report.empty and not report.allow_fewer and exit_status == pytest.ExitCode.OK:
         return int(pytest.ExitCode.NO_TESTS_COLLECTED)
     return exit_status
+
+
+def _names_a_baseline(config: pytest.Config) -> bool:
+    """Whether `--cgins-baseline` was given, be it with the value that is the default."""
+    given = [*config.invocation_params.args, *config.getini("addopts")]
+    given += shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    return any(str(word).partition("=")[0] == "--cgins-baseline" for word in given)
+
+
+def _is_ignored(file: Path, places: Iterable[Path], config: pytest.Config) -> bool:
+    """Whether pytest would not have come by a file that is gone, for `--ignore`, `--ignore-glob` or `norecursedirs`."""
+    start, option = config.invocation_params.dir, config.getoption
+    above = [file, *file.parents]
+    if any(Path(start, word).resolve() in above for word in option("ignore") or ()):
+        return True
+    globs = [str(Path(start, word)) for word in option("ignore_glob") or ()]
+    if any(fnmatch(str(place), glob) for place in above for glob in globs):
+        return True
+    skipped = config.getini("norecursedirs")
+    return all(
+        any(folder.match(pattern) for folder in above[1:] if place in folder.parents for pattern in skipped)
+        for place in (place.resolve() for place in places)
+        if place in above
+    )
 
 
 def _stale(evaluations: tuple[Evaluation, ...], folder: Path) -> Iterator[str]:

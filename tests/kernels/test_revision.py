@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.errors import RevisionError
-from pytest_cgins.kernels.revision import FILE_LIMIT_NBYTES, MERGE_BASE, Checkout, resolve
+from pytest_cgins.kernels.revision import FILE_LIMIT_NBYTES, MERGE_BASE, TARGETS, Checkout, resolve
 
 
 def git(folder: Path, *words: str) -> str:
@@ -32,7 +32,8 @@ def commit(folder: Path, name: str, text: str) -> str:
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """main with two commits and a folder `project`."""
-    monkeypatch.delenv("GITHUB_BASE_REF", raising=False)
+    for name in TARGETS:
+        monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "origin"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
@@ -68,6 +69,19 @@ def test_pull_requests_of_a_runner(repository: Path, tmp_path: Path, monkeypatch
     git(tmp_path, "clone", "-q", "--depth", "2", "--branch", "pull", repository.as_uri(), str(clone))
     found = resolve(MERGE_BASE, clone)
     assert (found.commit, found.chosen) == (base, "the base of this merge into main")
+
+
+@pytest.mark.parametrize("variable", TARGETS)
+def test_pull_requests_into_another_branch(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Each service names the branch that it goes into; what was removed there before is not compared with."""
+    git(repository, "checkout", "-q", "-b", "release")
+    base = commit(repository, "project/k.cu", "release")
+    git(repository, "checkout", "-q", "-b", "topic")
+    commit(repository, "project/k.cu", "topic")
+    monkeypatch.setenv(variable, "release")
+    assert resolve(MERGE_BASE, repository).label == f"{base[:10]} (merge-base with release)"
 
 
 def test_a_shallow_clone_says_how_to_deepen_it(

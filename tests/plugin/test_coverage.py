@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_cgins.kernels.revision import TARGETS
+
 if TYPE_CHECKING:
     from conftest import Run
 
 FAST = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json")
-CI = {"CI": "true", "GITHUB_BASE_REF": ""}
+CI = {"CI": "true", **dict.fromkeys(TARGETS, "")}
+PULL_REQUEST = CI | {"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
 ONE = """\
 version: 1
 traces: [traces/tiny]
@@ -38,7 +41,7 @@ def repository(project: Path) -> Path:
 
 def test_fewer_cases_fail_in_ci(repository: Path, run: Callable[..., Run]) -> None:
     """A removed kernel is named in terminal, JSON and summary, and is exit 1; what -k leaves out is not missing."""
-    found = run(repository, *FAST, env=CI)
+    found = run(repository, *FAST, env=PULL_REQUEST)
     assert (found.code, found.counts) == (1, {"passed": 1}), found.out
     document = found.document()
     assert document["exit_status"] == 1
@@ -57,12 +60,51 @@ def test_fewer_cases_fail_in_ci(repository: Path, run: Callable[..., Run]) -> No
 def test_fewer_cases_are_told_elsewhere(repository: Path, run: Callable[..., Run]) -> None:
     """Outside of CI, and in CI with --cgins-allow-fewer, the same is said and the run passes; under xdist too."""
     (repository / "test_own.py").write_text("def test_own():\n    pass\n")
-    found = run(repository, *FAST, "-k", "own")
+    found = run(repository, *FAST, "-k", "own", env=dict.fromkeys(CI, ""))
     assert (found.code, len(found.document()["missing"])) == (0, 2), found.out
-    assert "with --cgins-allow-fewer; fails in CI" in found.out
-    found = run(repository, *FAST, "-p", "xdist", "-n", "1", "--cgins-allow-fewer", env=CI)
+    assert "told only; fails in CI in a pull request, or with --cgins-baseline" in found.out
+    found = run(repository, *FAST, "-p", "xdist", "-n", "1", "--cgins-allow-fewer", env=PULL_REQUEST)
     assert (found.code, len(found.document()["missing"])) == (0, 2), found.out
     assert "are no longer there: allowed by --cgins-allow-fewer" in found.out
+
+
+def test_fewer_cases_of_a_push_are_told(repository: Path, run: Callable[..., Run]) -> None:
+    """Outside of a pull request they do not fail CI, unless a baseline is asked for, be it by addopts."""
+    (repository / "test_own.py").write_text(
+        "@__import__('pytest').mark.cgins(kernel='scaled')\ndef test_own(cgins_kernel):\n    pass\n"
+    )
+    found = run(repository, *FAST, "test_own.py", "cgins.yaml", "-k", "own", env=CI)
+    assert (found.code, len(found.document()["missing"]), found.document()["told_only"]) == (0, 2, True), (
+        found.out
+    )
+    found = run(
+        repository, *FAST, "test_own.py", "cgins.yaml", "-k", "own", "--cgins-baseline=merge-base", env=CI
+    )
+    assert (found.code, found.document()["told_only"]) == (1, False), found.out
+    addopts = {"PYTEST_ADDOPTS": "--cgins-baseline HEAD"}
+    found = run(repository, *FAST, "test_own.py", "cgins.yaml", "-k", "own", env=CI | addopts)
+    assert (found.code, len(found.document()["missing"])) == (1, 2), found.out
+
+
+def test_a_deleted_file_that_was_ignored_is_not_missing(repository: Path, run: Callable[..., Run]) -> None:
+    """What pytest's own rules had left out while it was there is not missed when it goes."""
+    old = repository / "build" / "cgins.yaml"
+    old.parent.mkdir()
+    old.write_text(ONE.replace("traces/tiny", "../traces/tiny").replace("[tiny_ops.py]", "[]"))
+    (repository / "cgins.yaml").write_text(ONE + CUDA)
+    for words in (["add", "-f", "-A"], ["commit", "-q", "-m", "more"]):
+        subprocess.run(
+            ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", *words], cwd=repository, check=True
+        )
+    old.unlink()
+    (repository / "test_own.py").write_text("def test_own():\n    pass\n")
+    assert run(repository, *FAST, "-k", "own").document()["missing"] == []
+    recursing = ("-o", "norecursedirs=none")
+    found = run(repository, *FAST, "-k", "own", *recursing)
+    assert [name.partition("::")[0] for name in found.document()["missing"]] == ["build/cgins.yaml"], (
+        found.out
+    )
+    assert run(repository, *FAST, "-k", "own", *recursing, "--ignore=build").document()["missing"] == []
 
 
 def test_a_source_that_changes_during_the_run_is_stale(repository: Path, run: Callable[..., Run]) -> None:

@@ -85,6 +85,7 @@ def test_exit_codes(report: SessionReport, make_evaluation: Make, ci: bool, allo
     fails = ci and not allowed
     assert settled(report, 0) == 0
     assert settled(replace(report, missing=("a",)), 0) == (1 if fails else 0)
+    assert settled(replace(report, missing=("a",), told_only=True), 0) == 0
     assert settled(replace(report, missing=("a",)), 6) == (1 if fails else 6)
     assert settled(replace(report, stale=("a",)), 0) == (1 if ci else 0)
     skipped = replace(report, evaluations=(make_evaluation(Status.SKIPPED),), empty=True)
