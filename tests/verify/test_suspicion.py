@@ -160,3 +160,14 @@ def test_a_probe_that_the_worker_did_not_run_says_why() -> None:
     for name, why in (("memory_leak", "positions"), ("repeat", "it broke the process")):
         result = outcome(found, name)
         assert (result.outcome, result.message) == ("not-run", why)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.complex64, torch.bool])
+@pytest.mark.parametrize(("atol", "outcome_then"), [(2.0, "held"), (0.5, "tripped")])
+def test_a_bound_applies_to_any_type(dtype: torch.dtype, atol: float, outcome_then: str) -> None:
+    """Also to those that torch cannot compare."""
+    first, given = torch.zeros(4).to(dtype), torch.ones(4).to(dtype)
+    expected = expected_set(expected_output(torch.zeros(4).double()))
+    found = suspicions(repeatability=Repeatability(kind="explicit", atol=atol))
+    found.take_second(Second(probe="repeat", expected=expected, first=[first], given=[given], error=""))
+    assert outcome(found, "repeat").outcome == outcome_then
