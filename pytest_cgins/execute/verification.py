@@ -65,8 +65,8 @@ class VerificationService:
             cannot pass for a refusal of ours. With an error there are no tensors. Whatever the kernel raises
             stays in its set, and the sets after it are run, unless the GPU was lost.
 
-            A deviation has `probe`, `name`, `tensors` and `error`, None or `kind` and `message`: an answer that
-            is not the one in `sets`. `observed` has what probes saw, by their names.
+            A deviation has `probe`, `name`, `tensors`, `error`, None or `kind` and `message`, and `reused`, whether
+            a later answer lies on its memory: an answer that is not the one in `sets`. `observed` has what probes saw, by their names.
         """
         sets, device = params["sets"], params["device"]
         if len(sets) != len(buffers):
@@ -98,8 +98,9 @@ class VerificationService:
             for one, trial, (answer, _) in zip(sets, bound, answers, strict=True)
             if isinstance(trial, SetTrial) and not answer["error"] and not one.get("once")
         ]
+        ran = [trial for trial in bound if isinstance(trial, SetTrial)]
         deviations, observed = (
-            ([], _not_run(_AGAIN)) if self.fatal else self._again(ran_well, params, threads, meter)
+            ([], _not_run(_AGAIN)) if self.fatal else self._again(ran, ran_well, params, threads, meter)
         )
         if memory_use.NAME in params.get("probes", ()):
             observed[memory_use.NAME] = meter.facts()
@@ -136,6 +137,7 @@ class VerificationService:
 
     def _again(
         self,
+        ran: Sequence[SetTrial],
         ran_well: Sequence[tuple[SetTrial, dict[str, Any]]],
         params: dict[str, Any],
         threads: Threads,
@@ -152,7 +154,7 @@ class VerificationService:
         try:
             if late_work.NAME in probes and trials:
                 threads.settle(device)
-                found += map(_deviation, late_work.deviations(trials))
+                found += map(_deviation, late_work.deviations(trials, ran))
             if memory_leak.NAME in probes and trials:
                 leak = Leak(trials[0])
                 with meter.call("later", max(map(_moved_nbytes, params["sets"]))):
@@ -218,7 +220,14 @@ def _moved_nbytes(one: dict[str, Any]) -> int:
 def _deviation(one: Deviation) -> _Answer:
     tensors: Sequence[torch.Tensor] = one.tensors
     header, packed = pack(tensors)
-    return {"probe": one.probe, "name": one.name, "tensors": header, "error": one.error}, packed
+    answer = {
+        "probe": one.probe,
+        "name": one.name,
+        "tensors": header,
+        "error": one.error,
+        "reused": one.reused,
+    }
+    return answer, packed
 
 
 def _failed(name: str, phase: str, error: dict[str, Any]) -> _Answer:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import torch
 
-from pytest_cgins.probes.bits import all_same
+from pytest_cgins.probes.bits import all_same, same
 from pytest_cgins.probes.trial import Deviation, Trial
 
 NAME = "late_work"
@@ -40,11 +40,24 @@ class Threads:
         self._known |= _threads()
 
 
-def deviations(trials: Iterable[Trial]) -> Iterator[Deviation]:
-    """What the kernel's own tensors hold now, where that is not what they held as the call returned."""
+def deviations(trials: Iterable[Trial], ran: Sequence[Trial]) -> Iterator[Deviation]:
+    """What the kernel's own tensors hold now, where that is not what they held as the call returned.
+
+    Args:
+        trials: those to look at.
+        ran: all on which the kernel ran, in that order: a later one's answer may lie on the same memory.
+    """
     for trial in trials:
         if not all_same(trial.live, trial.answer):
-            yield Deviation(NAME, trial.name, trial.live)
+            later = ran[ran.index(trial) + 1 :]
+            taken = {_memory(tensor) for other in later for tensor in other.live if tensor.numel()}
+            pairs = zip(trial.live, trial.answer, strict=True)
+            reused = any(_memory(live) in taken for live, kept in pairs if not same(live, kept))
+            yield Deviation(NAME, trial.name, trial.live, reused=reused)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _threads() -> set[int]:

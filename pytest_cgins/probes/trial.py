@@ -69,3 +69,5 @@ class Deviation:
     """The answer; () if there is none."""
     error: dict[str, Any] | None = None
     """What the kernel raised instead: see `execute.worker.describe`."""
+    reused: bool = False
+    """Whether the answer to a later set lies on the same memory."""

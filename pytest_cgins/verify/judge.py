@@ -348,4 +348,5 @@ class _Answers:
                 first=self.tensors(name) if name in self.entries else (),
                 given=unpack(entry["tensors"], buffer, self.device),
                 error=str(error.get("message", "")),
+                reused=bool(entry.get("reused")),
             )

@@ -66,6 +66,8 @@ class Second:
     """The answer that deviates; () if there is none."""
     error: str
     """What the kernel raised instead; "" if nothing."""
+    reused: bool = False
+    """Whether a later call's answer lies on the same memory."""
 
 
 @dataclass(slots=True)
@@ -139,6 +141,12 @@ class Suspicions:
         on = f"{second.expected.name} inputs"
         if second.error:
             self.trip(second.probe, f"run again on the {on}, the kernel raised {second.error}")
+        elif second.probe == "late_work" and second.reused:
+            self.trip(
+                "late_work",
+                f"the kernel returned memory that a later call overwrites ({on}; {_differing(second)}): clone it, or "
+                "return new memory from every call",
+            )
         elif second.probe == "late_work":
             self.trip(
                 "late_work",

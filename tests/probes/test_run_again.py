@@ -112,3 +112,28 @@ def test_after_a_write_out_of_bounds_nothing_is_run_again(tmp_path: Path, relu_i
     again = ("memory_leak", "repeat", "late_work", "fresh_memory")
     result, _ = observe(writes_behind(tmp_path, call=1), [relu_inputs(ROWS)], *again)
     assert all("was not run again" in result["observed"][name]["not_run"] for name in again)
+
+
+@pytest.mark.parametrize("probe_set_is_last", [False, True])
+def test_memory_that_is_returned_twice_is_told_from_late_work(
+    relu_kernel: Make, relu_inputs: Make, probe_set_is_last: bool
+) -> None:
+    """An answer that a later call overwrites is marked, also where that call is on a probe's set."""
+    sets = [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS + 5, "fresh")]
+    if probe_set_is_last:
+        sets[1][0]["once"] = True
+    result, ((given,),) = observe(relu_kernel(STATIC_AND_INEXACT), sets, "late_work")
+    (deviation,) = result["deviations"]
+    assert (deviation["probe"], deviation["name"], deviation["reused"]) == ("late_work", "recorded", True)
+    torch.testing.assert_close(given, (ROWS + 5).relu(), rtol=1e-3, atol=0)
+
+
+def test_an_answer_that_changes_on_memory_of_its_own_is_late(relu_kernel: Make, relu_inputs: Make) -> None:
+    """What is written afterwards to an answer that no other call returned is no reuse."""
+    text = (
+        "kept = []\ndef relu(input):\n    kept.append(input.clamp(min=0))\n    kept[0].add_(len(kept) - 1)\n"
+    )
+    kernel = relu_kernel(text + "    return kept[-1]\n")
+    result, _ = observe(kernel, [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS, "fresh")], "late_work")
+    (deviation,) = result["deviations"]
+    assert (deviation["name"], deviation["reused"]) == ("recorded", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -171,3 +172,13 @@ def test_a_bound_applies_to_any_type(dtype: torch.dtype, atol: float, outcome_th
     found = suspicions(repeatability=Repeatability(kind="explicit", atol=atol))
     found.take_second(Second(probe="repeat", expected=expected, first=[first], given=[given], error=""))
     assert outcome(found, "repeat").outcome == outcome_then
+
+
+def test_memory_that_a_later_call_overwrites_has_words_of_its_own() -> None:
+    """No stream or thread is blamed for a static buffer."""
+    found = suspicions()
+    found.take_second(replace(second("late_work", RIGHT + 1), reused=True))
+    message = outcome(found, "late_work").message
+    assert "the kernel returned memory that a later call overwrites" in message
+    assert "clone it" in message
+    assert "streams" not in message
