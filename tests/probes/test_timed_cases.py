@@ -167,20 +167,19 @@ def test_without_timing_the_probes_are_not_run(project: Path) -> None:
 
 
 def test_what_the_op_s_own_module_sets_is_not_the_kernel_s_doing(tmp_path: Path) -> None:
-    """It is imported while the timing worker prepares torch's arm, and may choose its precision."""
+    """It is imported while the timing worker prepares torch's arm, and may choose what torch runs."""
     (tmp_path / "setting_models.py").write_text(
-        "import pytest_cgins\nimport torch\ntorch.set_float32_matmul_precision('high')\n"
+        "import pytest_cgins\nimport torch\ntorch.backends.cudnn.benchmark = True\n"
         "@pytest_cgins.mark\ndef double(x):\n    return x + x\n"
     )
     (tmp_path / "doubles.py").write_text("def double(x):\n    return x * 2.0\n")
-    precision = torch.get_float32_matmul_precision()
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(tmp_path))
         import setting_models  # type: ignore[import-not-found]
 
         with pytest_cgins.record(tmp_path / "traces/tiny", ops=["setting_models.double"]):
             setting_models.double(torch.randn(40, 40))
-    torch.set_float32_matmul_precision(precision)
+    torch.backends.cudnn.benchmark = False
     (tmp_path / "cgins.yaml").write_text(
         "version: 1\ntraces: [traces/tiny]\nkernels:\n  double: {op: setting_models.double, "
         "implementations: [{name: honest, device: cpu, target: 'doubles:double'}]}\n"
