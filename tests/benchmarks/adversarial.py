@@ -4,8 +4,8 @@
                                             [--json PATH]
 
 Every kernel of tests/adversarial/kernels and tests/honest/kernels is built, run and judged with default settings,
-and those of tests/planted/variants, too; but not what only the sandbox keeps out (test_sandboxed.py). Exit code 1 if a wrong kernel passed, was caught by another reason than
-its own, or if an honest one was called wrong.
+and those of tests/planted/variants, too; but not what only the sandbox keeps out (test_sandboxed.py). Exit code 1
+if a wrong kernel passed, was caught by another reason than its own, or if an honest one was called wrong.
 """
 
 from __future__ import annotations
