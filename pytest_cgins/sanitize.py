@@ -10,13 +10,22 @@ from typing import Any
 from pytest_cgins.endings import EndedError
 from pytest_cgins.execute import sanitizer
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.causes import cause_of
 from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.process import START_TIMEOUT_S
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.model import Probe, Reason, Status
 
 SHOWN_FINDINGS = 3
 SLOWDOWN = 20
 """How many times as long as usual a request may take."""
+START_SLOWDOWN = 5
+"""How many times as long as usual a worker's imports may take: they run little on the GPU."""
+
+_TOOLS_COST = (
+    Reason.TIMED_OUT,
+    Reason.OUT_OF_MEMORY,
+)  # what a slow tool with much memory of its own brings about
 
 
 class Sanitizers:
@@ -55,7 +64,8 @@ class Sanitizers:
             buffers: one a set.
 
         Raises:
-            EndedError: `INFRASTRUCTURE`, compute-sanitizer is not installed or does not work here.
+            EndedError: `INFRASTRUCTURE`, compute-sanitizer is not installed or does not work here, or its worker was
+                lost before a kernel could run.
         """
         tools = [tool for tool in self._tools if tool in wanted]
         if not device.startswith("cuda"):
@@ -77,12 +87,16 @@ class Sanitizers:
     ) -> Probe:
         log, (pool, runs) = self._log(tool), self._worker(tool)
         before = log.stat().st_size if log.exists() else 0
-        died = ""
+        died: EndedError | None = None
+        unfinished = ""
         try:
             reply = runs.run("verification", request, sets, buffers)
         except EndedError as end:
-            died = end.verdict.message
+            died = end
+            if end.verdict.reason in _TOOLS_COST:
+                unfinished = end.verdict.message
         else:
+            unfinished = _unfinished(reply.result["sets"])
             for buffer in reply.buffers:
                 buffer.close()
         with log.open("rb") if log.exists() else open("/dev/null", "rb") as file:  # noqa: PTH123
@@ -91,14 +105,20 @@ class Sanitizers:
         if why := sanitizer.trouble(text):
             pool.close()
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, f"compute-sanitizer ({tool}): {why}")
+        if died is not None and died.verdict.status is Status.INFRASTRUCTURE:
+            raise died
         findings = sanitizer.parse(text)
-        if not findings and not died:
+        if not findings and unfinished:
+            what = unfinished.partition("\n")[0]
+            why = f"it found nothing before the kernel ended under it: {what}"
+            return Probe(name=tool, outcome="not-run", reason=Reason.OK, message=why)
+        if not findings and died is None:
             return Probe(name=tool, outcome="held", reason=Reason.OK)
         lines = [finding.text() for finding in findings[:SHOWN_FINDINGS]]
         if len(findings) > SHOWN_FINDINGS:
             lines.append(f"and {len(findings) - SHOWN_FINDINGS} more")
-        if not findings:
-            lines = [f"the kernel fails under {tool}: {died}"]
+        if died is not None and not findings:
+            lines = [f"the kernel fails under {tool}: {died.verdict.message}"]
         elif findings[0].details:
             lines.insert(1, "; ".join(findings[0].details))
         return Probe(name=tool, outcome="tripped", reason=Reason(tool), message="\n".join(lines))
@@ -117,7 +137,22 @@ class Sanitizers:
                     f"{sanitizer.PROGRAM} is not installed, and --cgins-sanitize asks for it\n"
                     "→ install the CUDA toolkit, or name its folder in $CUDA_HOME",
                 )
-            pool = WorkerPool(env=self._env, wrap=sanitizer.around(program, tool, self._log(tool)))
+            pool = WorkerPool(
+                env=self._env,
+                wrap=sanitizer.around(program, tool, self._log(tool)),
+                start_timeout_s=START_SLOWDOWN * START_TIMEOUT_S,
+            )
             runs = KernelRuns(pool, seed=self._seed, timeout_s=SLOWDOWN * self._timeout_s)
             self._workers[tool] = pool, runs
         return self._workers[tool]
+
+
+def _unfinished(answers: Sequence[dict[str, Any]]) -> str:
+    """What the kernel died of, or where it lacked memory, or why it came through on no set; "" if it ran."""
+    errors = [answer["error"] for answer in answers if answer["error"]]
+    for error in errors:
+        message = str(error.get("message", ""))
+        cause = cause_of(str(error.get("kind", "")), message)
+        if error["phase"] == "died" or cause in _TOOLS_COST or len(errors) == len(answers):
+            return f"{error.get('kind', '')}: {message}"
+    return ""

@@ -54,23 +54,28 @@ def sanitizers() -> Iterator[Sanitizers]:
     made.close()
 
 
-def probes(sanitizers: Sanitizers, device: str = "cuda:0", target: str = "") -> tuple[Probe, ...]:
-    """Run a kernel that does nothing to one tensor, on the CPU whatever the case says."""
+def probes(
+    sanitizers: Sanitizers, device: str = "cuda:0", module: str = "torch", root: str = ""
+) -> tuple[Probe, ...]:
+    """Run a module's `relu` on one tensor, on the CPU whatever the case says."""
     header, content = pack([torch.ones(3)])
     source: dict[str, Any] = {
         "kernel": "k", "implementation": "i", "op": "torch.relu", "device": "cpu", "contract": "python",
-        "entry": target or "relu", "schema": "", "files": [], "module": "torch",
+        "entry": "relu", "schema": "", "files": [], "module": module,
     }  # fmt: skip
     kernel = {"source": source, "library": "", "key": "0", "build_seconds": 0.0, "cached": True}
     value = {"kind": "tensor", "value": 0}
     one = {
         "name": "recorded",
-        "call": {"op": "torch.relu", "arguments": [{"name": "input", "value": value}]},
+        "call": {
+            "op": "torch.relu",
+            "arguments": [{"name": "input", "passed": "positional", "value": value}],
+        },
         "tensors": header,
         "outputs": [],
         "context": {},
     }
-    request = {"kernel": kernel, "device": "cpu", "import_root": ""}
+    request = {"kernel": kernel, "device": "cpu", "import_root": root}
     with content:
         return sanitizers.probes(("memcheck", "racecheck"), device, request, [one], [content])
 
@@ -122,3 +127,48 @@ def test_a_device_that_the_tool_does_not_know_is_an_error(stand_in: Path, saniti
         probes(sanitizers)
     assert caught.value.verdict.status is Status.INFRASTRUCTURE
     assert "compute-sanitizer (memcheck): Device not supported" in caught.value.verdict.message
+
+
+@pytest.mark.parametrize(
+    ("body", "timeout_s", "words"),
+    [
+        ("while True: pass", 0.1, "did not answer 'run' within 2 s"),
+        ("raise MemoryError('no room')", 60.0, "no room"),
+    ],
+)
+def test_what_a_tool_costs_makes_no_kernel_suspect(
+    stand_in: Path, body: str, timeout_s: float, words: str
+) -> None:
+    """A kernel that under a tool is too slow, or lacks memory, is not suspect, and does not count as clean."""
+    (stand_in / "costly.py").write_text(f"def relu(input):\n    {body}\n")
+    sanitizers = Sanitizers(("memcheck",), env={}, seed=1, timeout_s=timeout_s)
+    try:
+        (memory,) = probes(sanitizers, module="costly", root=str(stand_in))
+    finally:
+        sanitizers.close()
+    assert (memory.outcome, memory.reason) == ("not-run", Reason.OK)
+    assert memory.message.startswith("it found nothing before the kernel ended under it: ")
+    assert words in memory.message
+
+
+def test_a_finding_counts_though_the_kernel_was_not_done(stand_in: Path) -> None:
+    """What the tool wrote before the time was over makes suspect."""
+    (stand_in / "memcheck").write_text(FINDING)
+    (stand_in / "costly.py").write_text("def relu(input):\n    raise MemoryError\n")
+    sanitizers = Sanitizers(("memcheck",), env={}, seed=1, timeout_s=60.0)
+    try:
+        (memory,) = probes(sanitizers, module="costly", root=str(stand_in))
+    finally:
+        sanitizers.close()
+    assert (memory.outcome, memory.reason) == ("tripped", Reason.MEMCHECK)
+
+
+def test_a_worker_that_never_came_up_is_no_fault_of_the_kernel(
+    stand_in: Path, sanitizers: Sanitizers
+) -> None:
+    """The tool could not start it: that is the machine's trouble, and said as such."""
+    (stand_in / sanitizer.PROGRAM).write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(EndedError) as caught:
+        probes(sanitizers)
+    verdict = caught.value.verdict
+    assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.WORKER_LOST)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.local import LocalWorker
-from pytest_cgins.execute.process import Reply, WorkerProcess, Wrap
+from pytest_cgins.execute.process import START_TIMEOUT_S, Reply, WorkerProcess, Wrap
 
 logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {
@@ -43,6 +43,7 @@ class WorkerPool:
         limits: Limits | None = None,
         wrap: Wrap | None = None,
         isolation: Isolation = "process",
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """A pool without workers as yet.
 
@@ -53,6 +54,7 @@ class WorkerPool:
             limits: what each worker may take of the machine.
             wrap: puts another program around workers that run kernels; see `process.Wrap`.
             isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
+            start_timeout_s: limit of a worker's imports.
         """
         self._settings = dict(settings or {})
         self._services = services
@@ -60,6 +62,7 @@ class WorkerPool:
         self._limits = limits
         self._wrap = wrap
         self._isolation = isolation
+        self._start_timeout_s = start_timeout_s
         self._workers: dict[str, WorkerProcess | LocalWorker] = {}
 
     def call(
@@ -122,4 +125,5 @@ class WorkerPool:
             limits=self._limits,
             wrap=None if trusted else self._wrap,
             shielded=trusted,
+            start_timeout_s=self._start_timeout_s,
         )

@@ -87,8 +87,10 @@ class WorkerProcess:
         mark: str,
         limits: Limits,
         wrapped: bool,
+        start_timeout_s: float,
     ) -> None:
         self.name = name
+        self._start_timeout_s = start_timeout_s
         self._process = process
         self._output = output
         self._family = Family(process.pid, mark)
@@ -111,6 +113,7 @@ class WorkerProcess:
         limits: Limits | None = None,
         wrap: Wrap | None = None,
         shielded: bool = False,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> WorkerProcess:
         """Start a process that serves `service` ("module:Class"), and do not wait for its imports.
 
@@ -122,6 +125,7 @@ class WorkerProcess:
             limits: what it may take of the machine.
             wrap: puts another program around it, a sandbox or a checker.
             shielded: let no other process of this user look into it.
+            start_timeout_s: limit of its imports.
         """
         mark = secrets.token_hex(8)
         ours, theirs = socket.socketpair()
@@ -155,7 +159,14 @@ class WorkerProcess:
             os.close(stderr_end)
         output = Output(stdout, stderr)
         worker = cls(
-            process, ours, output, name=name, mark=mark, limits=limits or Limits(), wrapped=wrap is not None
+            process,
+            ours,
+            output,
+            name=name,
+            mark=mark,
+            limits=limits or Limits(),
+            wrapped=wrap is not None,
+            start_timeout_s=start_timeout_s,
         )
         logger.debug("%s: process %d started for %s", name, process.pid, service)
         params = {"service": service, "settings": dict(settings or {})}
@@ -221,7 +232,7 @@ class WorkerProcess:
     def _started(self) -> None:
         """Wait for the service to be made. No kernel has run as yet: whatever goes wrong is not its doing."""
         try:
-            with self._limited("start", START_TIMEOUT_S) as deadline:
+            with self._limited("start", self._start_timeout_s) as deadline:
                 self._answer("start", deadline)
         except EOFError:
             crash = self._crashed("start")
