@@ -26,6 +26,7 @@ kernels:
       - {name: wrong, device: cpu, source: relu_backward.cpp, defines: {WRONG: 1}}
   linear_backward:
     op: torch.nn.functional.linear@backward(input,weight)
+    probes: {op_callback: {off: "what is gated here is the answer, whoever gives it"}}
     implementations:
       - {name: right, device: cpu, target: "linear_kernels:backward", sources: [linear_kernels.py]}
       - {name: transposed, device: cpu, target: "linear_kernels:transposed", sources: [linear_kernels.py]}

@@ -4,6 +4,6 @@
 extern "C" int threshold(const DLTensor* input, double threshold, double value, bool, DLTensor* out, cgins_stream) {
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
-  for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = x[i] > threshold ? x[i] : float(value);
+  for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = x[i] <= threshold ? float(value) : x[i];
   return 0;
 }
