@@ -36,8 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache of built kernels for the whole run, apart from the user's own."""
-    folder = tmp_path_factory.mktemp("build-cache")
+    """One cache of built kernels for the whole run, apart from the user's own; xdist's workers share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "build-cache"
+    folder.mkdir(exist_ok=True)
     os.environ["CGINS_CACHE_DIR"] = str(folder)
     return folder
 
