@@ -33,8 +33,9 @@ $(STAMP): $(BIN)/python pyproject.toml constraints.txt
 demo: $(VENV)/.demo
 	$(BIN)/python -m pytest --cgins example_project
 
+# Two processes, a file each: the suite is written for two cores.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/trace tests/verify \

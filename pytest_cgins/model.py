@@ -650,7 +650,7 @@ class Probe(Document):
     """Name of the probe, as in cgins.yaml: `repeat`, `late_work`."""
     outcome: Literal["held", "tripped", "excused", "not-run"]
     """`tripped`: the kernel is suspect; `excused`: not looked for, and cgins.yaml says why; `not-run`: the probe
-    does not apply to this case."""
+    does not apply to this case, or could not be finished."""
     reason: Reason
     """`ok`, or what it tripped with."""
     message: str = ""

@@ -68,7 +68,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
         "PYTHONDONTWRITEBYTECODE": "",
         "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")),
     }
-    environment.pop("CI", None)
+    for name in ("CI", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+        environment.pop(name, None)
 
     def run(folder: Path, *options: str, env: dict[str, str] | None = None) -> Run:
         command = [sys.executable, "-m", "pytest", "-p", "pytest_cgins.plugin", *options]

@@ -54,7 +54,7 @@ def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callabl
     """A contract that covers no case leaves its kernel unchecked: told always, exit 1 under --cgins-strict."""
     file = project / "kernels" / "threshold.cpp"
     text = file.read_text().replace("float threshold, ", "").replace("double threshold, ", "")
-    file.write_text(text.replace("x[i] > threshold", "x[i] > value"))
+    file.write_text(text.replace("x[i] <= threshold", "x[i] <= value"))
     for strict, code in (([], 0), (["--cgins-strict"], 1)):
         found = run(project, *FAST, "-k", "threshold", *strict)
         assert (found.code, found.counts) == (code, {"skipped": 1}), found.out

@@ -120,18 +120,20 @@ def test_a_time_below_the_floor_trips(timed: Timed) -> None:
 
 
 def test_facts_are_judged_and_reasons_not_to_look_are_shown(timed: Timed) -> None:
-    """`integrity` is there only if it tripped; what is no probe of timing is not heard."""
+    """`integrity` and `snooping` are there only if they tripped; what is no probe of timing is not heard."""
     probes, _ = timed.judge(
         observed={
             "content_cache": {"not_run": "x" * 1000},
             "integrity": [{"what": "replaced time.time", "when": "as it ran"}],
-            "snooping": [{"what": "reads", "when": "as it ran"}],
+            "snooping": [{"what": "walked the stack", "where": "relu.py:3"}],
+            "late_work": [{"what": "works on"}],
         }
     )
     assert probes["content_cache"].outcome == "not-run"
     assert len(probes["content_cache"].message) == 300
     assert probes["integrity"].reason is Reason.TAMPERING
-    assert "snooping" not in probes
+    assert probes["snooping"].reason is Reason.SNOOPING
+    assert "late_work" not in probes
 
 
 @pytest.mark.parametrize(
