@@ -40,7 +40,7 @@ class Timed:
         self.service = JudgeService({})
         self.params = {
             "case": documents.dump_python(case), "tolerance": {"kind": "derived", "rtol": 0.0, "atol": 0.0},
-            "seed": 1, "import_root": "", "probes": [*TIMED, "integrity"],
+            "seed": 1, "import_root": "", "probes": [*TIMED, "integrity", "snooping"],
         }  # fmt: skip
         prepared, buffers = self.service.prepare(self.params, [])
         self.inputs = {
