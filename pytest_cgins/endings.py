@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ class EndedError(Exception):
         super().__init__(message)
         self.verdict = Verdict(status=status, reason=reason, message=message, numbers={})
         self.output = output
+
+    def with_more(self, lines: Sequence[str]) -> EndedError:
+        """The same, with more in its message."""
+        verdict = self.verdict
+        message = "\n".join((verdict.message, *lines))
+        return EndedError(verdict.status, verdict.reason, message, self.output)
 
 
 def not_the_kernels(error: ServiceError) -> EndedError:

@@ -224,9 +224,15 @@ class Evaluator:
             if prepared.result["drift"]:
                 raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
             sets = prepared.result["sets"]
-            answers = self._run_kernel(case, compiled, sets, prepared.buffers)
-            _closing(open_buffers, answers)
-            correctness = self._judge(question, answers)
+            try:
+                answers = self._run_kernel(case, compiled, sets, prepared.buffers)
+                _closing(open_buffers, answers)
+                correctness = self._judge(question, answers)
+            except EndedError as end:
+                found = self._sanitizers.findings(
+                    *self._sanitizable(case, compiled), sets, prepared.buffers, end=end
+                )
+                raise end.with_more(found) from end
             correctness = self._sanitized(correctness, case, compiled, sets, prepared.buffers)
             verified = replace(
                 result,
@@ -248,10 +254,14 @@ class Evaluator:
         buffers: tuple[Buffer, ...],
     ) -> Correctness:
         """With what compute-sanitizer finds, also in a kernel that was found wrong: it may say why."""
-        wanted = self._probes_of(case)
-        found = self._sanitizers.probes(wanted, case.device, self._request(case, compiled), sets, buffers)
+        found = self._sanitizers.probes(*self._sanitizable(case, compiled), sets, buffers)
         judged = [probe for probe in correctness.probes if probe.name not in {one.name for one in found}]
         return replace(correctness, probes=(*judged, *found))
+
+    def _sanitizable(
+        self, case: Case, compiled: CompiledKernel
+    ) -> tuple[tuple[str, ...], str, dict[str, Any]]:
+        return self._probes_of(case), case.device, self._request(case, compiled)
 
     def _judge(self, question: dict[str, Any], answers: Reply) -> Correctness:
         told = {key: answers.result[key] for key in ("sets", "deviations", "observed")}

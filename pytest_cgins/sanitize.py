@@ -16,11 +16,16 @@ from pytest_cgins.execute.process import START_TIMEOUT_S
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.model import Probe, Reason, Status
 
+_FAILS = "the kernel fails"
 SHOWN_FINDINGS = 3
 SLOWDOWN = 20
 """How many times as long as usual a request may take."""
 START_SLOWDOWN = 5
 """How many times as long as usual a worker's imports may take: they run little on the GPU."""
+
+_EACH_TENSOR_ITS_OWN = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+"""Torch's allocator hands out parts of blocks; with it, an address behind a tensor is one of the same block, and right
+to the tools."""
 
 _TOOLS_COST = (
     Reason.TIMED_OUT,
@@ -74,6 +79,29 @@ class Sanitizers:
         once = [{**one, "probe": one.get("probe") or "once"} for one in sets]
         return tuple(self._probe(tool, {**request, "probes": ()}, once, buffers) for tool in tools)
 
+    def findings(
+        self,
+        wanted: Sequence[str],
+        device: str,
+        request: dict[str, Any],
+        sets: Sequence[dict[str, Any]],
+        buffers: Sequence[Buffer],
+        *,
+        end: EndedError,
+    ) -> tuple[str, ...]:
+        """What the tools find in a kernel that failed when it was run, in lines; where and why it failed, with luck.
+
+        Args and errors are those of `probes`; `end` is how it failed.
+        """
+        if end.verdict.status is not Status.RUNTIME_ERROR or not device.startswith("cuda"):
+            return ()
+        found = self.probes(wanted, device, request, sets, buffers)
+        return tuple(
+            f"{sanitizer.PROGRAM} ({probe.name}): {probe.message}"
+            for probe in found
+            if probe.outcome == "tripped" and not probe.message.startswith(_FAILS)
+        )
+
     def close(self) -> None:
         """End the workers and remove the logs."""
         for pool, _ in self._workers.values():
@@ -118,7 +146,7 @@ class Sanitizers:
         if len(findings) > SHOWN_FINDINGS:
             lines.append(f"and {len(findings) - SHOWN_FINDINGS} more")
         if died is not None and not findings:
-            lines = [f"the kernel fails under {tool}: {died.verdict.message}"]
+            lines = [f"{_FAILS} under {tool}: {died.verdict.message}"]
         elif findings[0].details:
             lines.insert(1, "; ".join(findings[0].details))
         return Probe(name=tool, outcome="tripped", reason=Reason(tool), message="\n".join(lines))
@@ -138,7 +166,7 @@ class Sanitizers:
                     "→ install the CUDA toolkit, or name its folder in $CUDA_HOME",
                 )
             pool = WorkerPool(
-                env=self._env,
+                env={**self._env, **_EACH_TENSOR_ITS_OWN},
                 wrap=sanitizer.around(program, tool, self._log(tool)),
                 start_timeout_s=START_SLOWDOWN * START_TIMEOUT_S,
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,12 @@ def probes(
     sanitizers: Sanitizers, device: str = "cuda:0", module: str = "torch", root: str = ""
 ) -> tuple[Probe, ...]:
     """Run a module's `relu` on one tensor, on the CPU whatever the case says."""
+    found: tuple[Probe, ...] = asked(sanitizers.probes, device, module, root)
+    return found
+
+
+def asked(ask: Callable[..., Any], device: str, module: str, root: str) -> Any:
+    """What one of its functions says of a module's `relu`."""
     header, content = pack([torch.ones(3)])
     source: dict[str, Any] = {
         "kernel": "k", "implementation": "i", "op": "torch.relu", "device": "cpu", "contract": "python",
@@ -77,7 +84,7 @@ def probes(
     }
     request = {"kernel": kernel, "device": "cpu", "import_root": root}
     with content:
-        return sanitizers.probes(("memcheck", "racecheck"), device, request, [one], [content])
+        return ask(("memcheck", "racecheck"), device, request, [one], [content])
 
 
 def test_a_finding_makes_suspect_by_its_tool(stand_in: Path, sanitizers: Sanitizers) -> None:
@@ -172,3 +179,27 @@ def test_a_worker_that_never_came_up_is_no_fault_of_the_kernel(
         probes(sanitizers)
     verdict = caught.value.verdict
     assert (verdict.status, verdict.reason) == (Status.INFRASTRUCTURE, Reason.WORKER_LOST)
+
+
+@pytest.mark.parametrize(
+    ("status", "device", "told"),
+    [
+        (Status.RUNTIME_ERROR, "cuda:0", True),
+        (Status.RUNTIME_ERROR, "cpu", False),
+        (Status.TIMEOUT, "cuda:0", False),
+    ],
+)
+def test_findings_are_told_with_how_a_kernel_failed(
+    stand_in: Path, sanitizers: Sanitizers, status: Status, device: str, told: bool
+) -> None:
+    """A kernel that broke its context runs under the tools, too; that it breaks there as well is no news."""
+    (stand_in / "racecheck").write_text(FINDING)
+    (stand_in / "broken.py").write_text("def relu(input):\n    import os\n    os._exit(3)\n")
+    failed = EndedError(status, Reason.ILLEGAL_ADDRESS, "an illegal address")
+    found = asked(partial(sanitizers.findings, end=failed), device, "broken", str(stand_in))
+    first = "compute-sanitizer (racecheck): Invalid __global__ write of size 4 bytes at relu(float *) in relu.cu:12"
+    assert [line.splitlines()[0] for line in found] == [first] * told
+    assert (
+        failed.with_more(found).verdict.message.splitlines()[: 1 + told]
+        == ["an illegal address", first][: 1 + told]
+    )
