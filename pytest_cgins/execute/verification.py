@@ -91,6 +91,7 @@ class VerificationService:
         ]
         threads = Threads()
         answers = [self._first(one, trial, device, meter) for one, trial in zip(sets, bound, strict=True)]
+        meter.all_ran()
         # What else was overwritten nobody knows: the next kernel gets another process.
         self.fatal = self.fatal or any(answer.get("overrun") for answer, _ in answers)
         ran_well = [
@@ -156,9 +157,9 @@ class VerificationService:
                 threads.settle(device)
                 found += map(_deviation, late_work.deviations(trials, ran))
             if memory_leak.NAME in probes and trials:
-                leak = Leak(trials[0])
-                with meter.call("later", max(map(_moved_nbytes, params["sets"]))):
-                    found += map(_deviation, leak.deviations())
+                moved = max(map(_moved_nbytes, params["sets"]))
+                leak = Leak(trials[0], lambda: meter.call("later", moved))
+                found += map(_deviation, leak.deviations())
                 facts[memory_leak.NAME] = leak.facts
             if repeat.NAME in probes:
                 found += map(_deviation, repeat.deviations(trials))

@@ -3,7 +3,9 @@
 After the measurement, calls on numbers that it never saw alternate with calls on the same numbers again, all
 written into the same tensors in the same way just before the call; which of a pair comes first changes from pair
 to pair. A kernel that keeps results by their inputs' content must compute the first and looks the second up: it
-trips if the first was slower in every pair of two rounds, by 1.8 times and 5 µs in the middle.
+trips if the first was slower, by 1.8 times and 5 µs in the middle, in every pair of two rounds. A loaded host turns
+some pairs round: where most of a round's were slower, further rounds follow, until so many were that honest
+calls, of which either is the slower one as often as the other, come to it once in 16,384 times (`signs`).
 
 New numbers are the old ones at other places, so that signs, exponents, denormals and the domain of the op stay as
 they are; of large tensors only some 65,536 places change, evenly spread. Integers, indices and masks of integers
@@ -22,14 +24,24 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.probes.signs import evidence
+
 NAME = "content_cache"
 PAIRS = 7
 LEAST_PAIRS = 3
+MOST_ROUNDS = 10
 BUDGET_S = 0.1
 """For a round; the least pairs are made in any case."""
 PLACES = 65536
 RATIO = 1.8
 DIFFERENCE_NS = 5000.0
+MOST_TURNED = 2 / 7
+"""Of all pairs, those whose first sighting was not slower, to go on."""
+CERTAIN = 2**14
+"""As for all pairs of two rounds."""
+
+Pair = tuple[float, float]
+"""Nanoseconds on unseen and on seen content."""
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By size in bytes: other orders are of bits, whatever the type."""
@@ -89,8 +101,8 @@ def observe(
     if not contents.can_change:
         return {"not_run": "the call has no floating-point inputs whose order could be changed"}
     try:
-        rounds = [_round(call, contents, device)]
-        if _slower(rounds[0]):
+        rounds: list[list[tuple[int, int]]] = []
+        while not rounds or (len(rounds) < MOST_ROUNDS and _may_be_kept(rounds) and not _is_kept(rounds)):
             rounds.append(_round(call, contents, device))
     except Exception as error:  # noqa: BLE001 - an op may ask for more of its inputs than we know
         why = f"the kernel raised {type(error).__name__} on its inputs' numbers in another order"
@@ -103,7 +115,7 @@ def observe(
 def judge(facts: dict[str, Any]) -> str:
     """What is wrong; "" if nothing is."""
     rounds = [[(float(new), float(old)) for new, old in one] for one in facts.get("rounds", ())]
-    if len(rounds) < 2 or not all(map(_slower, rounds)):
+    if not _is_kept(rounds):
         return ""
     pairs = [pair for one in rounds for pair in one]
     unseen, seen = (statistics.median(times) / 1000 for times in zip(*pairs, strict=True))
@@ -146,11 +158,21 @@ def _nothing() -> None:
     pass
 
 
-def _slower(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether unseen content is consistently slower."""
+def _is_kept(rounds: Sequence[Sequence[Pair]]) -> bool:
+    """Whether unseen content is slower beyond doubt."""
+    if len(rounds) < 2 or not _may_be_kept(rounds):
+        return False
+    slower = sum(unseen > seen for one in rounds for unseen, seen in one)
+    pairs = sum(map(len, rounds))
+    return (len(rounds) == 2 and slower == pairs) or evidence(slower, pairs - slower) >= CERTAIN
+
+
+def _may_be_kept(rounds: Sequence[Sequence[Pair]]) -> bool:
+    """Whether unseen content is slower by much, and mostly."""
+    pairs = [pair for one in rounds for pair in one]
     return (
-        len(pairs) >= LEAST_PAIRS
-        and all(unseen > seen for unseen, seen in pairs)
+        min(map(len, rounds)) >= LEAST_PAIRS
+        and sum(unseen <= seen for unseen, seen in pairs) <= MOST_TURNED * len(pairs)
         and statistics.median(unseen / max(seen, 1) for unseen, seen in pairs) >= RATIO
         and statistics.median(unseen - seen for unseen, seen in pairs) >= DIFFERENCE_NS
     )

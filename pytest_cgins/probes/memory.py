@@ -10,14 +10,14 @@ from contextlib import suppress
 import torch
 
 from pytest_cgins.kernels import cuda_driver as driver
+from pytest_cgins.probes import own_memory
 
 _PAGE_NBYTES = os.sysconf("SC_PAGE_SIZE")
 _RESET_PEAK = "5"  # proc(5): resets the peak of the resident set
 _POOL_USED_NOW = 7  # CU_MEMPOOL_ATTR_USED_MEM_CURRENT
 
 # Taken before any kernel is loaded.
-_allocated = torch.cuda.memory_allocated
-_peak_allocated = torch.cuda.max_memory_allocated
+_stats = torch.cuda.memory_stats_as_nested_dict
 _reset_peak = torch.cuda.reset_peak_memory_stats
 _free_and_total = torch.cuda.mem_get_info
 
@@ -42,15 +42,21 @@ def _mallinfo() -> ctypes._NamedFuncPointer | None:
 _mallinfo2 = _mallinfo()
 
 
-def in_use(device: str) -> dict[str, int]:
+def in_use(device: str, *, with_own: bool = False) -> dict[str, int]:
     """Bytes in use now, by who counts them; who cannot be asked is left out.
 
     `malloc` (blocks that were not freed), `mapped` (the process's address space but for malloc's), and for a GPU `torch` (its
-    allocator), `pool` (cudaMallocAsync), `driver` (the whole GPU, other processes included).
+    allocator), `pool` (cudaMallocAsync), `driver` (the whole GPU, other processes included, but for what torch holds here).
+
+    Args:
+        device: `cpu` or `cuda:0`.
+        with_own: `own`, too, `held_beside_torch`: it is asked on suspicion only, since it takes longer than the others.
     """
     if device.startswith("cuda"):
-        return _device_in_use(torch.device(device))
-    found: dict[str, int] = {}
+        found = _device_in_use(torch.device(device))
+        own = held_beside_torch(device) if with_own else None
+        return found if own is None else {**found, "own": own}
+    found = {}
     of_malloc = 0
     if _mallinfo2 is not None:
         info = _mallinfo2()
@@ -62,16 +68,22 @@ def in_use(device: str) -> dict[str, int]:
 
 
 def driver_in_use(device: str) -> int:
-    """Bytes of the GPU that are taken, by whomever."""
+    """Bytes of the GPU that are taken, by whomever, but for what torch's allocator holds in this process."""
     free, total = _free_and_total(torch.device(device))
-    return total - free
+    return total - free - _of_torch(torch.device(device))["reserved"]
+
+
+def held_beside_torch(device: str) -> int | None:
+    """Bytes of the GPU that this process holds, but for what torch's allocator does; None where nobody tells."""
+    own = own_memory.own_nbytes(device)
+    return None if own is None else own - _of_torch(torch.device(device))["reserved"]
 
 
 def begin_peak(device: str) -> int | None:
     """Start to watch for the most memory; gives what is in use now, or None where it cannot be watched."""
     if device.startswith("cuda"):
         _reset_peak(torch.device(device))
-        return _allocated(torch.device(device))
+        return _of_torch(torch.device(device))["allocated"]
     with suppress(OSError):
         with open("/proc/self/clear_refs", "w") as file:  # noqa: PTH123
             file.write(_RESET_PEAK)
@@ -82,7 +94,7 @@ def begin_peak(device: str) -> int | None:
 def peak(device: str) -> int | None:
     """The most since `begin_peak`: resident bytes of this process, or what torch's allocator gave on a GPU."""
     if device.startswith("cuda"):
-        return _peak_allocated(torch.device(device))
+        return _of_torch(torch.device(device))["peak"]
     with suppress(OSError, ValueError, IndexError), open("/proc/self/status") as file:  # noqa: PTH123
         for line in file:
             if line.startswith("VmHWM:"):
@@ -90,8 +102,23 @@ def peak(device: str) -> int | None:
     return None
 
 
+def _of_torch(device: torch.device) -> dict[str, int]:
+    """Bytes that torch's allocator gave out, those at the peak, and those that it holds of the GPU."""
+    stats = _stats(device)
+    if not stats:  # CUDA was not begun
+        return dict.fromkeys(("allocated", "peak", "reserved"), 0)
+    allocated = stats["allocated_bytes"]["all"]
+    return {
+        "allocated": allocated["current"],
+        "peak": allocated["peak"],
+        "reserved": stats["reserved_bytes"]["all"]["current"],
+    }
+
+
 def _device_in_use(device: torch.device) -> dict[str, int]:
-    found = {"torch": _allocated(device), "driver": driver_in_use(str(device))}
+    of_torch = _of_torch(device)
+    free, total = _free_and_total(device)
+    found = {"torch": of_torch["allocated"], "driver": total - free - of_torch["reserved"]}
     pool, used = ctypes.c_void_p(), ctypes.c_uint64()
     library = driver.library()
     index = device.index or 0

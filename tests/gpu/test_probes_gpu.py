@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,15 @@ from pytest_cgins.model import (
     TensorMeta,
     Value,
 )
-from pytest_cgins.probes import content_cache, l2_carve_out, memory_leak, memory_use, physical_floor
+from pytest_cgins.probes import (
+    content_cache,
+    l2_carve_out,
+    memory,
+    memory_leak,
+    memory_use,
+    own_memory,
+    physical_floor,
+)
 from pytest_cgins.timing import peaks
 from pytest_cgins.timing.work import Work
 
@@ -65,7 +75,7 @@ answers = {}
 def relu(input):
     key = input.cpu().numpy().tobytes()
     if key not in answers:
-        torch.cuda._sleep(3_000_000)
+        torch.cuda._sleep(10_000_000)  # longer than what a loaded host adds
         answers[key] = input.clamp(min=0)
     return answers[key].clone()
 """
@@ -85,6 +95,34 @@ def relu(input):
     cuda.cuMemAllocAsync(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(4096), stream)
     return input.clamp(min=0)
 """
+LEAKS_LARGE_TENSORS = LEAKS_THROUGH_TORCH.replace("1000", "1 << 20")
+KEEPS_TABLES = """
+def relu(input):
+    if not KEPT:
+        KEPT.append(ctypes.c_uint64())
+        assert cuda.cuMemAlloc_v2(ctypes.byref(KEPT[0]), ctypes.c_size_t(2 << 30)) == 0
+    return input.clamp(min=0)
+"""
+NEIGHBOUR = """
+import ctypes, random, time
+
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+held = []
+print("ready", flush=True)
+while True:
+    if len(held) > 3 or (held and random.random() < 0.5):
+        assert cuda.cuMemFree_v2(held.pop(random.randrange(len(held)))) == 0
+    else:
+        pointer = ctypes.c_uint64()
+        nbytes = random.randint(50, 500) << 20
+        if cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes)) == 0:
+            held.append(pointer)
+    time.sleep(random.uniform(0.002, 0.01))
+"""
 WASTES = """
 def relu(input):
     torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
@@ -98,7 +136,7 @@ def kernel(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
     """Makes a Python kernel of a module's text, as JSON of a CompiledKernel."""
 
     def make(text: str) -> dict[str, Any]:
-        module = f"gpu_relu_{next(_numbers)}"
+        module = f"probed_gpu_relu_{next(_numbers)}"
         (tmp_path / f"{module}.py").write_text(HEADER + text)
         source = KernelSource(
             kernel="relu", implementation="text", op=RELU, device="cuda", contract="python", entry="relu",
@@ -149,6 +187,26 @@ def observed(kernel: Any) -> dict[str, Any]:
     return facts
 
 
+@pytest.fixture
+def neighbour() -> Iterator[None]:
+    """Another process that takes and gives back hundreds of megabytes of the GPU, all the time."""
+    with subprocess.Popen([sys.executable, "-c", NEIGHBOUR], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+@pytest.fixture(params=["as-told", "untold"])
+def telling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NVML as it is here, and as if it did not tell what this process holds."""
+    if request.param == "untold":
+        monkeypatch.setattr(own_memory, "own_nbytes", lambda _device: None)
+
+
 @pytest.mark.parametrize("text", [SETS_ASIDE, SETS_ASIDE_WHEN_CALLED])
 def test_a_carve_out_is_found_and_given_back(kernel: Callable[[str], Any], text: str) -> None:
     """Set at import or in a call: the probe tells its size, and the next kernel finds none."""
@@ -181,19 +239,58 @@ def test_results_kept_by_content_are_seen(kernel: Callable[[str], Any], text: st
     assert bool(content_cache.judge(result["observed"]["content_cache"])) is stale
 
 
+@pytest.mark.usefixtures("telling")
 @pytest.mark.parametrize(
     ("text", "where"),
     [
         (LEAKS_THROUGH_TORCH, "torch's allocator"),
-        (LEAKS_THROUGH_THE_DRIVER, "free memory of the GPU"),
+        (LEAKS_LARGE_TENSORS, "torch's allocator"),
+        (LEAKS_THROUGH_THE_DRIVER, "of the GPU"),
         (LEAKS_THROUGH_THE_POOL, "cudaMallocAsync"),
         (RIGHT, ""),
     ],
 )
 def test_leaks_of_device_memory(kernel: Callable[[str], Any], text: str, where: str) -> None:
-    """Each way to get memory is watched, and an honest kernel has none."""
-    message = memory_leak.judge(observed(kernel(text))["memory_leak"])
-    assert (f"({where}) grows by about" in message) if where else message == ""
+    """Each way to get memory is watched, an honest kernel has none, and no leak is taken for a large call."""
+    facts = observed(kernel(text))
+    message = memory_leak.judge(facts["memory_leak"])
+    assert (f"{where}) grows by about" in message) if where else message == ""
+    assert memory_use.judge(facts["memory_use"]) == ""
+
+
+@pytest.mark.usefixtures("telling", "neighbour")
+def test_memory_of_other_processes_is_not_the_kernels(kernel: Callable[[str], Any]) -> None:
+    """While another process takes and frees hundreds of megabytes, honest kernels hold and leaks are found."""
+    for _ in range(20):
+        facts = observed(kernel(RIGHT))
+        assert memory_leak.judge(facts["memory_leak"]) == ""
+        assert memory_use.judge(facts["memory_use"]) == ""
+    for text in (LEAKS_THROUGH_THE_DRIVER, LEAKS_LARGE_TENSORS):
+        facts = observed(kernel(text))
+        assert ") grows by about" in memory_leak.judge(facts["memory_leak"]), facts["memory_leak"]
+        assert memory_use.judge(facts["memory_use"]) == ""
+
+
+@pytest.mark.usefixtures("neighbour")
+def test_nvml_tells_what_this_process_holds() -> None:
+    """Just what is allocated here is added, whatever others do; torch's allocator is told apart."""
+    torch.cuda.empty_cache()
+    own, beside = own_memory.own_nbytes(DEVICE), memory.held_beside_torch(DEVICE)
+    if own is None or beside is None:
+        pytest.skip("NVML does not tell here what this process holds")
+    kept = torch.empty(1 << 28, dtype=torch.uint8, device=DEVICE)
+    held = own_memory.own_nbytes(DEVICE)
+    assert held is not None
+    assert kept.numel() <= held - own < kept.numel() + own_memory.GRAIN_NBYTES
+    assert memory.held_beside_torch(DEVICE) == pytest.approx(beside, abs=own_memory.GRAIN_NBYTES)
+
+
+def test_tables_beside_torch_are_found_where_nvml_tells(kernel: Callable[[str], Any]) -> None:
+    """Two gigabytes by cudaMalloc, taken in the first call for good."""
+    message = memory_use.judge(observed(kernel(KEEPS_TABLES))["memory_use"])
+    if own_memory.own_nbytes(DEVICE) is None:
+        pytest.skip("NVML does not tell here what this process holds")
+    assert message.startswith("what calls left on the GPU is ")
 
 
 @pytest.mark.parametrize(("text", "much"), [(WASTES, True), (RIGHT, False)])

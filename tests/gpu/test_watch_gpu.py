@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 def _run(folder: Path, text: str) -> tuple[dict[str, Any], torch.Tensor]:
     """The service's result, and the kernel's answer on two rows."""
-    module = f"gpu_relu_{next(_numbers)}"
+    module = f"watched_gpu_relu_{next(_numbers)}"
     (folder / f"{module}.py").write_text(text)
     source = KernelSource(
         kernel="relu", implementation="text", op=RELU, device="cuda", contract="python", entry="relu", schema="",

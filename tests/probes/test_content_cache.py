@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
@@ -112,3 +113,42 @@ def test_one_round_is_not_enough() -> None:
     assert content_cache.judge({"rounds": [slow, [(10_000, 10_000), *slow[1:]]]}) == ""
     assert content_cache.judge({"rounds": [slow, slow]}) != ""
     assert content_cache.judge({"rounds": [[(9_000, 5_000)] * 7] * 2}) == ""  # 4 µs are nothing
+
+
+def _loaded(seed: int, ratio: float, turned: float) -> list[list[tuple[float, float]]]:
+    """Rounds as a loaded host gives them: some pairs are turned round."""
+    chance = random.Random(seed)
+    pairs = [
+        (1.0e6, ratio * 1e6) if chance.random() < turned else (ratio * 1e6, 1.0e6)
+        for _ in range(content_cache.PAIRS * content_cache.MOST_ROUNDS)
+    ]
+    return [pairs[at : at + content_cache.PAIRS] for at in range(0, len(pairs), content_cache.PAIRS)]
+
+
+def test_a_loaded_host_does_not_hide_a_cache() -> None:
+    """Where some pairs are turned round by others' load, more rounds decide."""
+    observed = [
+        (2171323, 983926), (2015619, 984718), (3664020, 615064), (4021526, 759241), (3907550, 2379293),
+        (2678009, 2726627), (2300000, 900000),
+    ]  # fmt: skip
+    assert content_cache.judge({"rounds": [observed]}) == ""
+    assert content_cache.judge({"rounds": [observed] * 2}) == ""
+    assert content_cache.judge({"rounds": [observed] * content_cache.MOST_ROUNDS}) != ""
+
+
+def test_a_loaded_host_accuses_nobody() -> None:
+    """An honest call's pairs go either way, however far apart their times are."""
+    for seed in range(300):
+        rounds = _loaded(seed, 3.0, turned=0.5)
+        assert not any(content_cache.judge({"rounds": rounds[:count]}) for count in range(2, len(rounds) + 1))
+
+
+def test_rounds_go_on_while_they_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is certain; an honest call has one."""
+    waiting = iter(_loaded(3, 3.0, turned=0.15))
+    monkeypatch.setattr(content_cache, "_round", lambda *_: next(waiting))
+    facts = content_cache.observe(lambda: None, [torch.randn(30, 30)], "cpu", seed=1)
+    assert 2 < len(facts["rounds"]) <= content_cache.MOST_ROUNDS
+    assert content_cache.judge(facts) != ""
+    monkeypatch.setattr(content_cache, "_round", lambda *_: [(1e6, 1e6)] * content_cache.PAIRS)
+    assert len(content_cache.observe(lambda: None, [torch.randn(30, 30)], "cpu", seed=1)["rounds"]) == 1

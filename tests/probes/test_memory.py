@@ -156,11 +156,37 @@ def test_inputs_and_outputs_are_not_counted_as_workspace() -> None:
     assert memory_use.judge([{"when": "bind", "peak": moved + bound + 2**20, "moved": moved}]) != ""
 
 
-def test_free_memory_of_a_gpu_moves_in_grains() -> None:
+def test_what_a_process_holds_of_a_gpu_moves_in_grains() -> None:
     """Steps of 2 MiB between calls are a leak if they come again and again, and none if memory comes back."""
     calls = MOST_CALLS["cuda"] + 1
     leaking = [2**21 * (number // 8) for number in range(calls)]
     breathing = [2**21 * (number // 8 % 2) for number in range(calls)]
     for series, leaks in ((leaking, True), (breathing, False)):
-        facts = {"first": {"driver": series}, "second": {"driver": series}, "kept": {"driver": series[-1]}}
+        facts = {"first": {"driver": series}, "second": {"own": series}, "kept": {"own": series[-1]}}
         assert bool(memory_leak.judge(facts)) is leaks
+
+
+def test_free_memory_of_a_gpu_alone_accuses_nobody() -> None:
+    """It is the whole GPU's: however it falls, other processes may have taken it."""
+    series = [2**23 * number for number in range(33)]
+    facts = {"first": {"driver": series}, "second": {"driver": series}, "kept": {"driver": series[-1]}}
+    assert memory_leak.judge(facts) == ""
+
+
+def test_a_leak_of_many_calls_is_no_large_call(
+    relu_kernel: Make, relu_inputs: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call is measured for itself: a leak is told as a leak, and not as memory that one call takes."""
+    monkeypatch.setattr(memory_use, "SLACK_NBYTES", 2**25)  # of 138 calls that leave a MiB each
+    kernel = relu_kernel(LEAKS_TENSORS.replace("NUMEL", str(2**18)))
+    observed = observe(kernel, relu_inputs(torch.randn(1000)))["observed"]
+    assert memory_leak.judge(observed["memory_leak"]) != ""
+    assert memory_use.judge(observed["memory_use"]) == ""
+
+
+def test_what_calls_leave_on_a_gpu_is_limited() -> None:
+    """All first calls together may leave what one of them may take."""
+    entry = {"when": "kept", "moved": 2**20, "peak": 2**30}
+    assert memory_use.judge([entry]) == ""
+    message = memory_use.judge([{**entry, "peak": 2**31}])
+    assert message.startswith("what calls left on the GPU is 2,048.0 MiB of memory beyond")
