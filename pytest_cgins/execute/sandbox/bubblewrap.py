@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .mounts import NVIDIA, PROC_FILES, PROC_FOLDERS
+from .mounts import NVIDIA, PROC_FILES, PROC_FOLDERS, settings
 from .words import Fence
 
 OLDEST = (0, 8)
@@ -34,9 +34,10 @@ def command(fence: Fence, argv: list[str]) -> list[str]:
     for name in (*PROC_FILES, *PROC_FOLDERS):
         if os.path.exists(f"/proc/{name}"):  # noqa: PTH110
             words += _cover(f"/proc/{name}")
+    for name in settings("/proc"):
+        words += ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
     if os.path.ismount(f"/proc/{NVIDIA}"):
         words += ["--ro-bind", f"/proc/{NVIDIA}", f"/proc/{NVIDIA}"]
-    words += ["--remount-ro", "/proc"]
     for path in fence.paths["empty"]:
         words += ["--remount-ro", path]
     return [*words, "--", *argv]

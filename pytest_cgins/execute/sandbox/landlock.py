@@ -39,7 +39,8 @@ def install(writable: list[str]) -> bool:
     ruleset = system.call("syscall", _CREATE, value, len(value), 0)
     for path in writable:
         _allow(ruleset, path, changes)
-    _allow(ruleset, "/dev", changes & (_WRITE | _TRUNCATE))
+    for path in ("/dev", "/proc"):  # what is there is for the mounts to allow
+        _allow(ruleset, path, changes & (_WRITE | _TRUNCATE))
     system.call("syscall", _RESTRICT, ruleset, 0)
     os.close(ruleset)
     return True

@@ -156,7 +156,23 @@ def _proc(own_users: bool, processes: int) -> None:
     if os.path.ismount(f"{_OLD}/proc/{NVIDIA}"):
         system.bind(f"{_OLD}/proc/{NVIDIA}", f"{folder}/{NVIDIA}")
         seal(f"{folder}/{NVIDIA}")
-    _shut(folder, system.MS_NOEXEC)
+    for name in settings(folder):
+        system.bind(f"{folder}/{name}", f"{folder}/{name}")
+        _shut(f"{folder}/{name}", system.MS_NOEXEC)
+
+
+def settings(proc: str) -> list[str]:
+    """What in /proc could be written to by root, but for the folders of processes and what is covered.
+
+    Those stay as they are: CUDA names its threads through them, and does not start where it cannot.
+    """
+    found = []
+    for name in sorted(os.listdir(proc)):  # noqa: PTH208
+        mode = os.lstat(f"{proc}/{name}").st_mode
+        rules = stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and mode & 0o222)
+        if rules and not name.isdigit() and name not in PROC_FILES + PROC_FOLDERS:
+            found.append(name)
+    return found
 
 
 def _write(path: str, text: str) -> None:

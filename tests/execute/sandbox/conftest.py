@@ -16,7 +16,7 @@ LIMIT_S = 60.0
 ROOMY = Limits(processes=600, file_bytes=1 << 20, open_files=256, scratch_bytes=4 << 20)
 
 _HARNESS = """
-import ctypes, errno, os, signal, socket, struct, sys
+import ctypes, errno, os, signal, socket, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
 
 def call(name, *arguments):

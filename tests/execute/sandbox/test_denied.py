@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pytest_cgins
-from pytest_cgins.execute.sandbox import landlock, outside
+from pytest_cgins.execute.sandbox import landlock, mounts, outside
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.seccomp import ABSENT, MACHINES, REFUSED
 
@@ -170,9 +170,22 @@ def test_write_to_the_package(fenced: Trial) -> None:
 
 def test_write_to_kernel_settings(fenced: Trial) -> None:
     """The files by which root rules a host are read-only to root as well."""
-    names = ("sys/kernel/core_pattern", "sys/kernel/pid_max", "self/uid_map", "self/oom_score_adj")
+    writable = [name for name in mounts.settings("/proc") if Path("/proc", name).is_file()]
+    names = ["sys/kernel/core_pattern", "sys/kernel/pid_max", "irq/default_smp_affinity", *writable]
+    names = [name for name in names if Path("/proc", name).exists()]
     bodies = [f"os.open('/proc/{name}', os.O_WRONLY)" for name in names]
     assert fenced(*bodies).splitlines() == ["denied: EROFS"] * len(names)
+
+
+def test_threads_get_names_and_no_rights(fenced: Trial) -> None:
+    """CUDA starts only where it can name its threads in /proc; users are not mapped there any more."""
+    bodies = (
+        "open(f'/proc/self/task/{threading.get_native_id()}/comm', 'w').write('cuda')",
+        "os.write(os.open('/proc/self/uid_map', os.O_WRONLY), b'0 0 1')",
+    )
+    named, mapped = fenced(*bodies).splitlines()
+    assert named == "reached"
+    assert mapped.startswith("denied: ")
 
 
 def test_home_is_empty(fenced: Trial) -> None:
