@@ -70,4 +70,4 @@ class Deviation:
     error: dict[str, Any] | None = None
     """What the kernel raised instead: see `execute.worker.describe`."""
     reused: bool = False
-    """Whether the answer to a later set lies on the same memory."""
+    """Of `late_work`: the answer to a later set lies on the same memory. Of `fresh_memory`: see there."""

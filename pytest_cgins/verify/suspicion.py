@@ -67,7 +67,7 @@ class Second:
     error: str
     """What the kernel raised instead; "" if nothing."""
     reused: bool = False
-    """Whether a later call's answer lies on the same memory."""
+    """Of `late_work`: a later call's answer lies on the same memory. Of `fresh_memory`: see `probes.fresh_memory`."""
 
 
 @dataclass(slots=True)
@@ -159,24 +159,36 @@ class Suspicions:
             self._repeat(second, on)
 
     def _repeat(self, second: Second, on: str) -> None:
-        allowed = self.permissions.repeatability
-        if allowed.kind == "tolerance" and self._right(second):
-            return
-        if allowed.kind == "explicit" and _close(second, allowed):
-            return
-        self.trip(
-            second.probe,
-            f"two answers to the same {on} differ ({_differing(second)})\n→ {repeat.REMEDY}",
-        )
+        if not self._may_differ(second):
+            self.trip(
+                second.probe,
+                f"two answers to the same {on} differ ({_differing(second)})\n→ {repeat.REMEDY}",
+            )
 
     def _fresh_memory(self, second: Second, on: str) -> None:
         if self._right(second):
             return  # not repeatable, but of these inputs
-        self.trip(
-            "fresh_memory",
-            f"with other numbers in the same tensors the answer is not that of these numbers ({on}; "
-            f"{_differing(second)}): results are kept by address or identity",
-        )
+        if second.reused and "late_work" not in self.found:  # what is late still shows the answer before
+            self.trip(
+                "fresh_memory",
+                f"with other numbers in the same tensors the answer is not that of these numbers ({on}; "
+                f"{_differing(second)}): results, or what they are made of, are kept by address or identity",
+            )
+        elif not self._may_differ(second):
+            # Which probe saw it is of no use to whoever looks for a race; but an exception for one is none for this.
+            self.trip(
+                repeat.NAME if repeat.NAME in self.wanted else "fresh_memory",
+                f"two answers to the same {on} differ, of which the second was given in tensors that had held other "
+                f"numbers ({_differing(second)})\n→ {repeat.REMEDY}",
+                Reason.NOT_REPEATABLE,
+            )
+
+    def _may_differ(self, second: Second) -> bool:
+        """Whether the kernel's entry allows the answer to differ from the first one as it does."""
+        allowed = self.permissions.repeatability
+        if allowed.kind == "tolerance":
+            return self._right(second)
+        return allowed.kind == "explicit" and _close(second, allowed)
 
     def _right(self, second: Second) -> bool:
         return bool(second.given) and accepts(

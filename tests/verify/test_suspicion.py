@@ -104,13 +104,48 @@ def test_a_declared_bound_is_held_against_the_difference(
 
 
 def test_the_answer_to_other_numbers_is_stale() -> None:
-    """A wrong answer in reused memory trips; one that is right for these numbers does not, whatever its bits."""
+    """A kept answer in reused memory trips; one that is right for these numbers does not, whatever its bits."""
     wrong, nearly = suspicions(), suspicions()
-    wrong.take_second(second("fresh_memory", RIGHT.flip(0)))
-    nearly.take_second(second("fresh_memory", RIGHT * (1 + 2**-23)))
+    wrong.take_second(replace(second("fresh_memory", RIGHT.flip(0)), reused=True))
+    nearly.take_second(replace(second("fresh_memory", RIGHT * (1 + 2**-23)), reused=True))
     assert outcome(wrong, "fresh_memory").reason is Reason.STALE_ANSWER
-    assert "results are kept by address or identity" in outcome(wrong, "fresh_memory").message
+    assert "are kept by address or identity" in outcome(wrong, "fresh_memory").message
     assert outcome(nearly, "fresh_memory").outcome == "held"
+
+
+def test_a_wrong_answer_that_was_never_given_is_a_race() -> None:
+    """It is held against `repeat`, with the advice on races, and nobody is sent to look for a cache."""
+    found = suspicions()
+    found.take_second(second("fresh_memory", RIGHT.flip(0)))
+    result = outcome(found, "repeat")
+    assert result.reason is Reason.NOT_REPEATABLE
+    assert "in tensors that had held other numbers (24 of 24 elements" in result.message
+    assert "--cgins-sanitize=racecheck" in result.message
+    assert outcome(found, "fresh_memory").outcome == "held"
+
+
+def test_an_exception_for_repeat_is_none_for_wrong_answers_to_new_numbers() -> None:
+    """Where `repeat` is off, the probe that saw the answer says the same under its own name."""
+    found = Suspicions([name for name in PROBES if name != "repeat"], Permissions(), Tolerance())
+    found.take_second(second("fresh_memory", RIGHT.flip(0)))
+    assert outcome(found, "fresh_memory").reason is Reason.NOT_REPEATABLE
+
+
+@pytest.mark.parametrize(("kind", "tripped"), [("explicit", False), ("tolerance", True)])
+def test_a_declared_bound_also_holds_in_reused_tensors(kind: str, tripped: bool) -> None:
+    """Numbers allow what they say; `tolerance` allows no wrong answer."""
+    found = suspicions(repeatability=Repeatability(kind=kind, atol=5.0))  # type: ignore[arg-type]
+    found.take_second(second("fresh_memory", RIGHT.flip(0)))
+    assert (outcome(found, "repeat").outcome == "tripped") is tripped
+
+
+def test_an_answer_that_is_late_is_not_called_stale() -> None:
+    """Until it is there, the memory holds the answer before: no result was kept."""
+    found = suspicions()
+    found.take_second(second("late_work", RIGHT.flip(0)))
+    found.take_second(replace(second("fresh_memory", RIGHT.flip(0)), reused=True))
+    assert outcome(found, "fresh_memory").outcome == "held"
+    assert outcome(found, "late_work").outcome == "tripped"
 
 
 def test_work_that_comes_late_has_no_excuse() -> None:
