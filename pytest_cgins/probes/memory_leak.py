@@ -141,7 +141,7 @@ def _judge_rounds(facts: dict[str, Any]) -> str:
         grown = second[key][-1] - second[key][0]
         calls = len(second[key]) - 1
         # Garbage that Python collects was not leaked.
-        if facts["kept"][key] * 2 >= grown:
+        if facts["kept"].get(key, 0) * 2 >= grown:
             return (
                 f"memory in use ({_WHERE[key]}) grows by about {round(grown / calls):,} bytes a call, in each of "
                 f"{calls} calls on the same tensors: {_REMEDY}"
