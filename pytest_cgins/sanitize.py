@@ -14,6 +14,7 @@ from pytest_cgins.execute.causes import cause_of
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import START_TIMEOUT_S
 from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.kernels.launcher import BARE_VARIABLE
 from pytest_cgins.model import Probe, Reason, Status
 
 _FAILS = "the kernel fails"
@@ -23,9 +24,9 @@ SLOWDOWN = 20
 START_SLOWDOWN = 5
 """How many times as long as usual a worker's imports may take: they run little on the GPU."""
 
-_EACH_TENSOR_ITS_OWN = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-"""Torch's allocator hands out parts of blocks; with it, an address behind a tensor is one of the same block, and right
-to the tools."""
+_PLAIN_MEMORY = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", BARE_VARIABLE: "1"}
+"""Each tensor is an allocation of its own that nothing was written to yet. Torch's allocator hands out parts of blocks,
+and we put guards around outputs and poison into them: to the tools, what is wrong there would look right."""
 
 _TOOLS_COST = (
     Reason.TIMED_OUT,
@@ -166,7 +167,7 @@ class Sanitizers:
                     "→ install the CUDA toolkit, or name its folder in $CUDA_HOME",
                 )
             pool = WorkerPool(
-                env={**self._env, **_EACH_TENSOR_ITS_OWN},
+                env={**self._env, **_PLAIN_MEMORY},
                 wrap=sanitizer.around(program, tool, self._log(tool)),
                 start_timeout_s=START_SLOWDOWN * START_TIMEOUT_S,
             )
