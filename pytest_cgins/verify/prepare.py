@@ -16,7 +16,7 @@ from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import declared_of
 from pytest_cgins.trace.replay import load_inputs, recording_device
 from pytest_cgins.trace.source import BlobSource
-from pytest_cgins.verify import gold, inputs, power, precision, probe_sets
+from pytest_cgins.verify import both_signs, gold, inputs, power, precision, probe_sets
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.op_calls import op_calls
@@ -124,6 +124,7 @@ def prepare(
     check_names(trace.call, wishes.declared)
     wishes = replace(wishes, declared=wishes.declared | declared_of(trace.call.op))
     maker = Maker(trace, relocate(trace.call, device), device)
+    semantics, key = of(trace.call, wishes.declared), f"{seed}/{trace.id}"
     sets: list[InputSet] = []
     notes = _not_compared(trace)
     if trace.gold is None:
@@ -147,7 +148,10 @@ def prepare(
                 "no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"
             )
             continue
-        tensors = new(trace.call, recorded, f"{seed}/{trace.id}", wishes.declared)
+        tensors = new(trace.call, recorded, key, wishes.declared)
+        if name == "fresh":
+            tensors, signed = both_signs.spread(maker, semantics, tensors, key)
+            notes += [both_signs.note(signed)] if signed else []
         if sets and _equal(tensors, recorded):
             notes.append(
                 f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"
@@ -162,10 +166,10 @@ def prepare(
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
     ingredients = probe_sets.Ingredients(
         maker=maker,
-        semantics=of(trace.call, wishes.declared),
+        semantics=semantics,
         recorded=recorded,
         core=tuple(sets),
-        key=f"{seed}/{trace.id}",
+        key=key,
     )
     probing, not_run = probe_sets.make(ingredients, wishes)
     sets += probing

@@ -1,0 +1,98 @@
+"""Both signs in the fresh inputs of an op that nothing is known of, where torch takes them.
+
+Fresh inputs keep the sign of the recorded ones, which may be all that the op takes: a logarithm's, a probability. But
+most ops take any number, and inputs from [0, 1) cannot tell them from the same op on |inputs|, nor a ReLU from a copy.
+So torch is asked: an argument of one sign gets both if no number of torch's answer is lost by that. Torch's own ops,
+and what the user declares, need not be asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.recipe import seed_of, standard_normal
+from pytest_cgins.verify.inputs import is_mask
+from pytest_cgins.verify.maker import REFUSALS, Maker
+from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.semantics.call import word
+from pytest_cgins.verify.semantics.entries import ENTRIES
+
+
+def spread(
+    maker: Maker, semantics: Semantics, tensors: Sequence[Tensor], key: str
+) -> tuple[list[Tensor], list[str]]:
+    """The tensors, some of them with signs drawn by lot, and the names of these.
+
+    Args:
+        maker: of the trace.
+        semantics: of its call.
+        tensors: the fresh ones, on the CPU; left as they are.
+        key: seed of the session and name of the trace.
+    """
+    tensors, names = list(tensors), []
+    chosen = _of_one_sign(maker, semantics, tensors)
+    numbers = _numbers(maker, tensors) if chosen else None
+    for index in chosen if numbers is not None else ():
+        tried = _copied(tensors)
+        lot = torch.from_numpy(standard_normal(seed_of(f"{key}/signs/{index}"), tried[index].numel()))
+        tried[index].mul_(torch.sign(lot).reshape(tried[index].shape).to(tried[index].dtype))
+        if _numbers(maker, tried) == numbers:
+            tensors = tried
+            names.append(semantics.names[index])
+    return tensors, names
+
+
+def note(names: Sequence[str]) -> str:
+    """What a reader must know of it, and what to do where it is wrong."""
+    return (
+        f"fresh inputs of {', '.join(names)} have both signs, though the recorded ones have one: torch takes them "
+        f"(where they may not come, cgins.yaml: semantics: {{domain: {{{names[0]}: [0, null]}}}})"
+    )
+
+
+def _of_one_sign(maker: Maker, semantics: Semantics, tensors: Sequence[Tensor]) -> list[int]:
+    """Arguments whose sign is kept for want of knowledge; of aliasing ones none."""
+    if (
+        semantics.real
+        or semantics.facts is not None
+        or word(maker.call) in ENTRIES
+        or is_derived(maker.call.op)
+    ):
+        return []
+    metas = lay_out(tensors, copy=False).metas
+    storages = [meta.storage for meta in metas]
+    return [
+        index
+        for index, tensor in enumerate(tensors)
+        if semantics.names.get(index)
+        and semantics.role(index, metas[index]) in ("data", "parameter")
+        and semantics.domain(index) is None
+        and storages.count(metas[index].storage) == 1
+        and not any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        and tensor.is_floating_point()
+        and tensor.numel()
+        and not is_mask(tensor)
+        and (float(tensor.min()) >= 0 or float(tensor.max()) <= 0)
+    ]
+
+
+def _copied(tensors: Sequence[Tensor]) -> list[Tensor]:
+    layout = lay_out(tensors)
+    return rebuild(layout.metas, layout.spans, "cpu")
+
+
+def _numbers(maker: Maker, tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
+    """How many numbers each output has that are finite; None if torch refuses the inputs."""
+    try:
+        made = answer(
+            maker.call, lay_out(tensors), maker.trace.context, maker.device, mutated=maker.mutated or ()
+        )
+    except REFUSALS:
+        return None
+    return tuple(int(torch.isfinite(output).sum()) for output in made)

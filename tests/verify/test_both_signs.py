@@ -1,0 +1,93 @@
+"""Fresh inputs of both signs for ops that nothing is known of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pytest_cgins
+from pytest_cgins.config import Declared
+from pytest_cgins.trace.store import open_pack
+from pytest_cgins.verify.prepare import Preparation, prepare
+from pytest_cgins.verify.wishes import Wishes
+
+
+@pytest_cgins.mark
+def rectified(x: torch.Tensor) -> torch.Tensor:
+    return x.clamp_min(0.0)
+
+
+@pytest_cgins.mark
+def entropy_weighted(x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    return x * torch.log(p)
+
+
+@pytest_cgins.mark
+def refusing(x: torch.Tensor) -> torch.Tensor:
+    if bool((x < 0).any()):
+        raise ValueError("x must not be negative")
+    return x + 1
+
+
+def _rand(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) + 0.01
+
+
+def _prepared(folder: Path, op: Callable[..., torch.Tensor], *args: Any, **wishes: Any) -> Preparation:
+    name = f"{__name__}.{op.__name__}"
+    with pytest_cgins.record(folder, ops=[name]):
+        op(*args)
+    reader = open_pack(folder)
+    return prepare(reader.pack.traces[0], reader, "cpu", 1, Wishes(**wishes))
+
+
+def _signs(prepared: Preparation, name: str) -> set[float]:
+    values = prepared.base.expected.arguments[name]
+    assert prepared.base.expected.name == "fresh"
+    return set(torch.sign(values).unique().tolist())
+
+
+def test_an_argument_of_one_sign_gets_both(tmp_path: Path) -> None:
+    """A ReLU that was recorded on [0, 1) is asked on negative numbers as well, and the report says so."""
+    prepared = _prepared(tmp_path / "pack", rectified, _rand(16, 32))
+    assert _signs(prepared, "x") == {-1.0, 1.0}
+    (told,) = [note for note in prepared.notes if "both signs" in note]
+    assert told == (
+        "fresh inputs of x have both signs, though the recorded ones have one: torch takes them "
+        "(where they may not come, cgins.yaml: semantics: {domain: {x: [0, null]}})"
+    )
+
+
+def test_an_argument_whose_numbers_would_be_lost_keeps_its_sign(tmp_path: Path) -> None:
+    """Of x·log(p) x gets both signs, and p, whose logarithms would be NaN, does not."""
+    prepared = _prepared(tmp_path / "pack", entropy_weighted, _rand(16, 32), _rand(16, 32, seed=1))
+    assert _signs(prepared, "x") == {-1.0, 1.0}
+    assert _signs(prepared, "p") == {1.0}
+    assert any("fresh inputs of x have both signs" in note for note in prepared.notes)
+
+
+def test_what_torch_refuses_keeps_its_sign(tmp_path: Path) -> None:
+    """An op that raises on negative numbers is not asked on them."""
+    prepared = _prepared(tmp_path / "pack", refusing, _rand(16, 32))
+    assert _signs(prepared, "x") == {1.0}
+    assert not any("both signs" in note for note in prepared.notes)
+
+
+def test_a_declared_domain_is_kept(tmp_path: Path) -> None:
+    """What the user says of an argument is not put to the test."""
+    declared = Declared(domain=(("x", 0.0, float("inf")),))
+    prepared = _prepared(tmp_path / "pack", rectified, _rand(16, 32), declared=declared)
+    assert min(_signs(prepared, "x")) >= 0.0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_signs_depend_on_the_seed_alone(tmp_path: Path, seed: int) -> None:
+    """Two preparations of one seed have the same inputs."""
+    _prepared(tmp_path / "pack", rectified, _rand(16, 32))
+    reader = open_pack(tmp_path / "pack")
+    one, other = (prepare(reader.pack.traces[0], reader, "cpu", seed).base for _ in range(2))
+    assert torch.equal(one.expected.arguments["x"], other.expected.arguments["x"])
