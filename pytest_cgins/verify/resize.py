@@ -73,13 +73,13 @@ def stride_like(meta: TensorMeta, shape: Sequence[int]) -> tuple[int, ...]:
         else:
             stride[dim] = dense_new + step - dense_old
         if old > 1:
-            dense_old, dense_new = step * old, stride[dim] * shape[dim]
+            dense_old, dense_new = step * old, stride[dim] * max(1, shape[dim])
     return tuple(stride)
 
 
 def _placed(content: Tensor, meta: TensorMeta, shape: tuple[int, ...]) -> Tensor:
     stride = stride_like(meta, shape)
-    once = tuple(1 if step == 0 else size for size, step in zip(shape, stride, strict=True))
+    once = tuple(min(1, size) if step == 0 else size for size, step in zip(shape, stride, strict=True))
     for dim, size in enumerate(once):
         content = content.narrow(dim, 0, size)
     memory = torch.zeros(max(1, extent(shape, stride)), dtype=content.dtype)
@@ -92,7 +92,8 @@ def _bounded(content: Tensor, moves: Mapping[int, int]) -> Tensor:
     if not content.numel() or content.is_floating_point():
         return content
     greatest = int(content.max())
-    bounds = [new for old, new in moves.items() if new <= greatest < old]
+    # Into nothing no index points: whether one is legal there says torch.
+    bounds = [new for old, new in moves.items() if 0 < new <= greatest < old]
     return torch.where(content >= min(bounds), content % min(bounds), content) if bounds else content
 
 

@@ -1,7 +1,8 @@
-"""Probe `sizes`: the same op on other sizes, one more or a prime, as tails of tiles and constants show.
+"""Probe `sizes`: the same op on other sizes, one more or a prime, as tails of tiles and constants show, and on no rows.
 
 Dimensions and integer arguments of one size move together, and torch decides which moves are legal by running them.
-A kernel may refuse a size with an error; what it answers must be right.
+A kernel may refuse a size with an error; what it answers must be right. An empty batch is a size as well, and no
+refusal is what a launch of no blocks, or a division by the number of rows, ends with.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pytest_cgins.trace.call import relocate
 from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.modules import is_module_call
+from pytest_cgins.trace.values import tensor_indices
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.maker import InputSet, Maker
 from pytest_cgins.verify.reference import answer
@@ -40,7 +42,7 @@ Moves = Mapping[int, int]
 def sets(
     maker: Maker, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str
 ) -> tuple[list[InputSet], str]:
-    """At most three sets of other sizes, or none and why.
+    """At most three sets of other sizes and an empty one, or none and why.
 
     Args:
         maker: of the trace.
@@ -48,20 +50,22 @@ def sets(
         recorded: argument tensors, on the CPU.
         key: seed of the session and name of the trace.
     """
-    if is_module_call(maker.call):
-        return [], "a module's sizes belong to it"
     places = _Places(maker.call, semantics, recorded)
     if places.are_tied:
         return [], "the op changes an argument that shares its memory with another"
-    if not places.inner and not places.others:
-        return [], "no argument has a size that may change"
+    if not places.inner and not places.others and not places.batches(semantics):
+        own = ", and those of a module's state belong to it" if is_module_call(maker.call) else ""
+        return [], f"no argument has a size that may change{own}"
     trial = _Trial(maker, semantics, recorded, key, places)
-    small = trial.shrunk()
+    small = trial.shrunk() if places.inner or places.others else {}
     found: list[InputSet] = []
     for plan in _plans(places, small, trial.nbytes(small) <= REPEATED_BYTES):
         made = trial.first_legal(plan)
         if made is not None and all(made.expected.name != other.expected.name for other in found):
             found.append(made)
+    empty = trial.empty(small)
+    if empty is not None:
+        found.append(empty)
     return found, "" if found else f"torch refuses every other size that was tried ({trial.refusal})"
 
 
@@ -112,13 +116,14 @@ class _Places:
         self._shared = any(storages.count(storage) > 1 for storage in storages)
         self.in_place = call.op.endswith("_")
         tables = {index for index, meta in enumerate(self.metas) if semantics.kept(index, meta) == "table"}
-        offsets = _offsets(semantics, recorded, self.metas)
+        self._state = _state(call)
+        held = _offsets(semantics, recorded, self.metas) | _sizes_of_state(call, self._state, self.metas)
         sizes: dict[int, None] = {}
         for index, meta in enumerate(self.metas):
             for dim, size in enumerate(meta.shape):
                 # What a table holds along a row depends on itself: often the second half repeats the first.
                 of_table = index in tables and dim == len(meta.shape) - 1
-                if size > 1 and not self.is_fixed(index, dim) and not of_table and size not in offsets:
+                if size > 1 and not self.is_fixed(index, dim) and not of_table and size not in held:
                     sizes.setdefault(size)
         self._tables = tables
         usual = [size for size in sizes if size >= LEAST] or list(sizes)
@@ -134,7 +139,7 @@ class _Places:
     def is_fixed(self, index: int, dim: int) -> bool:
         """Whether one dimension of a tensor must keep its size."""
         name = self._names.get(index, "")
-        return (name, None) in self._fixed or (name, dim) in self._fixed
+        return index in self._state or (name, None) in self._fixed or (name, dim) in self._fixed
 
     def shape(self, index: int, moves: Moves) -> tuple[int, ...]:
         """Sizes of a tensor after moves."""
@@ -152,7 +157,7 @@ class _Places:
             call,
             arguments=tuple(
                 argument
-                if (argument.name, None) in self._fixed
+                if (argument.name, None) in self._fixed or argument.passed == "state"
                 else replace(argument, value=_moved(argument.value, moves))
                 for argument in call.arguments
             ),
@@ -163,6 +168,26 @@ class _Places:
             lanes = semantics.lanes(call, index, tuple(tensor.shape))
             return [size for dim, size in enumerate(tensor.shape) if dim not in lanes]
         return []
+
+    def batches(self, semantics: Semantics) -> list[list[int]]:
+        """Tensors whose first dimension may be a batch: all of one size, or the first alone.
+
+        By place and not by size: a batch of 64 has nothing to do with 64 channels, nor one of 1 with what is expanded.
+        """
+        batched = [
+            index
+            for index, meta in enumerate(self.metas)
+            if meta.shape
+            and meta.shape[0]
+            and not self.is_fixed(index, 0)
+            and index not in self._tables
+            and semantics.role(index, meta) in ("data", "keep")
+        ]
+        first = next((i for i in batched if semantics.role(i, self.metas[i]) == "data"), (*batched, None)[0])
+        if first is None:
+            return []
+        alike = [index for index in batched if self.metas[index].shape[0] == self.metas[first].shape[0]]
+        return [alike] if alike == [first] else [alike, [first]]
 
 
 class _Trial:
@@ -198,22 +223,41 @@ class _Trial:
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
         """The set of the first moves that torch takes, with the integers as they are or moved, too."""
         for moves in plan[: _ATTEMPTS // 2]:
-            for call in dict.fromkeys((self._maker.call, self._places.call(self._maker.call, moves))):
-                try:
-                    return self._make(call, moves)
-                except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
-                    self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
+            shapes = [self._places.shape(index, moves) for index in range(len(self._recorded))]
+            made = self._taken(shapes, moves)
+            if made is not None:
+                return made
         return None
 
-    def _make(self, call: OpCall, moves: Moves) -> InputSet:
-        shapes = [self._places.shape(index, moves) for index in range(len(self._recorded))]
+    def empty(self, small: Moves) -> InputSet | None:
+        """The set without rows, if torch takes it and its answer is beyond doubt."""
+        for batch in self._places.batches(self._semantics):
+            shapes = [self._places.shape(index, small) for index in range(len(self._recorded))]
+            for index in batch:
+                shapes[index] = (0, *shapes[index][1:])
+            made = self._taken(shapes, {**small, self._places.metas[batch[0]].shape[0]: 0})
+            if made is not None:
+                return None if _is_doubtful(made) else made
+        return None
+
+    def _taken(self, shapes: Sequence[tuple[int, ...]], moves: Moves) -> InputSet | None:
+        for call in dict.fromkeys((self._maker.call, self._places.call(self._maker.call, moves))):
+            try:
+                return self._make(call, shapes, moves)
+            except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
+                self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
+        return None
+
+    def _make(self, call: OpCall, shapes: Sequence[tuple[int, ...]], moves: Moves) -> InputSet:
         tensors = resized(self._recorded, self._places.metas, shapes, moves, self._semantics)
         key = f"{self._key}/{sorted(moves.items())}"
         made = inputs.fresh(call, tensors, key, self._semantics.declared)
         if self._maker.device != "cpu":
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
             answer(relocate(call, "cpu"), lay_out(made), self._maker.trace.context, "cpu")
-        return self._maker.make(self._name(shapes), made, probe=NAME, call=call)
+        # Of no numbers none is badly conditioned.
+        empty = 0 in moves.values()
+        return self._maker.make(self._name(shapes), made, probe=NAME, call=call, patterns_only=empty)
 
     def _name(self, shapes: Sequence[tuple[int, ...]]) -> str:
         """`sizes input 4x64→4x65`: the first two arguments that moved."""
@@ -225,6 +269,35 @@ class _Trial:
         if not changed:
             raise ValueError("nothing moved")
         return f"sizes {', '.join(changed[:2])}"
+
+
+def _is_doubtful(made: InputSet) -> bool:
+    """Whether torch makes NaN of nothing, as a mean does, or a state that nothing came to could also be NaN."""
+    answers = [output.answer for output in made.expected.outputs]
+    nan = any(bool(torch.isnan(one).any()) for one in answers if one.is_floating_point())
+    return nan or any(one.numel() for one in answers[len(made.outputs) :])
+
+
+def _state(call: OpCall) -> frozenset[int]:
+    """Indices of the tensors that are a module's own."""
+    arguments = (argument for argument in call.arguments if argument.passed == "state")
+    return frozenset(index for argument in arguments for index in tensor_indices(argument.value))
+
+
+def _sizes_of_state(call: OpCall, state: frozenset[int], metas: Sequence[TensorMeta]) -> set[int]:
+    """Sizes that a module was made with, its integers included: they are one with it, and do not move."""
+    found = {size for index in state for size in metas[index].shape}
+    for argument in call.arguments:
+        if argument.passed == "state":
+            found |= set(_integers(argument.value))
+    return found
+
+
+def _integers(value: Value) -> Iterator[int]:
+    if value.kind == "int" and isinstance(value.value, int):
+        yield value.value
+    for item in value.items:
+        yield from _integers(item)
 
 
 def _shown(shape: Sequence[int]) -> str:

@@ -144,10 +144,67 @@ def test_fixed_dimensions_keep_their_size(tmp_path: Path) -> None:
     rows = Gate(tmp_path / "rows", run, SOFTMAX, semantics={"fixed": ["input[1]"]})
     assert {name for name in rows.names if "sizes" in name} == {
         "sizes input 12x64→13x64",
+        "sizes input 12x64→0x64",
     }
     none = Gate(tmp_path / "none", run, SOFTMAX, semantics={"fixed": ["input"]})
     assert not any("sizes" in name for name in none.names)
     assert result(none.judge(), "sizes").message == "no argument has a size that may change"
+
+
+def test_launch_of_no_blocks_is_caught(tmp_path: Path) -> None:
+    """Without rows torch gives an empty answer, and so must a kernel."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX)
+    assert gate.tensors("sizes input 12x64→0x64")[0].shape == (0, 64)
+
+    def one_block_at_least(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [tensors[0].softmax(-1) if tensors[0].numel() else normal(1, 64)]
+
+    tripped = result(gate.judge(one_block_at_least), "sizes")
+    assert (tripped.outcome, tripped.reason) == ("tripped", Reason.SIZE_DEPENDENT)
+    assert "shape (1, 64), expected is (0, 64)" in tripped.message
+
+
+def test_sum_of_nothing_is_zero(tmp_path: Path) -> None:
+    """Where torch's answer to nothing holds numbers, they must be right: memory that nobody wrote is not."""
+    gate = Gate(tmp_path, lambda: torch.sum(normal(12, 64), dim=0), "torch.sum")
+    name = "sizes input 12x64→0x64"
+    assert gate.judge().passed
+    unwritten: Kernel = lambda t: [t[0].sum(0) if t[0].numel() else torch.full((64,), 7.0)]  # noqa: E731
+    assert name in result(gate.judge(unwritten), "sizes").message
+
+
+@pytest.mark.parametrize(
+    ("run", "op"),
+    [
+        (lambda: torch.mean(normal(12, 64), dim=0), "torch.mean"),
+        (lambda: torch.amax(normal(12, 64), dim=0), "torch.amax"),
+        (
+            lambda: functional.batch_norm(normal(12, 8, 3), normal(8), normal(8).abs(), training=True),
+            "torch.nn.functional.batch_norm",
+        ),
+    ],
+    ids=["NaN", "refused", "state"],
+)
+def test_nothing_is_left_out_where_its_answer_is_in_doubt(
+    tmp_path: Path, run: Callable[[], object], op: str
+) -> None:
+    """The mean of nothing, its greatest element, and running statistics that nothing came to."""
+    gate = Gate(tmp_path, run, op)
+    assert any("12x" in name for name in gate.names)
+    assert not any("→0x" in name for name in gate.names)
+
+
+def test_sizes_of_a_modules_inputs_move_and_its_own_do_not(tmp_path: Path) -> None:
+    """Rows of a Linear move; its features, which its weight has, and its heads, an integer, stay."""
+    module = torch.nn.Linear(40, 24)
+    gate = Gate(tmp_path / "linear", lambda: module(normal(7, 40)), "torch.nn.Linear")
+    assert {name for name in gate.names if "sizes" in name} == {
+        "sizes input 7x40→8x40", "sizes input 7x40→11x40", "sizes input 7x40→0x40",
+    }  # fmt: skip
+    assert gate.judge().passed
+    fixed = torch.nn.Unflatten(1, (4, 10))
+    held = Gate(tmp_path / "held", lambda: fixed(normal(10, 40)), "torch.nn.Unflatten")
+    assert not any("10x40→1" in name for name in held.names)
 
 
 def test_large_calls_are_tried_on_smaller_sizes(tmp_path: Path) -> None:

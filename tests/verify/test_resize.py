@@ -65,3 +65,13 @@ def test_indices_are_wrapped_where_what_they_point_into_shrank() -> None:
 def test_primes(size: int, prime: int) -> None:
     """The greatest below; of small sizes one more."""
     assert prime_below(size) == prime
+
+
+def test_nothing_keeps_the_form_of_what_there_was() -> None:
+    """No rows: strides are those of one row, expanded dimensions and indices are no obstacle."""
+    assert stride_like(lay_out([torch.zeros(4, 6)]).metas[0], (0, 6)) == (6, 1)
+    recorded = [torch.zeros(4, 6), torch.zeros(6).expand(4, 6), torch.arange(4)]
+    metas = lay_out(recorded).metas
+    semantics = of(call_of("project.op", lambda x, y, i: (x, y, i), *recorded)[0])
+    made = resized(recorded, metas, [(0, 6), (0, 6), (0,)], {4: 0}, semantics)
+    assert [tuple(one.shape) for one in made] == [(0, 6), (0, 6), (0,)]
