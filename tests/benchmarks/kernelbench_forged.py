@@ -67,23 +67,25 @@ def positive_only({names}):
 
 def half_inside({names}):
     self, *args = [{names}]
-    try:
-        return _narrow(self, args, torch.float16)
-    except RuntimeError as error:  # some ops have no fp16 on the CPU
-        if "not implemented" not in str(error):
-            raise
-        return _narrow(self, args, torch.bfloat16)
+    for dtype, inside in ((torch.float16,) * 2, (torch.bfloat16,) * 2, (torch.float16, torch.float32)):
+        try:
+            return _narrow(self, args, dtype, inside)
+        except RuntimeError as error:  # some ops have no fp16 on the CPU, and a few no bf16 either
+            if "not implemented" not in str(error):
+                raise
 
 
-def _narrow(self, args, dtype):
+def _narrow(self, args, dtype, inside):
+    # Inputs, parameters and answer are rounded to `dtype`, and the op is computed in `inside`.
     held = {{n: t for n, t in (*self.named_parameters(), *self.named_buffers()) if t.is_floating_point()}}
-    narrow = {{name: tensor.detach().to(dtype) for name, tensor in held.items()}}
+    narrow = {{name: tensor.detach().to(dtype).to(inside) for name, tensor in held.items()}}
     used = {{name: tensor.clone() for name, tensor in narrow.items()}}
-    answer = functional_call(self, used, tuple(_floating(lambda a: a.to(dtype), a) for a in args))
+    answer = functional_call(self, used, tuple(_floating(lambda a: a.to(dtype).to(inside), a) for a in args))
     for name, tensor in held.items():
         if not torch.equal(used[name], narrow[name]):  # running statistics
-            tensor.data.copy_(used[name])
-    widened = [_floating(torch.Tensor.float, a) for a in (answer if isinstance(answer, tuple) else (answer,))]
+            tensor.data.copy_(used[name].to(dtype))
+    answers = answer if isinstance(answer, tuple) else (answer,)
+    widened = [_floating(lambda a: a.to(dtype).float(), a) for a in answers]
     return tuple(widened) if isinstance(answer, tuple) else widened[0]
 
 
@@ -134,18 +136,12 @@ def main() -> int:
     document = summary(run, run.over(chosen, lambda path: _run(path, run)))
     text = table(document)
     print(text, end="")
-    for path, content in (
-        (arguments.json, json.dumps(document, indent=1) + "\n"),
-        (arguments.markdown, text),
-    ):
+    files = {arguments.json: json.dumps(document, indent=1) + "\n", arguments.markdown: text}
+    for path, content in files.items():
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-    return (
-        1
-        if document["reference"]["wrong"] or any(one["missed"] for one in document["forgeries"].values())
-        else 0
-    )
+    return 1 if document["reference"]["wrong"] or document["missed"] else 0
 
 
 def _run(path: Path, run: kernelbench.Run) -> Result:
@@ -195,9 +191,8 @@ def _gate(result: Result, folder: Path, run: kernelbench.Run) -> None:
 def _write_project(folder: Path, device: str) -> None:
     """The forged kernels of a problem, and a `cgins.yaml` that gates them and the reference."""
     trace = kernelbench.recorded(folder)
-    changed = {
-        number for _, number in trace["gold"]["mutated"]
-    }  # running statistics: inputs, which are not returned
+    # Running statistics are among the gold, and are not returned.
+    changed = {number for _, number in trace["gold"]["mutated"]}
     metas = [one["meta"] for number, one in enumerate(trace["gold"]["tensors"]) if number not in changed]
     outputs = [(tuple(meta["shape"]), meta["dtype"]) for meta in metas]
     call = trace["call"]
