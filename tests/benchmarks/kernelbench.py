@@ -80,6 +80,12 @@ class Done:
     """How long it took."""
 
     @property
+    def left_out(self) -> str:
+        """Why an import left its problem out, or what it said last."""
+        told = re.search(r"^left out  \S+: (.*)$", self.output, re.MULTILINE)
+        return told[1] if told else self.last_line
+
+    @property
     def last_line(self) -> str:
         """The code and the last line, which mostly says what was wrong."""
         lines = self.output.strip().splitlines()

@@ -157,7 +157,7 @@ def _run(path: Path, run: kernelbench.Run) -> Result:
     if done.code == 0:
         _gate(result, folder, run)
     else:
-        result.why_not_gated = done.last_line
+        result.why_not_gated = done.left_out
     result.seconds = run.seconds - begun
     if run.left > 0:  # what the deadline cut off says nothing
         known.write_text(json.dumps(asdict(result)))

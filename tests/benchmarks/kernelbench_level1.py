@@ -85,8 +85,7 @@ def _import(path: Path, folder: Path, run: kernelbench.Run) -> Result:
         result = replace(result, sizes=reduced[1])
     if done.code == 0:
         return replace(result, recorded=kernelbench.recorded(folder)["replay"])
-    left_out = re.search(r"^left out  \S+: (.*)$", done.output, re.MULTILINE)
-    return replace(result, reason=left_out[1] if left_out else done.last_line)
+    return replace(result, reason=done.left_out)
 
 
 def _gate(result: Result, folder: Path, run: kernelbench.Run) -> Result:

@@ -34,8 +34,8 @@ def _ran(folder: Path, *more: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, document and table of a run over two problems."""
     level = folder / "level1"
     level.mkdir()
-    (level / "1_Products.py").write_text(PROBLEM.format(answer="x @ x.T"))
-    (level / "2_Nothing.py").write_text(PROBLEM.format(answer="(-x).clamp_min(0.0)"))
+    (level / "1_Root.py").write_text(PROBLEM.format(answer="x.sqrt()"))
+    (level / "2_Nothing.py").write_text(PROBLEM.format(answer="x - x"))
     document, markdown = folder / "it.json", folder / "it.md"
     command = [
         sys.executable, str(SCRIPT), "--kernelbench", str(level), "--work", str(folder / "work"), "--jobs", "2",
@@ -86,19 +86,19 @@ def test_forged_kernels(tmp_path: Path) -> None:
     assert document["missed"] == document["not_judged"] == []
     assert document["forgeries"]["ones"]["caught"] == 2
     why = {(one["problem"], one["accepts"]): one["why"] for one in document["no_power"]}
-    assert "all inputs ≥ 0, |x| = x" in why["1_Products", "positive_only"]
+    root = why["1_Root", "positive_only"]
+    assert "all inputs ≥ 0, |x| = x" in root
+    assert "torch has no number for inputs of both signs" in root
     zeros = why["2_Nothing", "zeros"]
     assert "max |answer| = 0, worst error 0 against" in zeros
-    assert "inputs of both signs, which torch takes, would tell it" in zeros
+    assert "inputs of both signs do not tell it either" in zeros
 
 
 def test_deadline_has_passed(tmp_path: Path) -> None:
     """Problems that were not begun are told as such, and nothing is counted of them."""
     code, document, text = _ran(tmp_path, "--deadline", "0")
     assert code == 0
-    assert document["not_gated"] == dict.fromkeys(
-        ["1_Products", "2_Nothing"], "not begun: --deadline had passed"
-    )
+    assert document["not_gated"] == dict.fromkeys(["1_Root", "2_Nothing"], "not begun: --deadline had passed")
     assert "0 of 2 problems gated on cpu" in text
-    assert "- 1_Products: not begun: --deadline had passed" in text
+    assert "- 1_Root: not begun: --deadline had passed" in text
     assert all(one["made"] == 0 for one in document["forgeries"].values())
