@@ -10,12 +10,13 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.errors import LaunchError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.kernels import wait_for_stream
+from pytest_cgins.execute.kernels import stream_of_its_own, wait_for_stream
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.probes.bits import same_memory, snapshot
 from pytest_cgins.probes.plain_outputs import subclasses
+from pytest_cgins.probes.stream_capture import capturing
 from pytest_cgins.probes.trial import Trial
 from pytest_cgins.probes.watch import Watch
 from pytest_cgins.trace.context import restore
@@ -99,6 +100,20 @@ class SetTrial:
             mine.untyped_storage().copy_(theirs.untyped_storage())
         # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
         return self._run(self._bound, self._inputs)
+
+    def captured(self) -> int:
+        """See `probes.trial.Trial.captured`."""
+        with stream_of_its_own(self.device):
+            if not self.mutates:
+                self._run(self._bound, self._inputs)  # libraries set things up for a stream that is new
+            with (
+                restore(self._context, self.device.partition(":")[0]),
+                self._watch.running(),
+                capturing(self.device) as capture,
+            ):
+                outputs = self._bound.run()
+            del outputs  # not before: memory that is freed in a capture is CUDA's to refuse
+        return capture.status
 
     def alike(self, other: Trial) -> bool:
         """See `probes.trial.Trial.alike`."""

@@ -23,7 +23,7 @@ from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import TensorMeta
-from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, repeat
+from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, repeat, stream_capture
 from pytest_cgins.probes.late_work import Threads
 from pytest_cgins.probes.memory_leak import Leak
 from pytest_cgins.probes.memory_use import Meter
@@ -65,8 +65,9 @@ class VerificationService:
             cannot pass for a refusal of ours. With an error there are no tensors. Whatever the kernel raises
             stays in its set, and the sets after it are run, unless the GPU was lost.
 
-            A deviation has `probe`, `name`, `tensors`, `error`, None or `kind` and `message`, and `reused`, whether
-            a later answer lies on its memory: an answer that is not the one in `sets`. `observed` has what probes saw, by their names.
+            A deviation has `probe`, `name`, `tensors`, `error`, None or `kind` and `message`, and `reused`
+            (see `probes.trial.Deviation`): an answer that is not the one in `sets`. `observed` has what probes saw, by
+            their names.
         """
         sets, device = params["sets"], params["device"]
         if len(sets) != len(buffers):
@@ -172,6 +173,9 @@ class VerificationService:
                 facts |= _not_run([fresh_memory.NAME])
             elif fresh_memory.NAME in probes:
                 found += map(_deviation, fresh_memory.deviations(trials))
+            if late_work.NAME in probes and trials and device.startswith("cuda") and not self.fatal:
+                facts[late_work.NAME] = stream_capture.observe(trials[0])
+                self.fatal = not stream_capture.usable(trials[0])
             return found, facts
         finally:
             self.fatal = self.fatal or is_lost(device)

@@ -3,10 +3,10 @@
 It finds results that were kept by the identity or address of a tensor, and kernels that read their inputs only once.
 
 A race gives another answer here, too. Stale is what these tensors give each time, if it is an answer that was given to
-other numbers, bit for bit, or if the same numbers elsewhere give their first answer: then a part of an answer, or an
-input, was kept. Anything else is a kernel that does not repeat its answers, and is called so. A race that loses the same
-additions three times in a row is taken for stale; a kernel that keeps a part of an answer and adds up the rest in any
-order is not.
+other numbers, bit for bit, or if the numbers give their first answer in their own tensors: then a part of an answer, or
+an input, was kept. Anything else is a kernel that does not repeat its answers, and is called so. A race that loses the
+same additions three times in a row is taken for stale; a kernel that keeps a part of an answer and adds up the rest in
+any order is not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def deviations(trials: Sequence[Trial]) -> Iterator[Deviation]:
         given = [snapshot(tensor) for tensor in tensors]
         before = [one.answer for one in trials if one is not other]
         kept = error is None and _comes_again(trial, other, given)
-        kept = kept and (any(all_same(given, answer) for answer in before) or _is_of_these_tensors(other))
+        kept = kept and (_was_given(given, before) or _repeats_its_own(other))
         yield Deviation(NAME, other.name, given, error, reused=kept)
 
 
@@ -47,9 +47,19 @@ def _comes_again(trial: Trial, other: Trial, given: Sequence[torch.Tensor]) -> b
     return all(_gives(lambda: trial.with_content_of(other), given) for _ in range(ROUNDS))
 
 
-def _is_of_these_tensors(other: Trial) -> bool:
-    """Whether copies of the other's tensors give its first answer still."""
-    return all(_gives(other.again, other.answer) for _ in range(ROUNDS))
+def _was_given(given: Sequence[torch.Tensor], before: Sequence[Sequence[torch.Tensor]]) -> bool:
+    """Whether it is the answer to other numbers; zeros are also what a kernel gives that does nothing."""
+    return any(bool(tensor.count_nonzero()) for tensor in given) and any(
+        all_same(given, answer) for answer in before
+    )
+
+
+def _repeats_its_own(other: Trial) -> bool:
+    """Whether the other's own tensors, filled with its own numbers, give its first answer still.
+
+    Copies would do if they were at addresses that the kernel never saw.
+    """
+    return all(_gives(lambda: other.with_content_of(other), other.answer) for _ in range(ROUNDS))
 
 
 def _gives(run: Callable[[], list[torch.Tensor]], answer: Sequence[torch.Tensor]) -> bool:

@@ -52,6 +52,10 @@ class Trial(Protocol):
         """Run on the same tensors as at first, filled with the other set's numbers."""
         ...
 
+    def captured(self) -> int:
+        """Capture a run on the same tensors instead of executing it; what CUDA says at the end: see `stream_capture`."""
+        ...
+
     def alike(self, other: Trial) -> bool:
         """Whether the other set differs in numbers alone: same call, shapes, strides and aliases."""
         ...

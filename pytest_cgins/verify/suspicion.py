@@ -16,12 +16,14 @@ from pytest_cgins.probes import (
     content_cache,
     integrity,
     l2_carve_out,
+    late_work,
     memory_leak,
     memory_use,
     op_callback,
     plain_outputs,
     repeat,
     snooping,
+    stream_capture,
 )
 from pytest_cgins.probes.bits import all_same
 from pytest_cgins.probes.registry import SPECS
@@ -35,6 +37,7 @@ FACTS: Mapping[str, Callable[[Any], str]] = {
     memory_leak.NAME: memory_leak.judge,
     content_cache.NAME: content_cache.judge,
     l2_carve_out.NAME: l2_carve_out.judge,
+    late_work.NAME: stream_capture.judge,
 }
 """Judges of what `Watch.observed` tells, by probe: facts → message, "" if all is well."""
 
@@ -168,16 +171,17 @@ class Suspicions:
     def _fresh_memory(self, second: Second, on: str) -> None:
         if self._right(second):
             return  # not repeatable, but of these inputs
-        if second.reused and "late_work" not in self.found:  # what is late still shows the answer before
+        late = "late_work" in self.found  # the cause: until it is there, the memory holds the answer before
+        if second.reused and not late:
             self.trip(
                 "fresh_memory",
                 f"with other numbers in the same tensors the answer is not that of these numbers ({on}; "
                 f"{_differing(second)}): results, or what they are made of, are kept by address or identity",
+                Reason.STALE_ANSWER,
             )
         elif not self._may_differ(second):
-            # Which probe saw it is of no use to whoever looks for a race; but an exception for one is none for this.
             self.trip(
-                repeat.NAME if repeat.NAME in self.wanted else "fresh_memory",
+                repeat.NAME if late else "fresh_memory",
                 f"two answers to the same {on} differ, of which the second was given in tensors that had held other "
                 f"numbers ({_differing(second)})\n→ {repeat.REMEDY}",
                 Reason.NOT_REPEATABLE,
