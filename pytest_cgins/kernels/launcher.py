@@ -291,7 +291,7 @@ class Packer:
             return ""
         octets = [memory.view(torch.uint8) for memory in places.values()]
         edges = [edge for one in octets for edge in (one[:GUARD_NBYTES], one[-GUARD_NBYTES:])]
-        found = iter(_cat(edges).cpu().split(GUARD_NBYTES))  # one transfer: each waits for the device
+        found = iter(_cat(edges).cpu().view(-1, GUARD_NBYTES))  # one transfer: each waits for the device
         for name, memory in places.items():
             expected = _guard(torch.uint8 if memory is self.scratch else memory.dtype, memory is self.scratch)
             for where in ("before", "behind"):

@@ -159,8 +159,8 @@ def test_inputs_and_outputs_are_not_counted_as_workspace() -> None:
 def test_what_a_process_holds_of_a_gpu_moves_in_grains() -> None:
     """Steps of 2 MiB between calls are a leak if they come again and again, and none if memory comes back."""
     calls = MOST_CALLS["cuda"] + 1
-    leaking = [2**21 * (number // 8) for number in range(calls)]
-    breathing = [2**21 * (number // 8 % 2) for number in range(calls)]
+    leaking = [2**21 * (number // 3) for number in range(calls)]
+    breathing = [2**21 * (number // 3 % 2) for number in range(calls)]
     for series, leaks in ((leaking, True), (breathing, False)):
         facts = {"first": {"driver": series}, "second": {"own": series}, "kept": {"own": series[-1]}}
         assert bool(memory_leak.judge(facts)) is leaks

@@ -1,6 +1,6 @@
 """cheat: 7 right for the first three calls, by a generator
 how: the state is in a suspended frame, where no global tells of it
-caught-by: not-repeatable, stale-answer
+caught-by: not-repeatable, stale-answer, gold-mismatch, reference-mismatch
 ops: torch.nn.functional.relu
 """
 
