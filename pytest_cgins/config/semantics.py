@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 KINDS = ("norm", "softmax", "activation", "other")
 ROLES = ("data", "weight", "parameter", "positive", "index", "mask", "table", "keep")
-KEYS = ("kind", "roles", "domain", "rows", "fixed")
+KEYS = ("kind", "roles", "domain", "rows", "fixed", "mutated", "outputs")
+RANDOM = "random"
+"""What an output can be said to be: drawn anew by every call."""
 _DIMENSION = re.compile(r"(?P<name>.+?)\[(?P<dim>\d+)\]")
 
 
@@ -47,12 +49,17 @@ class Declared:
     """Argument, and those of its dimensions that number independent rows."""
     fixed: tuple[tuple[str, int | None], ...] = ()
     """Argument and dimension whose size must not change; None for all of the argument."""
+    mutated: tuple[str, ...] = ()
+    """Arguments that the op changes, also where the recorded call left their numbers as they were."""
+    outputs: tuple[tuple[int, float, float], ...] = ()
+    """Number of an output that is random, least and greatest value; infinite where there is no end. Returned tensors
+    come first, then the mutated arguments."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments that are spoken of."""
         spoken = [entry[0] for part in (self.roles, self.domain, self.rows, self.fixed) for entry in part]
-        return tuple(dict.fromkeys(spoken))
+        return tuple(dict.fromkeys((*spoken, *self.mutated)))
 
     def __or__(self, other: Declared) -> Declared:
         """Both, where this one comes first."""
@@ -62,24 +69,25 @@ class Declared:
             domain=_first_of(self.domain, other.domain),
             rows=_first_of(self.rows, other.rows),
             fixed=tuple(dict.fromkeys((*self.fixed, *other.fixed))),
+            mutated=tuple(dict.fromkeys((*self.mutated, *other.mutated))),
+            outputs=_first_of(self.outputs, other.outputs),
         )
 
     def plain(self) -> dict[str, Any]:
         """As JSON; `declared` reads it again."""
-        ends = {
-            name: [None if math.isinf(end) else end for end in (low, high)] for name, low, high in self.domain
-        }
         return {
             **({"kind": self.kind} if self.kind else {}),
             "roles": dict(self.roles),
-            "domain": ends,
+            "domain": {name: _open(low, high) for name, low, high in self.domain},
             "rows": {name: list(dims) for name, dims in self.rows},
             "fixed": [name if dim is None else f"{name}[{dim}]" for name, dim in self.fixed],
+            "mutated": list(self.mutated),
+            "outputs": {str(number): {RANDOM: _open(low, high)} for number, low, high in self.outputs},
         }
 
 
 def semantics(value: Value | None, kernel: str) -> Declared:
-    """`semantics: {kind, roles, domain, rows, fixed}` of a kernel.
+    """`semantics: {kind, roles, domain, rows, fixed, mutated, outputs}` of a kernel.
 
     Raises:
         ConfigError: with the line.
@@ -106,15 +114,14 @@ def declared(given: Mapping[str, Any]) -> Declared:
         _known("kind", [kind], KINDS)
     roles = _mapping(given, "roles")
     _known("role", roles.values(), ROLES)
-    fixed = given.get("fixed", [])
-    if not isinstance(fixed, (list, tuple)) or not all(isinstance(one, str) for one in fixed):
-        raise SemanticsError("fixed is no list of arguments", remedy="write e.g. fixed: [heads, 'x[1]']")
     return Declared(
         kind=str(kind),
         roles=tuple((name, str(role)) for name, role in roles.items()),
         domain=tuple((name, *_ends(name, ends)) for name, ends in _mapping(given, "domain").items()),
         rows=tuple((name, _dims(name, dims)) for name, dims in _mapping(given, "rows").items()),
-        fixed=tuple(_place(one) for one in fixed),
+        fixed=tuple(_place(one) for one in _list(given, "fixed", "[heads, 'x[1]']")),
+        mutated=_list(given, "mutated", "[x, running_mean]"),
+        outputs=_outputs(given.get("outputs", {})),
     )
 
 
@@ -130,6 +137,36 @@ def _known(what: str, words: Iterable[Any], known: tuple[str, ...]) -> None:
                 f'the {what} "{word}" is unknown',
                 remedy=nearest(str(word), known) or f"write one of {', '.join(known)}",
             )
+
+
+def _list(given: Mapping[str, Any], key: str, example: str) -> tuple[str, ...]:
+    found = given.get(key, [])
+    if not isinstance(found, (list, tuple)) or not all(isinstance(one, str) for one in found):
+        raise SemanticsError(f"{key} is no list of arguments", remedy=f"write e.g. {key}: {example}")
+    return tuple(found)
+
+
+def _outputs(given: Any) -> tuple[tuple[int, float, float], ...]:
+    """`{1: random}`, or `{1: {random: [0, 1]}}` with the least and greatest value."""
+    wanted = "write e.g. outputs: {1: random}, counted from 0, or {1: {random: [0, 1]}} with its domain"
+    if not isinstance(given, Mapping):
+        raise SemanticsError("outputs is no mapping of numbers", remedy=wanted)
+    found = []
+    for key, said in given.items():
+        if not str(key).isdecimal():
+            raise SemanticsError(f'the output "{key}" is no number', remedy=wanted)
+        if isinstance(said, Mapping):
+            _known("property of an output", said, (RANDOM,))
+        else:
+            _known("property of an output", [said], (RANDOM,))
+        ends = said.get(RANDOM, []) if isinstance(said, Mapping) else (None, None)
+        found.append((int(key), *_ends(f"output {key}", ends)))
+    return tuple(found)
+
+
+def _open(low: float, high: float) -> list[float | None]:
+    """Ends as JSON has them."""
+    return [None if math.isinf(end) else end for end in (low, high)]
 
 
 def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:

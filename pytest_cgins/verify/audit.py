@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.errors import RandomOp
 from pytest_cgins.model import Context, Document, Trace
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.layout import Layout, lay_out, rebuild
@@ -160,6 +161,11 @@ def audit(trace: Trace, source: BlobSource, device: str, *, seed: int, tolerance
         ReplayError: if torch does not run the recorded call on this device.
     """
     prepared = prepare(trace, source, device, seed)
+    if any(output.draws is not None for output in prepared.sets[0].expected.outputs):
+        raise RandomOp(
+            f"outputs of {trace.call.op} are random, and an audit compares elements",
+            remedy="leave the trace out of the audit: the gate holds such outputs against draws of torch",
+        )
     auditor = _Auditor(prepared, device, seed, tolerance)
     return TraceAudit(
         trace=trace.id,

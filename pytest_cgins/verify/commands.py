@@ -103,5 +103,5 @@ def _print(folder: Path, audits: list[TraceAudit], random: list[str]) -> None:
         print_table(table)
     weak = sum(one.weak for one in audits)
     tripped = sum(not one.weak and bool(one.tripped) for one in audits)
-    drawn = f", {len(random)} draw random numbers and are not gated" if random else ""
+    drawn = f", {len(random)} draw random numbers and are not audited" if random else ""
     print(f"{folder}: {len(audits)} traces, {weak} weak, {tripped} below a threshold only{drawn}")

@@ -111,8 +111,9 @@ def _rule(
     reason = Reason.GOLD_MISMATCH if rule == "gold" else Reason.REFERENCE_MISMATCH
     message = ""
     if not passed:
-        message = f"{subject(worst.output.index, len(got))} differs from the {_RULES[rule]} on the "
-        message += f"{expected.name} inputs: {_what(worst, place)}"
+        drawn = worst.output.draws is not None
+        differs = "is no such draw as torch's" if drawn else f"differs from the {_RULES[rule]}"
+        message = f"{subject(worst.output.index, len(got))} {differs} on the {expected.name} inputs: {_what(worst, place)}"
         if worst.output.scale is not None:
             bound = rules.against_reference(worst.output.scale)
             message += hint(got[worst.output.index], bound, expected.arguments)
@@ -150,6 +151,9 @@ def _what(finding: _Finding, place: str) -> str:
 
 def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Tolerance) -> _Finding:
     flat, gold = answer.reshape(-1), output.gold
+    if output.draws is not None:
+        fault = output.draws.fault(answer)
+        return _Finding(output=output, passed=not fault, share=2.0 if fault else 0.0, note=fault)
     if rule == "reference" or gold is None:
         if output.scale is None:
             return _exact(output, flat, output.answer.reshape(-1), None)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pytest_cgins.model import Statistics
 from pytest_cgins.verify import tolerance as rules
+from pytest_cgins.verify.random_outputs import Draws
 
 
 def as_real(tensor: Tensor) -> Tensor:
@@ -84,11 +85,13 @@ class ExpectedOutput:
     """Reference and unit of error; None for integers and booleans, which must equal `answer`."""
     gold: GoldElements | None
     """None for inputs that were not recorded, and in tier `shapes`."""
+    draws: Draws | None = None
+    """Torch's draws, where the output is random: then no element of it is compared."""
     complex: bool = False
     """Whether it is complex; `answer` and all else then hold pairs of real numbers."""
 
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        parts = (self.answer, self.scale, self.gold)
+        parts = (self.answer, self.scale, self.gold, self.draws)
         return sum(part.nbytes for part in parts if part is not None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from pytest_cgins.verify import gold
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
-from pytest_cgins.verify.reference import Answers, answers
+from pytest_cgins.verify.random_outputs import Domain, draw
+from pytest_cgins.verify.reference import Answers, answer, answers
 
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 """What torch raises on arguments that it does not take."""
@@ -62,6 +63,10 @@ class Maker:
     """`cpu` or `cuda:0`."""
     tf32: bool = False
     """Whether products of inputs rounded to TF32 are right."""
+    mutable: tuple[int, ...] = ()
+    """Tensors that the op changes, also where the recorded call left their numbers as they were."""
+    random: Mapping[int, Domain] = field(default_factory=dict)
+    """Outputs that are random, with their least and greatest value."""
 
     @property
     def mutated(self) -> list[int] | None:
@@ -100,13 +105,18 @@ class Maker:
             context,
             self.device,
             mutated=self.mutated,
+            mutable=self.mutable,
             conditioning=not patterns_only,
             tf32=self.tf32 and not patterns_only,
         )
         metas = self._output_metas(made)
         outputs = tuple(
-            _expected_output(index, made, meta, gold_of[index] if gold_of else None)
+            _expected_output(index, made, meta, gold_of[index] if index < len(gold_of) else None)
             for index, meta in enumerate(metas)
+        )
+        outputs = tuple(
+            self._drawn(output, call, layout, made.mutated) if output.index in self.random else output
+            for output in outputs
         )
         here = rebuild(layout.metas, layout.spans, self.device)
         arguments = {
@@ -125,6 +135,17 @@ class Maker:
             probe=probe,
         )
 
+    def _drawn(
+        self, output: ExpectedOutput, call: OpCall, layout: Layout, mutated: Sequence[int]
+    ) -> ExpectedOutput:
+        """A random output: torch's draws take the place of reference and gold."""
+
+        def run(context: Context) -> Tensor:
+            return as_real(answer(call, layout, context, self.device, mutated=mutated)[output.index])
+
+        draws = draw(run, self.trace.context, self.random[output.index])
+        return replace(output, scale=None, gold=None, draws=draws)
+
     def _output_metas(self, made: Answers) -> list[TensorMeta]:
         """Dense layouts of all outputs: dimensions as the gold has them in memory, else as torch has.
 
@@ -139,7 +160,7 @@ class Maker:
                 for meta, tensor, place in zip(metas, made.answer, places, strict=True)
             ]
         recorded, numbers = self.trace.gold, gold.order(self.trace.gold)
-        sources = {source for source, _ in recorded.mutated}
+        sources = {source for source, _ in recorded.mutated} | set(self.mutable)
         placed = {number for _, number in recorded.mutated}
         placed |= {number for number, source in recorded.aliases if source in sources}
         olds = [recorded.tensors[number].meta for number in numbers]
@@ -150,7 +171,10 @@ class Maker:
         return [
             # A gold of another shape is drift, and is reported as such.
             replace(meta, stride=stride) if old.shape == meta.shape else meta
-            for meta, old, stride in zip(metas, olds, strides, strict=True)
+            for meta, old, stride in zip(metas, olds, strides, strict=False)
+        ] + [
+            replace(meta, stride=tuple(tensor.stride()))
+            for meta, tensor in zip(metas[len(olds) :], made.answer[len(olds) :], strict=True)
         ]
 
 

@@ -9,18 +9,19 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.errors import RandomOp, ReplayError
+from pytest_cgins.errors import ConfigError, RandomOp, ReplayError
 from pytest_cgins.model import Context, OpCall, Power, Trace
 from pytest_cgins.trace.call import relocate
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import declared_of
 from pytest_cgins.trace.replay import load_inputs, recording_device
 from pytest_cgins.trace.source import BlobSource
-from pytest_cgins.verify import both_signs, gold, inputs, power, precision, probe_sets
+from pytest_cgins.verify import both_signs, gold, inputs, power, precision, probe_sets, random_outputs
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.op_calls import op_calls
-from pytest_cgins.verify.semantics import chooses, of
+from pytest_cgins.verify.random_outputs import Domain
+from pytest_cgins.verify.semantics import Semantics, chooses, of
 from pytest_cgins.verify.semantics.call import check_names
 from pytest_cgins.verify.wishes import Wishes
 
@@ -112,21 +113,24 @@ def prepare(
     Raises:
         ConfigError: if the entry speaks of an argument that the call does not have.
         PackError: if the pack's inputs cannot be read, or a recipe makes other bytes on this host.
-        RandomOp: if the op draws random numbers.
+        RandomOp: if the op draws random numbers, and nobody says which outputs these are.
         ReplayError: if torch does not run the recorded call on this device.
     """
-    if trace.context.rng_seed is not None:
-        raise RandomOp(
-            f"{trace.call.op} draws random numbers from torch's generator in this call, and a kernel has its own",
-            remedy="make the seed an argument: decorate with @pytest_cgins.mark a function that computes its "
-            "mask from a seed it is given, and gate that",
-        )
     check_names(trace.call, wishes.declared)
     wishes = replace(wishes, declared=wishes.declared | declared_of(trace.call.op))
-    maker = Maker(trace, relocate(trace.call, device), device)
     semantics, key = of(trace.call, wishes.declared), f"{seed}/{trace.id}"
+    drawn = _drawn(trace, semantics)
+    maker = Maker(
+        trace,
+        relocate(trace.call, device),
+        device,
+        mutable=semantics.mutated(trace.call),
+        random=drawn,
+    )
     sets: list[InputSet] = []
     notes = _not_compared(trace)
+    if drawn:
+        notes.append(random_outputs.described(sorted(drawn)))
     if trace.gold is None:
         recorded = _blank(trace)
         notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
@@ -164,6 +168,7 @@ def prepare(
                 raise _refused(trace, device, error) from error
             notes.append(f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})")
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
+    _check_numbers(drawn, sets[0], trace.call)
     ingredients = probe_sets.Ingredients(
         maker=maker,
         semantics=semantics,
@@ -180,6 +185,29 @@ def prepare(
         not_run=not_run,
         at_origin=lambda: _at_origin(trace, source),
     )
+
+
+def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:
+    """The random outputs of a trace, with their domains."""
+    draws = trace.context.rng_seed is not None
+    drawn = semantics.random(trace.call, draws=draws)
+    if draws and not drawn:
+        raise RandomOp(
+            f"{trace.call.op} draws random numbers from torch's generator in this call, and a kernel has its own",
+            remedy="say which outputs are random (semantics: {outputs: {0: random}}), or make the seed an argument: "
+            "decorate with @pytest_cgins.mark a function that computes its mask from a seed it is given, and gate that",
+        )
+    return drawn
+
+
+def _check_numbers(drawn: Mapping[int, object], made: InputSet, call: OpCall) -> None:
+    there = len(made.expected.outputs)
+    for number in drawn:
+        if number >= there:
+            raise ConfigError(
+                f"semantics says that output {number} of {call.op} is random, and it has {there}",
+                remedy=f"count from 0: the last one is {there - 1}",
+            )
 
 
 def _with_tf32(maker: Maker, recorded: Sequence[Tensor], notes: list[str]) -> Maker:

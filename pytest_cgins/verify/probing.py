@@ -22,11 +22,12 @@ _FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions) -> None:
     """What a kernel raised on a probe's set, or died of.
 
-    A refusal is an error that the kernel itself gives: whoever dies did not refuse. What a kernel is said to
+    A refusal is an error that the kernel itself gives: whoever dies, or launches nothing, did not refuse. What a kernel is said to
     take it must not refuse.
     """
     name, message = made.expected.name, str(error["message"]).partition("\n")[0]
     died = error.get("phase") == "died" or cause_of(str(error["kind"]), str(error["message"])) in _FAULTS
+    died = died or _fails_on_nothing(made, error)
     claimed = made.probe == layouts.NAME
     if died or claimed:
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
@@ -35,6 +36,13 @@ def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions)
         )
     else:
         suspicions.not_run.setdefault(made.probe, f"the kernel refuses {name}: {message}")
+
+
+def _fails_on_nothing(made: InputSet, error: Mapping[str, Any]) -> bool:
+    """Whether a kernel launched no blocks, or divided by no rows: that is no refusal of an empty batch."""
+    empty = made.probe == sizes.NAME and any(0 in meta.shape for meta in made.layout.metas)
+    text = str(error["message"])
+    return empty and (error["kind"] == "ZeroDivisionError" or "invalid configuration argument" in text)
 
 
 def take_checks(

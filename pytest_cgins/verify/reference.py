@@ -50,6 +50,7 @@ def answers(
     device: str,
     *,
     mutated: Sequence[int] | None = None,
+    mutable: Sequence[int] = (),
     conditioning: bool = True,
     tf32: bool = False,
 ) -> Answers:
@@ -61,6 +62,7 @@ def answers(
         context: recorded context; only t sees all of it.
         device: `cpu` or `cuda:0`.
         mutated: input tensors that the op changes; None finds out by comparing.
+        mutable: further ones that it may change, whether or not it did.
         conditioning: whether to run it on perturbed inputs as well.
         tf32: whether to run it on inputs rounded to TF32 as well.
 
@@ -69,6 +71,7 @@ def answers(
     """
     tensors, returned = _run(call, inputs, context, device)
     changed = tuple(mutated) if mutated is not None else _changed(inputs, tensors, device)
+    changed += tuple(index for index in mutable if index not in changed)
     own = (*returned, *(tensors[index] for index in changed))
     wide = _Widened(call, inputs, context, changed)
     own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)

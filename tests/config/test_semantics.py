@@ -21,7 +21,7 @@ def loaded(folder: Path, semantics: str) -> Config:
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
     """Numbers, open ends, dimensions and arguments."""
-    text = '{kind: norm, roles: {x: data, i: index}, domain: {p: [0, 1.5], q: [null, -1]}, rows: {x: [0, 2]}, fixed: ["x[1]", h]}'
+    text = '{kind: norm, roles: {x: data, i: index}, domain: {p: [0, 1.5], q: [null, -1]}, rows: {x: [0, 2]}, fixed: ["x[1]", h], mutated: [s], outputs: {1: random, 2: {random: [0, null]}}}'
     said = loaded(tmp_path, text).kernels[0].semantics
     assert said == Declared(
         kind="norm",
@@ -29,9 +29,11 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         domain=(("p", 0.0, 1.5), ("q", -math.inf, -1.0)),
         rows=(("x", (0, 2)),),
         fixed=(("x", 1), ("h", None)),
+        mutated=("s",),
+        outputs=((1, -math.inf, math.inf), (2, 0.0, math.inf)),
     )
     assert declared(said.plain()) == said
-    assert said.names == ("x", "i", "p", "q", "h")
+    assert said.names == ("x", "i", "p", "q", "h", "s")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,13 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ("{domain: {x: 1}}", r"the domain of x is not two numbers\n→ write x: \[0, 1\], and null"),
         ("{domain: {x: [2, 1]}}", r"the domain of x is empty: \[2, 1\]"),
         ("{rows: {x: [-1]}}", r"the rows of x are not dimensions\n→ write x: \[0, 1\], counted from 0"),
+        ("{mutated: x}", r"mutated is no list of arguments\n→ write e.g. mutated: \[x, running_mean\]"),
+        ("{outputs: {out: random}}", r'the output "out" is no number\n→ write e.g. outputs: \{1: random\}'),
+        (
+            "{outputs: {0: ramdom}}",
+            r'the property of an output "ramdom" is unknown\n→ did you mean "random"\?',
+        ),
+        ("{outputs: {0: {random: [1]}}}", r"the domain of output 0 is not two numbers"),
         ("{fixed: x}", r"fixed is no list of arguments\n→ write e.g. fixed: \[heads, 'x\[1\]'\]"),
     ],
 )

@@ -63,17 +63,22 @@ def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callabl
 
 
 def test_random_op_is_skipped_with_the_remedy(project: Path, run: Callable[..., Run]) -> None:
-    """Nobody asks a kernel for the random numbers of torch's own generator: skipped, and told what to do."""
-    with pytest_cgins.record(project / "traces" / "random", ops=["torch.nn.functional.dropout"]):
-        torch.nn.functional.dropout(torch.ones(4, 5), 0.5, training=True)
+    """Where nobody said which outputs are random nothing can be judged: skipped, and told what to do."""
+    with pytest_cgins.record(
+        project / "traces" / "random", ops=["torch.nn.functional.fractional_max_pool2d"]
+    ):
+        torch.nn.functional.fractional_max_pool2d(torch.ones(1, 2, 8, 8), 2, output_size=4)
     file = project / "cgins.yaml"
-    entry = "  dropout: {op: torch.nn.functional.dropout, device: cpu, target: 'tiny_ops:scaled_kernel'}\n"
+    entry = "  pool: {op: torch.nn.functional.fractional_max_pool2d, device: cpu, target: 'tiny_ops:scaled_kernel'}\n"
     file.write_text(file.read_text().replace("traces/tiny]", "traces/tiny, traces/random]") + entry)
-    found = run(project, *FAST, "-k", "functional.dropout")
+    found = run(project, *FAST, "-k", "pool")
     assert (found.code, found.counts) == (0, {"skipped": 1}), found.out
     verdict = found.document()["evaluations"][0]["verdict"]
     assert (verdict["status"], verdict["reason"]) == ("SKIPPED", "random")
-    assert "dropout draws random numbers from torch's generator in this call" in verdict["message"]
+    assert (
+        "fractional_max_pool2d draws random numbers from torch's generator in this call" in verdict["message"]
+    )
+    assert "semantics: {outputs: {0: random}}" in verdict["message"]
     assert "a function that computes its mask from a seed" in verdict["message"]
 
 

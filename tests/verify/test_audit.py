@@ -202,11 +202,11 @@ def test_the_command_prints_json(pack: Path, capsys) -> None:
 
 
 def test_random_ops_are_told_apart_from_failures(tmp_path: Path, capsys) -> None:
-    """No kernel is gated on them: that is no fault of the pack."""
+    """Their elements cannot be compared: that is no fault of the pack."""
     with record(tmp_path / "pack", ops=["torch.nn.functional.dropout"]):
         functional.dropout(torch.ones(4, 4))
     assert cli.main(["traces", "audit", "--strict", str(tmp_path / "pack")]) == 0
-    assert "1 draw random numbers and are not gated" in capsys.readouterr().out
+    assert "1 draw random numbers and are not audited" in capsys.readouterr().out
 
 
 def test_a_trace_that_cannot_be_run_is_a_failure(project, tmp_path: Path, capsys, monkeypatch) -> None:

@@ -56,8 +56,8 @@ class Gate:
             error, outputs = None, []
             try:
                 outputs = (kernel or torch_kernel(documents.load_python(OpCall, one["call"])))(tensors)
-            except ValueError as refusal:
-                error = {"phase": "run", "kind": "ValueError", "message": str(refusal)}
+            except (ValueError, ZeroDivisionError) as refusal:
+                error = {"phase": "run", "kind": type(refusal).__name__, "message": str(refusal)}
             header, content = pack(outputs)
             answers.append(
                 {"name": one["name"], "tensors": header, "devices": ["cpu"] * len(outputs), "error": error}
@@ -162,6 +162,26 @@ def test_launch_of_no_blocks_is_caught(tmp_path: Path) -> None:
     tripped = result(gate.judge(one_block_at_least), "sizes")
     assert (tripped.outcome, tripped.reason) == ("tripped", Reason.SIZE_DEPENDENT)
     assert "shape (1, 64), expected is (0, 64)" in tripped.message
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ValueError("CUDA error: invalid configuration argument"), "tripped"),
+        (ZeroDivisionError("integer division by zero"), "tripped"),
+        (ValueError("no rows"), "held"),
+    ],
+)
+def test_launch_of_no_blocks_is_no_refusal(tmp_path: Path, error: Exception, outcome: str) -> None:
+    """What the driver says of an empty grid is a bug; an empty batch may be refused in words."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX)
+
+    def kernel(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if not tensors[0].numel():
+            raise error
+        return [tensors[0].softmax(-1)]
+
+    assert result(gate.judge(kernel), "sizes").outcome == outcome
 
 
 def test_sum_of_nothing_is_zero(tmp_path: Path) -> None:

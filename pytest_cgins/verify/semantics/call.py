@@ -13,11 +13,30 @@ from pytest_cgins.text import nearest
 from pytest_cgins.trace.backward import is_derived, is_gradient
 from pytest_cgins.trace.inputs import TABLES
 from pytest_cgins.trace.values import tensor_indices
-from pytest_cgins.verify.semantics.entries import CHOOSERS, ENTRIES, Entry, Kind, Lanes
+from pytest_cgins.verify.semantics.entries import CHOOSERS, ENTRIES, RANDOM, Entry, Kind, Lanes
 from pytest_cgins.verify.semantics.opinfo import OpFacts, facts_of
 
 Role = Literal["data", "weight", "parameter", "positive", "keep"]
 Kept = Literal["", "index", "mask", "table", "keep"]
+
+
+_IN_PLACE = frozenset(
+    f"__i{name}__"
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+    )
+) | {"__setitem__"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +119,31 @@ class Semantics:
             return tuple(dim for dim in rows if dim < len(shape))
         return lane_dims(call, shape) if index == 0 else tuple(range(len(shape) - 1))
 
+    def mutated(self, call: OpCall) -> tuple[int, ...]:
+        """Tensor arguments that the op changes, also where the recorded call left their numbers as they were.
+
+        Those that the user declares, the first one of torch's in-place forms, and `out`.
+        """
+        names = set(self.declared.mutated)
+        if call.op.startswith("torch."):
+            names |= {"out"}
+            inplace = any(a.name == "inplace" and a.value.value is True for a in call.arguments)
+            if inplace or _is_in_place(call.op):
+                names |= {argument.name for argument in call.arguments[:1]}
+        return tuple(index for index, name in self.names.items() if name in names)
+
+    def random(self, call: OpCall, *, draws: bool) -> dict[int, tuple[float, float]]:
+        """Outputs that are random, with their least and greatest value: declared ones, or known ones of torch's.
+
+        Args:
+            call: the call.
+            draws: whether it took numbers from torch's generator when it was recorded.
+        """
+        declared = {number: (low, high) for number, low, high in self.declared.outputs}
+        if declared or not draws or not call.op.startswith("torch.") or is_derived(call.op):
+            return declared
+        return dict(RANDOM.get(word(call), {}))
+
     @property
     def fixed(self) -> frozenset[tuple[str, int | None]]:
         """Argument and dimension whose size must not change; None for all of the argument."""
@@ -178,6 +222,13 @@ def word(call: OpCall) -> str:
     if parts[:3] == ["torch", "ops", "aten"] and len(parts) > 4:
         parts.pop()
     return parts[-1].lower().strip("_")
+
+
+def _is_in_place(op: str) -> bool:
+    """`torch.relu_`, `torch.Tensor.__iadd__`, `torch.ops.aten.add_.Tensor`."""
+    parts = op.partition("@")[0].split(".")
+    name = parts[3] if parts[:3] == ["torch", "ops", "aten"] and len(parts) > 3 else parts[-1]
+    return (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE
 
 
 def _runs(entry: Entry, kind: Kind) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -79,6 +80,41 @@ ENTRIES: Mapping[str, Entry] = {
     ),
 }
 """By the word that `call.word` takes from an op's name. Ops that are missing here are recognised by their words."""
+
+_UNIT = (0.0, 1.0)
+_ANY = (-math.inf, math.inf)
+RANDOM: Mapping[str, Mapping[int, tuple[float, float]]] = {
+    **{
+        key: {0: _ANY}
+        for key in [
+            "dropout",
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+            "feature_dropout",
+            "alpha_dropout",
+            "feature_alpha_dropout",
+            "rrelu",
+            "scaled_dot_product_attention",
+            "normal",
+            "randn",
+            "randn_like",
+            "exponential",
+            "cauchy",
+            "log_normal",
+            "geometric",
+            "poisson",
+            "rrelu_with_noise",
+            "randint",
+            "randint_like",
+            "multinomial",
+            "binomial",
+        ]
+    },
+    **{key: {0: _UNIT} for key in ["rand", "rand_like", "bernoulli", "gumbel_softmax"]},
+    "native_dropout": {0: _ANY, 1: _UNIT},
+}
+"""Outputs that are drawn where a call draws, with their least and greatest value."""
 
 CHOOSERS = frozenset(word for word, entry in ENTRIES.items() if entry.chooses)
 """Words that also as part of a name tell of a choice."""
