@@ -21,6 +21,10 @@ class KernelCache:
     def __init__(self) -> None:
         self._loaded: dict[str, LoadedKernel] = {}
 
+    def has(self, document: Any) -> bool:
+        """Whether a `CompiledKernel` is loaded, so that nothing of it runs when it is asked for."""
+        return document.get("key") in self._loaded
+
     def load(self, document: Any) -> LoadedKernel:
         """Load a `CompiledKernel` from its JSON, once.
 

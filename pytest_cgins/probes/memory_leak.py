@@ -35,7 +35,7 @@ from pytest_cgins.probes.trial import Deviation, Trial
 
 NAME = "memory_leak"
 LEAST_CALLS = 3
-MOST_CALLS = {"cpu": 10, "cuda": 12}
+MOST_CALLS = {"cpu": 6, "cuda": 12}
 BUDGET_S = 0.005
 SECOND_MOST_CALLS = 128
 SECOND_BUDGET_S = 0.1

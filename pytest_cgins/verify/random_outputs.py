@@ -7,7 +7,6 @@ draws are to each other. Nothing is asked of outputs that are too small, or too 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -181,7 +180,3 @@ def _together(scaled: Tensor, step: int) -> Tensor:
     if scaled.shape[1] <= step:
         return scaled.new_zeros(len(scaled))
     return (scaled[:, :-step] * scaled[:, step:]).mean(1)
-
-
-ANY: Domain = (-math.inf, math.inf)
-UNIT: Domain = (0.0, 1.0)

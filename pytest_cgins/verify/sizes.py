@@ -1,4 +1,4 @@
-"""Probe `sizes`: the same op on other sizes, one more or a prime, as tails of tiles and constants show, and on no rows.
+"""Probe `sizes`: the same op on other sizes, one more, one less or a prime, as tails of tiles and constants show, and on no rows.
 
 Dimensions and integer arguments of one size move together, and torch decides which moves are legal by running them.
 A kernel may refuse a size with an error; what it answers must be right. An empty batch is a size as well, and no
@@ -27,7 +27,7 @@ from pytest_cgins.verify.resize import resized
 from pytest_cgins.verify.semantics import Semantics
 
 NAME = "sizes"
-LIMIT_BYTES = 4 << 20
+LIMIT_BYTES = 256 << 10
 """Arguments that are larger are halved until they are not."""
 REPEATED_BYTES = 64 << 10
 """Up to here a third set costs nothing that would be noticed."""
@@ -79,8 +79,10 @@ def _plans(places: _Places, small: Moves, again: bool) -> Iterator[list[Moves]]:
     yield [to(_one_more, n) for n in (*inner, *others)]
     if others:
         yield [to(prime_above, *others), *(to(prime_above, n) for n in others)]
-    if again and inner:
+    elif inner:
         yield [to(prime_below, *inner)]
+    if again and inner:
+        yield [to(_one_less, *inner)]
 
 
 def prime_above(size: int) -> int:
@@ -101,6 +103,10 @@ def _is_prime(number: int) -> bool:
 
 def _one_more(size: int) -> int:
     return size + 1
+
+
+def _one_less(size: int) -> int:
+    return size - 1 if size > LEAST else size + 1
 
 
 class _Places:

@@ -1,6 +1,6 @@
 """What probes cost a case: the check of right kernels with probes off, fast and full.
 
-python tests/benchmarks/probe_cost.py [--device cuda] [--only RE] [--rounds 5] [--json out.json]
+python tests/benchmarks/probe_cost.py [--device cuda] [--only RE] [--every N] [--rounds 5] [--json out.json]
 
 Every case is evaluated without timing by workers that are warm: kernels are built and loaded, and each case has run
 once. Each round has a seed of its own, so that inputs, torch's answers and references are made anew, as in a run of
@@ -31,6 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--only", default="", help="regular expression on the cases' names")
+    parser.add_argument("--every", type=int, default=1, help="of these, each N-th")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -56,6 +57,7 @@ def main() -> int:
 
 def _measure(evaluators: dict[str, Evaluator], arguments: argparse.Namespace) -> list[dict[str, object]]:
     cases = [case for case in evaluators["off"].cases() if re.search(arguments.only, case.name)]
+    cases = cases[:: arguments.every]
     rows = []
     for case in cases:
         seconds: dict[str, list[float]] = {level: [] for level in evaluators}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from torch.nn import functional
 
 from pytest_cgins.errors import ConfigError, RandomOp
 from pytest_cgins.model import Context
-from pytest_cgins.verify.random_outputs import ANY, UNIT, Draws, draw
+from pytest_cgins.verify.random_outputs import Draws, draw
 from tests.verify.helpers import normal
 from tests.verify.test_probe_sets import Gate
 
+ANY = (-math.inf, math.inf)
+UNIT = (0.0, 1.0)
 DROPOUT = "torch.nn.functional.dropout"
 X = normal(64, 128)
 
