@@ -51,6 +51,10 @@ class Sanitizers:
         self._timeout_s = timeout_s
         self._folder = tempfile.TemporaryDirectory(prefix="cgins-sanitizer-") if tools else None
         self._workers: dict[str, tuple[WorkerPool, KernelRuns]] = {}
+        self._reports: dict[str, int] = {}
+        """By tool, how many its present worker has logged."""
+        self._read: dict[Path, int] = {}
+        """By log, how much of it was looked at."""
 
     def probes(
         self,
@@ -114,8 +118,7 @@ class Sanitizers:
     def _probe(
         self, tool: str, request: dict[str, Any], sets: Sequence[dict[str, Any]], buffers: Sequence[Buffer]
     ) -> Probe:
-        log, (pool, runs) = self._log(tool), self._worker(tool)
-        before = log.stat().st_size if log.exists() else 0
+        pool, runs = self._worker(tool)
         died: EndedError | None = None
         unfinished = ""
         try:
@@ -128,9 +131,7 @@ class Sanitizers:
             unfinished = _unfinished(reply.result["sets"])
             for buffer in reply.buffers:
                 buffer.close()
-        with log.open("rb") if log.exists() else open("/dev/null", "rb") as file:  # noqa: PTH123
-            file.seek(before)
-            text = file.read().decode(errors="replace")
+        text = self._logged(tool)
         if why := sanitizer.trouble(text):
             pool.close()
             raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, f"compute-sanitizer ({tool}): {why}")
@@ -152,9 +153,19 @@ class Sanitizers:
             lines.insert(1, "; ".join(findings[0].details))
         return Probe(name=tool, outcome="tripped", reason=Reason(tool), message="\n".join(lines))
 
-    def _log(self, tool: str) -> Path:
+    def _logged(self, tool: str) -> str:
+        """What the tool's processes have logged since this was last asked; one that said much gets a successor."""
         assert self._folder is not None
-        return Path(self._folder.name, f"{tool}.log")
+        text = ""
+        for log in sorted(Path(self._folder.name).glob(f"{tool}-*")):
+            with log.open("rb") as file:
+                file.seek(self._read.get(log, 0))
+                text += file.read().decode(errors="replace")
+                self._read[log] = file.tell()
+        self._reports[tool] += sanitizer.logged(text)
+        if self._reports[tool] > sanitizer.MOST_LOGGED // 5:
+            self._workers.pop(tool)[0].close()
+        return text
 
     def _worker(self, tool: str) -> tuple[WorkerPool, KernelRuns]:
         if tool not in self._workers:
@@ -166,9 +177,11 @@ class Sanitizers:
                     f"{sanitizer.PROGRAM} is not installed, and --cgins-sanitize asks for it\n"
                     "→ install the CUDA toolkit, or name its folder in $CUDA_HOME",
                 )
+            assert self._folder is not None
+            self._reports[tool] = 0
             pool = WorkerPool(
                 env={**self._env, **_PLAIN_MEMORY},
-                wrap=sanitizer.around(program, tool, self._log(tool)),
+                wrap=sanitizer.around(program, tool, Path(self._folder.name, f"{tool}-%p")),
                 start_timeout_s=START_SLOWDOWN * START_TIMEOUT_S,
             )
             runs = KernelRuns(pool, seed=self._seed, timeout_s=SLOWDOWN * self._timeout_s)

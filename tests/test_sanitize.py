@@ -21,7 +21,7 @@ STAND_IN = """\
 #!/bin/sh
 # Writes a log as compute-sanitizer does, and becomes the worker.
 while [ "$1" != "{python}" ]; do
-  [ "$1" = --log-file ] && log=$2
+  [ "$1" = --log-file ] && log=${{2%%%p}}$$
   [ "$1" = --tool ] && tool=$2
   shift
 done
@@ -107,11 +107,21 @@ def test_findings_of_an_earlier_kernel_are_not_told_again(stand_in: Path, saniti
     assert (first.outcome, second.outcome) == ("tripped", "held")
 
 
+def test_a_tool_that_has_said_much_is_started_anew(stand_in: Path, sanitizers: Sanitizers) -> None:
+    """After so many reports it would fall silent; the next kernel's findings are told by another process."""
+    (stand_in / "memcheck").write_text(FINDING * sanitizer.MOST_LOGGED)
+    first, _ = probes(sanitizers)
+    (stand_in / "memcheck").write_text(FINDING.replace("relu.cu:12", "gelu.cu:7"))
+    second, _ = probes(sanitizers)
+    assert first.message.splitlines()[-1] == f"and {sanitizer.MOST_LOGGED - 3} more"
+    assert "gelu.cu:7" in second.message
+
+
 def test_cpu_kernels_are_not_sanitized(stand_in: Path, sanitizers: Sanitizers) -> None:
     """The report says that the tools look into CUDA kernels only."""
     assert {probe.outcome for probe in probes(sanitizers, "cpu")} == {"not-run"}
     assert "CUDA kernels only" in probes(sanitizers, "cpu")[0].message
-    assert not list(stand_in.glob("*.log"))
+    assert not sanitizers._workers
 
 
 def test_a_missing_program_is_an_error_with_its_remedy(

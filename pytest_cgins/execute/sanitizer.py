@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = "compute-sanitizer"
+MOST_LOGGED = 100
+"""Reports that a process may make; then the tool falls silent, which looks like a kernel without findings."""
 _MARK = "========="
 _LOCATION = re.compile(
     r"\bat (?P<function>.+?)(?:\+0x[0-9a-f]+)?(?: in (?P<file>[^\s].*?):(?P<line>\d+))?(?: \[|$)"
@@ -76,10 +78,10 @@ def around(program: str, tool: str, log: Path) -> Callable[[Sequence[str]], list
     Args:
         program: path of compute-sanitizer.
         tool: `memcheck`, `racecheck`, `initcheck` or `synccheck`.
-        log: file that findings are written to as they come.
+        log: file that findings are written to as they come; `%p` stands for the process's id.
     """
     options = ["--tool", tool, "--log-file", str(log), "--target-processes", "application-only"]
-    options += ["--print-limit", "20", "--launch-timeout", "0"]
+    options += ["--print-limit", str(MOST_LOGGED), "--launch-timeout", "0"]
     if tool == "memcheck":
         # What torch asks the driver for and is refused is no error of the kernel.
         options += ["--report-api-errors", "no"]
@@ -89,6 +91,11 @@ def around(program: str, tool: str, log: Path) -> Callable[[Sequence[str]], list
 def parse(text: str) -> tuple[Finding, ...]:
     """The findings of a log, in its order; those of torch's own kernels are left out."""
     return tuple(finding for finding in map(_finding, _blocks(text)) if not finding.is_foreign)
+
+
+def logged(text: str) -> int:
+    """How many reports a log has, those of torch's own kernels included."""
+    return sum(1 for _ in _blocks(text))
 
 
 def trouble(text: str) -> str:
