@@ -153,7 +153,9 @@ def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Toler
     flat, gold = answer.reshape(-1), output.gold
     if output.draws is not None:
         fault = output.draws.fault(answer)
-        return _Finding(output=output, passed=not fault, share=2.0 if fault else 0.0, note=fault)
+        if fault:
+            return _Finding(output=output, passed=False, share=2.0, note=fault)
+        return _Finding(output=output, compared=flat.numel())  # with the range, each of them
     if rule == "reference" or gold is None:
         if output.scale is None:
             return _exact(output, flat, output.answer.reshape(-1), None)

@@ -15,6 +15,7 @@ OPS = (
     "torch.nn.functional.max_pool2d",
     "torch.nn.functional.batch_norm",
     "torch.nn.functional.embedding",
+    "torch.nn.functional.dropout",
     "torch.add",
     "torch.Tensor.add_",
     "torch.matmul",
@@ -56,6 +57,7 @@ class Calls:
         normal(5, 77).add_(normal(5, 77))
         torch.matmul(normal(13, 45), normal(45, 29))
         torch.sum(normal(9, 331), dim=-1)
+        functional.dropout(normal(32, 64), 0.25)
 
     def _batch_norm(self) -> None:
         """In training: running statistics are changed."""

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
-from pytest_cgins.model import PROBES, Check, Probe, Reason
+from pytest_cgins.model import PROBES, Check, Context, Probe, Reason
 from pytest_cgins.probes.registry import SPECS
+from pytest_cgins.verify.random_outputs import draw
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
 from tests.verify.helpers import expected_output, expected_set
 
@@ -50,6 +51,17 @@ def test_probes_that_are_off_say_nothing() -> None:
     found = Suspicions(("repeat",), Permissions(), Tolerance())
     found.trip("guards", "4 bytes behind output 0 were overwritten")
     assert [one.name for one in found.probes()] == ["repeat"]
+
+
+@pytest.mark.parametrize("probe", ["repeat", "fresh_memory"])
+@pytest.mark.parametrize("drawn", [True, False])
+def test_random_outputs_need_not_be_repeated(probe: str, drawn: bool) -> None:
+    """Another draw is no deviation; what is no draw at all is one."""
+    draws = draw(lambda context: RIGHT.double() * (-1) ** int(context.rng_seed or 0), Context(), (-2.0, 2.0))
+    expected = expected_set(replace(expected_output(RIGHT.double()), draws=draws))
+    found = suspicions()
+    found.take_second(replace(second(probe, -RIGHT if drawn else 3 * RIGHT), expected=expected))
+    assert outcome(found, probe).outcome == ("held" if drawn else "tripped")
 
 
 def test_an_exception_is_shown_with_its_reason() -> None:
