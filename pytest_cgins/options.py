@@ -16,3 +16,5 @@ PROBE_LEVELS = ("full", "fast", "off")
 
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 """Tools of compute-sanitizer, in the order in which `--cgins-sanitize` runs them."""
+BARE_VARIABLE = "CGINS_BARE_OUTPUTS"
+"""Set where another tool watches memory: outputs get no guards and no poison, which would hide what it looks for."""

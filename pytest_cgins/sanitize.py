@@ -14,8 +14,8 @@ from pytest_cgins.execute.causes import cause_of
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import START_TIMEOUT_S
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.kernels.launcher import BARE_VARIABLE
 from pytest_cgins.model import Probe, Reason, Status
+from pytest_cgins.options import BARE_VARIABLE
 
 _FAILS = "the kernel fails"
 SHOWN_FINDINGS = 3

@@ -16,6 +16,7 @@ from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
 from pytest_cgins.kernels.schema import Schema, SchemaArgument, SchemaOutput
 from pytest_cgins.model import CompiledKernel, OpCall, TensorMeta
+from pytest_cgins.options import BARE_VARIABLE
 
 DLPACK_TYPES = {
     torch.bool: (6, 8), torch.uint8: (1, 8), torch.uint16: (1, 16), torch.uint32: (1, 32),
@@ -28,8 +29,6 @@ LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "
 POISON_BYTE = 0xA5
 # Scratch is read as any type: all ones is NaN in every floating-point type, and -1 as an integer.
 SCRATCH_BYTE = 0xFF
-BARE_VARIABLE = "CGINS_BARE_OUTPUTS"
-"""Set where another tool watches memory: outputs get no guards and no poison, which would hide from it what it looks for."""
 _BARE = bool(os.environ.get(BARE_VARIABLE))
 # Before and behind every output; a multiple of the alignment that allocators give.
 GUARD_NBYTES = 0 if _BARE else 512
