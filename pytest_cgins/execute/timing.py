@@ -21,6 +21,7 @@ from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, snooping
 from pytest_cgins.probes.after_timing import Given
 from pytest_cgins.probes.l2_carve_out import CarveOut
+from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.watch import Watch
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import exclusive
@@ -80,7 +81,7 @@ class TimingService:
         watch = Watch(frozenset(params.get("probes", ())) & {integrity.NAME, snooping.NAME}, params)
         with watch.loading():
             self._kernels.load(params["kernel"])
-        carve_out.look()
+        carve_out.loaded()
         try:
             with (
                 exclusive(device_key(device), wait_s=params.get("lock_wait_s", LOCK_WAIT_S)),
@@ -91,6 +92,8 @@ class TimingService:
                 arms: Arms = {"kernel": kernel, "torch": self._torch_arm(params, buffers, rotation.copies)}
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
                 with watch.timing() as put_back:
+                    carve_out.settle(copies[0].once_more)
+                    copies[0].take(copies[0].content)
                     measurement = measure(
                         arms,
                         device,
@@ -103,13 +106,13 @@ class TimingService:
                         ),
                     )
                     wait_for_device(device)
-                    carve_out.look()
                     answers, cached = _probed(copies, kernel.results, params)
+                    carve_out.called(lambda: attempt(copies[0].once_more))
         except BaseException:
             self.fatal = device != "cpu"  # the CUDA context may be lost
             raise
         finally:
-            carve_out.reset()
+            carve_out.clear()
             observed = watch.observed()  # also puts back what the kernel replaced
         # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
         self.fatal = watch.spent or measurement.method == "cuda-event"

@@ -174,12 +174,17 @@ class VerificationService:
                 facts |= _not_run([fresh_memory.NAME])
             elif fresh_memory.NAME in probes:
                 found += map(_deviation, fresh_memory.deviations(trials))
-            if late_work.NAME in probes and trials and device.startswith("cuda") and not self.fatal:
+            if late_work.NAME in probes and trials and self._is_capturable(params):
                 facts[late_work.NAME] = stream_capture.observe(trials[0])
                 self.fatal = not stream_capture.usable(trials[0])
             return found, facts
         finally:
             self.fatal = self.fatal or is_lost(device)
+
+    def _is_capturable(self, params: dict[str, Any]) -> bool:
+        contract = params["kernel"]["source"]["contract"]
+        on_gpu = params["device"].startswith("cuda")
+        return on_gpu and contract in stream_capture.CONTRACTS and not self.fatal
 
     def _result(
         self, answers: Sequence[_Answer], deviations: Sequence[_Answer], observed: dict[str, Any]

@@ -5,12 +5,12 @@ another stream into the capture, and no event brings that one back, CUDA ends th
 however soon the work would have been done. No other error says anything: a kernel that waits for the GPU itself, or
 allocates with cudaMalloc, cannot be captured and may be right.
 
-The driver's own functions are used. A capture by torch that fails leaves its allocator and its generators in capture,
-in some versions for good; one that torch does not know of leaves nothing, but for memory that a kernel lends to another
-stream by `record_stream` and frees in the call: therefore `usable` asks.
+Only what calls CUDA itself is captured, launchers and device kernels. Under Python and extensions lies torch's allocator:
+a capture that it does not know of left processes that crashed later (on an H200, a kernel that lends memory to another
+stream), and one by torch itself that fails leaves it in capture, in some versions for good. `usable` asks in any case.
 
-It is evaded by work on a stream that never waited for the caller's, which is found only if it takes long enough, and by
-a kernel that asks whether it is captured.
+It is evaded by work on a stream that never waited for the caller's, which is found only if it takes long enough, as
+such of Python kernels is, and by a kernel that asks whether it is captured.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from pytest_cgins.kernels import cuda_driver
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.trial import Trial
 
+CONTRACTS = ("launcher", "device")
+"""Of kernels that are captured."""
 UNJOINED = 904  # CUDA_ERROR_STREAM_CAPTURE_UNJOINED
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_…: other threads may do as they like
 
@@ -41,7 +43,7 @@ class Capture:
 
 @contextmanager
 def capturing(device: str) -> Iterator[Capture]:
-    """Capture what the body puts on the current stream; the graph is thrown away.
+    """Capture what the body puts on the current stream; the graph is never launched.
 
     Raises:
         LaunchError: the capture cannot begin.
@@ -55,8 +57,8 @@ def capturing(device: str) -> Iterator[Capture]:
     finally:
         graph = ctypes.c_void_p()
         capture.status = driver.cuStreamEndCapture(stream, ctypes.byref(graph))
-        if graph.value:
-            driver.cuGraphDestroy(graph)
+        # Kept for good: events that the kernel holds may point into it.
+        del graph
 
 
 def observe(trial: Trial) -> dict[str, Any]:

@@ -82,11 +82,11 @@ def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> D
     return made
 
 
-def test_a_graph_is_thrown_away(driver: Driver) -> None:
-    """A capture that ends well leaves nothing."""
+def test_a_graph_is_kept(driver: Driver) -> None:
+    """Events that a kernel holds may point into it."""
     with stream_capture.capturing("cuda:0") as capture:
         assert driver.calls == ["begin"]
-    assert (capture.status, driver.calls) == (0, ["begin", "end", "destroy"])
+    assert (capture.status, driver.calls) == (0, ["begin", "end"])
 
 
 @pytest.mark.parametrize("driver", [{"end": 904}], indirect=True)
