@@ -27,5 +27,5 @@ def test_table_and_json_tell_the_same(tmp_path: Path) -> None:
     assert "| zeros | 2 | 1 | 0 |" in done.stdout
     assert "| positive_only | 2 | 2 | 2 |" in done.stdout
     assert f"| 1_Tiny | zeros | 0.01 | {tiny['why']['zeros']} |" in done.stdout
-    assert tiny["why"]["zeros"].startswith("off by at most 0.000")
+    assert tiny["why"]["zeros"].startswith("off by at most 0.00")
     assert tiny["why"]["positive_only"].endswith("none is negative")
