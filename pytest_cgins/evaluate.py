@@ -45,7 +45,7 @@ from pytest_cgins.model import (
     Status,
     Verdict,
 )
-from pytest_cgins.options import PROBE_LEVELS
+from pytest_cgins.options import BARE_VARIABLE, PROBE_LEVELS
 from pytest_cgins.probes.registry import switched_on
 from pytest_cgins.sanitize import Sanitizers
 from pytest_cgins.timing.lock import exclusive
@@ -435,7 +435,8 @@ def _worker_environment() -> dict[str, str]:
 
     With the usual busy waiting, calls of microseconds took milliseconds on two cores.
     """
-    return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
+    # What only the sanitizers' workers are to have would switch guards and poison off unseen.
+    return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"), BARE_VARIABLE: ""}
 
 
 def role_of(role: str, compiled: CompiledKernel) -> str:

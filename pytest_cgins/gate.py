@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.config import ResourceLimits
-from pytest_cgins.model import Correctness, KernelResources, Measurement, Reason, Status, Verdict
+from pytest_cgins.measurement import Measurement
+from pytest_cgins.model import Correctness, KernelResources, Reason, Status, Verdict
 from pytest_cgins.probes.registry import SPECS
 
 WARP_THREADS = 32

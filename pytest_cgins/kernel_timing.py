@@ -9,7 +9,8 @@ from typing import Any
 
 from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.model import Case, Correctness, Measurement, Probe
+from pytest_cgins.measurement import Measurement
+from pytest_cgins.model import Case, Correctness, Probe
 
 NO_TIMING = "kernels are not timed: --cgins-no-timing"
 UNTIMED = "the kernel was not timed"

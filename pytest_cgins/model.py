@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Literal
+from typing import Literal
+
+from pytest_cgins.document_base import Document
+from pytest_cgins.measurement import Measurement
 
 TRACE_PACK_VERSION = 2
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 CONTRACT_VERSION = 1
-
-
-class Document:
-    """Base of everything that is written as JSON: unknown keys are refused on reading."""
-
-    __slots__ = ()
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 # ---- calls and traces ---------------------------------------------------------------------------
@@ -574,6 +570,17 @@ class Reason(str, Enum):
     PROCESS_FLOOD = "process-flood"
     CONNECTION_CLOSED = "connection-closed"
     FORGED_ANSWER = "forged-answer"
+    # time
+    SLOWER_THAN_BASE = "slower-than-base"
+    BELOW_TORCH_FLOOR = "below-torch-floor"
+    FASTER_THAN_BASE = "faster-than-base"
+    NOT_SLOWER = "not-slower"
+    UNCHANGED = "unchanged"
+    NO_BASELINE = "no-baseline"
+    NOISE = "noise"
+    NOT_CONFIRMED = "not-confirmed"
+    NOT_COMPARABLE = "not-comparable"
+    SLOWED_RIVAL = "slowed-rival"
     # compute-sanitizer
     MEMCHECK = "memcheck"
     RACECHECK = "racecheck"
@@ -706,46 +713,6 @@ class Environment(Document):
     """Triton version, "" without."""
     host_cores: int = 0
     """Cores that the process may use."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm(Document):
-    """One side of a timing."""
-
-    name: Literal["kernel", "torch"]
-    """Whose time it is."""
-    samples_ns_per_call: tuple[float, ...]
-    """One a batch, in the order in which they were taken; two a block."""
-    median_ns_per_call: float
-    """Median of the samples."""
-    iqr_ns_per_call: float
-    """Distance of the quartiles of the samples."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement(Document):
-    """Interleaved timings of a case's arms."""
-
-    method: Literal["cuda-graph", "cuda-event", "perf-counter"]
-    """Clock and batching; the same for all arms."""
-    cache: Literal["cold", "warm"]
-    """Whether rotated inputs outrun the last-level cache twice over."""
-    calls_per_batch: int
-    """Calls in one timed batch."""
-    orders: str
-    """Order of arms a block, K for kernel and T for torch, blocks parted by blanks: `KTTK TKKT`."""
-    kernel: Arm
-    """The kernel's times."""
-    torch: Arm
-    """torch's times, eager."""
-    speedup_vs_torch: float
-    """exp of the median over blocks of ½(ln t₁ + ln t₂ − ln k₁ − ln k₂): above 1 the kernel is faster."""
-    speedup_low: float
-    """First quartile of the same over blocks."""
-    speedup_high: float
-    """Third quartile of the same over blocks."""
-    notes: tuple[str, ...] = ()
-    """What a reader must know: a fallback that was taken, a warm cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.model import (
-    Arm,
     Case,
     Check,
     Correctness,
     Evaluation,
-    Measurement,
     Power,
     Reason,
     Status,

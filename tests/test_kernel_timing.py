@@ -10,7 +10,8 @@ import pytest
 
 from pytest_cgins import documents, kernel_timing
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.model import Arm, Case, Correctness, Measurement, Probe, Reason
+from pytest_cgins.measurement import Arm, Measurement
+from pytest_cgins.model import Case, Correctness, Probe, Reason
 
 ARM = Arm(name="kernel", samples_ns_per_call=(1.0, 1.0), median_ns_per_call=1.0, iqr_ns_per_call=0.0)
 MEASUREMENT = Measurement(

@@ -2,25 +2,31 @@
 
 from pytest_cgins.config.load import load
 from pytest_cgins.config.model import (
+    PROFILES,
     Config,
+    DeclaredWork,
     Implementation,
     KernelEntry,
     ProbeException,
     Repeatability,
     ResourceLimits,
+    TimingGate,
     Tolerance,
 )
 from pytest_cgins.config.semantics import Declared, SemanticsError, declared
 
 __all__ = [
+    "PROFILES",
     "Config",
     "Declared",
+    "DeclaredWork",
     "Implementation",
     "KernelEntry",
     "ProbeException",
     "Repeatability",
     "ResourceLimits",
     "SemanticsError",
+    "TimingGate",
     "Tolerance",
     "declared",
     "load",

@@ -32,6 +32,48 @@ class ResourceLimits:
     """Growth up to so many spilled bytes a thread, stores and loads together, is accepted."""
 
 
+FailOn = Literal["regression", "inconclusive", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingGate:
+    """How a kernel's time is judged: `gate` of the file, and of the kernel, which comes before it."""
+
+    tolerate: float = 0.02
+    """δ₀: slowdown against the base revision that is let pass; 0.02 is 2%."""
+    catch: float = 0.05
+    """δ₁: slowdown that must be found."""
+    floor_vs_torch: float | None = None
+    """Least speed against torch, eager: 0.9 is nine tenths of torch's; None for none."""
+    fail_on: FailOn = "regression"
+    """`regression`: a proven slowdown fails; `inconclusive`: an undecided case too; `never`: neither does."""
+    alpha: float = 0.01
+    """Chance of a false alarm in the whole suite."""
+    beta: float = 0.01
+    """Chance of clearing a kernel that is slower by `catch`."""
+    max_blocks: int = 64
+    """After so many blocks a case is undecided."""
+    cache: Literal["cold", "warm"] = "cold"
+    """`cold`: inputs rotate through more than twice the last-level cache; `warm`: they do not."""
+
+
+PROFILES = {
+    "default": TimingGate(),
+    "strict": TimingGate(tolerate=0.01, catch=0.03, max_blocks=256),
+}
+"""What `gate.profile` stands for; other keys of `gate` come before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredWork:
+    """What cgins.yaml says a call must do, as expressions over the op's arguments; "" where it does not say."""
+
+    nbytes: str = ""
+    """Bytes read and written."""
+    flops: str = ""
+    """Floating-point operations, a multiply-add being two."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeatability:
     """How far a kernel's answers to the same inputs may differ from each other."""
@@ -103,6 +145,10 @@ class KernelEntry:
     """For rule 1."""
     limits: ResourceLimits = ResourceLimits()
     """For the compile gate."""
+    timing: TimingGate = TimingGate()
+    """How its time is judged."""
+    work: DeclaredWork = DeclaredWork()
+    """For the roofline."""
     exceptions: tuple[ProbeException, ...] = ()
     """Probes that it is excused from."""
     repeatability: Repeatability = Repeatability()
@@ -127,6 +173,8 @@ class Config:
     """Absolute paths of the trace packs' folders."""
     kernels: tuple[KernelEntry, ...]
     """In the order of the file."""
+    baseline: str = ""
+    """`gate.baseline`: what `--cgins-baseline` is where it is not given; "" for that option's own default."""
 
     @property
     def root(self) -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from pytest_cgins.model import Compilation, Environment, Evaluation, Measurement, SessionReport, Status
+from pytest_cgins.measurement import Measurement
+from pytest_cgins.model import Compilation, Environment, Evaluation, SessionReport, Status
 from pytest_cgins.report import compiled, coverage, summary
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from pytest_cgins.model import Arm, Measurement
+from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.timing.rotation import Rotation
 from pytest_cgins.timing.stats import quartiles, speedup
 from pytest_cgins.timing.timer import ArmName, Arms, Timer

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from pytest_cgins.model import Document, Gold, Trace
+from pytest_cgins.document_base import Document
+from pytest_cgins.model import Gold, Trace
 from pytest_cgins.trace.gold import GoldValues, load_gold
 from pytest_cgins.trace.layout import dtype_name
 from pytest_cgins.trace.store import PackReader

@@ -36,8 +36,9 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.document_base import Document
 from pytest_cgins.errors import RandomOp
-from pytest_cgins.model import Context, Document, Trace
+from pytest_cgins.model import Context, Trace
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.layout import Layout, lay_out, rebuild
 from pytest_cgins.trace.source import BlobSource

@@ -13,7 +13,8 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import unpack
-from pytest_cgins.model import Measurement, Probe
+from pytest_cgins.measurement import Measurement
+from pytest_cgins.model import Probe
 from pytest_cgins.probes import after_timing, integrity, physical_floor, snooping
 from pytest_cgins.probes.registry import TIMED
 from pytest_cgins.timing import peaks, work

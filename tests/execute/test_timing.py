@@ -13,7 +13,7 @@ from pytest_cgins.errors import InfrastructureError, ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.timing import TimingService
-from pytest_cgins.model import Measurement
+from pytest_cgins.measurement import Measurement
 from pytest_cgins.timing.lock import exclusive
 
 Request = Callable[..., tuple[dict[str, Any], Buffer]]

@@ -16,16 +16,8 @@ from pytest_cgins import documents
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.execute.timing import TimingService
 from pytest_cgins.execute.verification import VerificationService
-from pytest_cgins.model import (
-    Argument,
-    CompiledKernel,
-    Context,
-    KernelSource,
-    Measurement,
-    OpCall,
-    TensorMeta,
-    Value,
-)
+from pytest_cgins.measurement import Measurement
+from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.probes import (
     content_cache,
     l2_carve_out,

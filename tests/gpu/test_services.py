@@ -13,16 +13,8 @@ from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import (
-    Argument,
-    CompiledKernel,
-    Context,
-    KernelSource,
-    Measurement,
-    OpCall,
-    TensorMeta,
-    Value,
-)
+from pytest_cgins.measurement import Measurement
+from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.probes.bits import same
 
 pytestmark = pytest.mark.gpu

@@ -1,0 +1,171 @@
+"""How long a kernel took, against what, and what that proves: frozen and free of torch.
+
+Times are in nanoseconds a call. A ratio is time over time: above 1 the kernel takes longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_cgins.document_base import Document
+
+ArmName = Literal["kernel", "base", "torch", "compile"]
+ARM_LETTERS: dict[ArmName, str] = {"kernel": "K", "base": "B", "torch": "T", "compile": "C"}
+"""How orders of blocks write the arms."""
+Method = Literal["cuda-graph", "cuda-event", "perf-counter"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm(Document):
+    """One side of a timing."""
+
+    name: ArmName
+    """Whose time it is."""
+    samples_ns_per_call: tuple[float, ...]
+    """One a batch, in the order in which they were taken; two a block that has the arm."""
+    calls_per_batch: int
+    """Calls in one timed batch."""
+    median_ns_per_call: float
+    """Median of the samples."""
+    iqr_ns_per_call: float
+    """Distance of the quartiles of the samples."""
+    host_ns_per_call: float | None = None
+    """What the host takes to launch one call, outside of a graph; None on a CPU, where the call is the work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks(Document):
+    """What the GPU's management library told while blocks were timed."""
+
+    sm_mhz: tuple[int, ...]
+    """Clock of the multiprocessors after each kept block."""
+    redone: tuple[str, ...] = ()
+    """Why blocks were thrown away and taken anew, one entry a block: the clock alone decides that."""
+    throttled: tuple[str, ...] = ()
+    """Reasons for lower clocks that stood during kept blocks too, each once: `sw-power-cap`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power(Document):
+    """What a comparison could have seen, by the noise that was observed."""
+
+    sigma: float
+    """Standard deviation of the log ratio of one block, 1.4826 times the median absolute deviation."""
+    detectable: float | None
+    """Least slowdown that would have been proven within the blocks that were allowed in 9 of 10 runs: 0.08 is
+    8%; None if not even a doubled time would."""
+    blocks_needed: int | None
+    """Blocks that would decide in 9 of 10 runs, whether the kernel is as fast as before or slower by `catch`; None
+    if no number up to 100,000 would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Document):
+    """The sequential test of the kernel's time against another arm's."""
+
+    against: Literal["base", "torch"]
+    """`base` gates the regression; `torch` a declared floor."""
+    log_ratios: tuple[float, ...]
+    """One a block: ½(ln k₁ + ln k₂ − ln b₁ − ln b₂), natural logarithm."""
+    shift: float = 0.0
+    """What is added to each before the test: ln(floor) where `against` is torch."""
+    tolerate: float
+    """δ₀: slowdown that is let pass, as it was used: 0.02 is 2%. Never below three times the spread between
+    processes, where that was calibrated."""
+    catch: float
+    """δ₁: slowdown that must be found."""
+    alpha: float
+    """Bound of the chance that any test of the whole suite calls a kernel slower that is not."""
+    beta: float
+    """Bound of the chance that a kernel slower by `catch` is called clean."""
+    tests: int
+    """N: how many tests of the suite share `alpha`."""
+    most_blocks: int
+    """After so many blocks it ends undecided."""
+    log_e_slower: float
+    """Natural logarithm of the e-value against "not slower than `tolerate`"."""
+    log_e_clean: float
+    """The same against "slower"."""
+    log_e_faster: float
+    """The same against "not faster than `tolerate`"."""
+    outcome: Literal["slower", "clean", "faster", "inconclusive"]
+    """What is proven; `clean`: not slower."""
+    ratio: float
+    """exp of the median of `log_ratios`."""
+    ratio_low: float
+    """Lower end of the median's interval at 95% at least, by order statistics; with few blocks the least."""
+    ratio_high: float
+    """Upper end of it."""
+    power: Power
+    """What the observed noise allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline(Document):
+    """A call's work held against what the device was measured to do."""
+
+    nbytes: int
+    """Bytes that the call reads and writes: each tensor once."""
+    flops: int
+    """Floating-point operations, a multiply-add being two; 0 where nobody knows."""
+    source: Literal["signature", "declared"]
+    """From the op's signature, or from `work` in cgins.yaml."""
+    peak_bytes_per_s: float
+    """Measured: a copy of memory, bytes read and written."""
+    peak_flops_per_s: float
+    """Measured: a product of matrices of the case's dtype; 0 where none was measured."""
+    share_of_bandwidth: float
+    """Of `peak_bytes_per_s`; above 1 the data came from a cache."""
+    share_of_compute: float
+    """Of `peak_flops_per_s`."""
+    bound: Literal["memory", "compute"]
+    """Which of both takes longer at its peak."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(Document):
+    """Interleaved timings of a case's arms in one process, and what they prove."""
+
+    method: Method
+    """Clock and batching; the same for all arms."""
+    cache: Literal["cold", "warm"]
+    """Whether rotated inputs outrun the last-level cache twice over."""
+    orders: str
+    """Order of arms a block by their letters (K, B, T, C: kernel, base, torch, compile): `KBBK TKBBKT`."""
+    kernel: Arm
+    """The kernel's times."""
+    torch: Arm
+    """torch's times, eager."""
+    base: Arm | None = None
+    """The kernel's at the base revision; None if there is none, or it is the same build."""
+    compiled: Arm | None = None
+    """torch.compile's, if asked for."""
+    speedup_vs_torch: float
+    """exp of the median over blocks of ½(ln t₁ + ln t₂ − ln k₁ − ln k₂): above 1 the kernel is faster."""
+    speedup_low: float
+    """First quartile of the same over blocks."""
+    speedup_high: float
+    """Third quartile of the same over blocks."""
+    speedup_vs_compile: float | None = None
+    """The same median against torch.compile."""
+    comparisons: tuple[Comparison, ...] = ()
+    """Sequential tests that were made: against the base revision, and against torch where a floor is declared."""
+    clocks: Clocks | None = None
+    """None on a CPU, and where no management library answers."""
+    roofline: Roofline | None = None
+    """None where the device's peaks or the op's work are not known."""
+    base_revision: str = ""
+    """Commit of the base arm; "" without one."""
+    timed_ns: float = 0.0
+    """Time in batches that count, over all arms."""
+    seconds: float = 0.0
+    """Wall time of the measurement, copies, warm-up and capture included."""
+    confirmation: Measurement | None = None
+    """The same in a fresh process, where the first one found it slower or below its floor."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know: a fallback that was taken, a warm cache."""
+
+    def against(self, arm: Literal["base", "torch"]) -> Comparison | None:
+        """The test against an arm, if one was made."""
+        return next((one for one in self.comparisons if one.against == arm), None)

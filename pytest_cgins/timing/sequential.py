@@ -1,0 +1,298 @@
+"""The sequential test that gates times: two bets on the signs of blocks, looked at after each.
+
+A block gives d, the logarithm of the kernel's time over the other arm's. Under "not slower than δ₀" a block lies above
+ln(1+δ₀) at most half of the time, whatever the noise looks like, as long as blocks do not hang on each other. Then
+each E = Π(1 + λ·sign(d − ln(1+δ₀))) with 0 < λ < 1 has an expectation of at most 1 at every stopping time, and so has
+the mean over several λ. By Ville's inequality it ever reaches N/α with a chance of at most α/N; over N tests that is α
+in all. (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024; Ville, 1939.)
+
+The mirrored bet, against "slower", has its bound halfway between ln(1+δ₀) and ln(1+δ₁): a kernel slower by just δ₁
+must not be cleared, and on the bound itself, where blocks lie on either side by the spread between processes alone,
+half of such kernels would be.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from pytest_cgins.measurement import Comparison, Power
+
+LAMBDAS = (0.2, 0.4, 0.6, 0.8, 0.95)
+"""Stakes of the bets that are averaged: small ones win where most signs are noise, great ones where none is."""
+MOST_NEEDED = 10_000
+"""Beyond so many blocks nobody is told how many it takes."""
+POWER = 0.9
+COVERAGE = 0.95
+
+Outcome = Literal["slower", "clean", "faster", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a test lets pass, what it must find, and how sure it is to be."""
+
+    tolerate: float
+    """δ₀: 0.02 is 2%."""
+    catch: float
+    """δ₁, above `tolerate`."""
+    alpha: float
+    """Chance of a false alarm, over all tests."""
+    beta: float
+    """Chance of clearing a kernel that is slower by `catch`."""
+    tests: int
+    """N: tests that share `alpha`."""
+    most_blocks: int
+    """After so many the test ends undecided."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tolerate < self.catch:
+            raise ValueError(f"tolerate {self.tolerate} is not below catch {self.catch}")
+        if not (0 < self.alpha < 1 and 0 < self.beta < 1 and self.tests >= 1 and self.most_blocks >= 1):
+            raise ValueError(f"no such rule: {self}")
+
+    @property
+    def slower_bound(self) -> float:
+        """Of log ratios: above it a block speaks for "slower"."""
+        return math.log1p(self.tolerate)
+
+    @property
+    def clean_bound(self) -> float:
+        """Of log ratios: below it a block speaks for "clean"."""
+        return (math.log1p(self.tolerate) + math.log1p(self.catch)) / 2
+
+    @property
+    def log_proof(self) -> float:
+        """Ln E from which "slower", or "faster", is proven."""
+        return math.log(self.tests / self.alpha)
+
+    @property
+    def log_clear(self) -> float:
+        """Ln E from which "clean" is."""
+        return -math.log(self.beta)
+
+    def least_tolerated(self, spread: float) -> Rule:
+        """The same with δ₀ at least three times the calibrated spread between processes, δ₁ moved up with it."""
+        tolerate = max(self.tolerate, 3 * spread)
+        return replace(self, tolerate=tolerate, catch=self.catch + tolerate - self.tolerate)
+
+    def alone(self) -> Rule:
+        """For a test that shares `alpha` with no other: a confirmation comes on top of what was proven."""
+        return replace(self, tests=1)
+
+
+class SequentialTest:
+    """Takes blocks one by one, and says when it has seen enough."""
+
+    def __init__(self, rule: Rule, *, shift: float = 0.0) -> None:
+        """`shift` is added to each log ratio before it is looked at."""
+        self.rule = rule
+        self._shift = shift
+        self._log_ratios: list[float] = []
+        self._slower, self._clean, self._faster = (Bet() for _ in range(3))
+
+    def add(self, log_ratio: float) -> None:
+        """Take a block's log ratio.
+
+        Raises:
+            ValueError: it is not finite.
+        """
+        if not math.isfinite(log_ratio):
+            raise ValueError(f"a log ratio is {log_ratio}")
+        shifted = log_ratio + self._shift
+        self._log_ratios.append(log_ratio)
+        self._slower.add(shifted - self.rule.slower_bound)
+        self._clean.add(self.rule.clean_bound - shifted)
+        self._faster.add(-shifted - self.rule.slower_bound)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is proven by now."""
+        if self._slower.log_e >= self.rule.log_proof:
+            return "slower"
+        if self._faster.log_e >= self.rule.log_proof:
+            return "faster"
+        return "clean" if self._clean.log_e >= self.rule.log_clear else "inconclusive"
+
+    @property
+    def done(self) -> bool:
+        """Whether further blocks are of no use. One that is clean and may be faster goes on."""
+        if len(self._log_ratios) >= self.rule.most_blocks or self.outcome in ("slower", "faster"):
+            return True
+        return self.outcome == "clean" and self._faster.log_e < 0
+
+    @property
+    def fewest_left(self) -> int:
+        """Blocks that it takes at least from here to whatever end is nearest; 0 if it is done."""
+        if self.done:
+            return 0
+        left = self.rule.most_blocks - len(self._log_ratios)
+        bets = [(self._slower, self.rule.log_proof), (self._faster, self.rule.log_proof)]
+        if self.outcome != "clean":
+            bets.append((self._clean, self.rule.log_clear))
+        return min(left, *(bet.wins_to(target, at_most=left) for bet, target in bets))
+
+    def comparison(self, against: Literal["base", "torch"]) -> Comparison:
+        """All of it as data.
+
+        Raises:
+            ValueError: no block was added.
+        """
+        low, median, high = median_interval(self._log_ratios)
+        return Comparison(
+            against=against,
+            log_ratios=tuple(self._log_ratios),
+            shift=self._shift,
+            tolerate=self.rule.tolerate,
+            catch=self.rule.catch,
+            alpha=self.rule.alpha,
+            beta=self.rule.beta,
+            tests=self.rule.tests,
+            most_blocks=self.rule.most_blocks,
+            log_e_slower=self._slower.log_e,
+            log_e_clean=self._clean.log_e,
+            log_e_faster=self._faster.log_e,
+            outcome=self.outcome,
+            ratio=math.exp(median),
+            ratio_low=math.exp(low),
+            ratio_high=math.exp(high),
+            power=power(robust_sigma(self._log_ratios), self.rule),
+        )
+
+
+class Bet:
+    """The e-value of a row of signs: it depends on how many were for and against, not on their order."""
+
+    def __init__(self) -> None:
+        self._won = self._lost = 0
+
+    def add(self, margin: float) -> None:
+        """A positive margin is won, a negative one lost, and 0 is neither."""
+        self._won += margin > 0
+        self._lost += margin < 0
+
+    @property
+    def log_e(self) -> float:
+        """Natural logarithm of the e-value."""
+        return log_e(self._won, self._lost)
+
+    def wins_to(self, target: float, *, at_most: int) -> int:
+        """Wins in a row, `at_most` or fewer, after which `log_e` is `target` or more."""
+        return next((n for n in range(at_most) if log_e(self._won + n, self._lost) >= target), at_most)
+
+
+@lru_cache(maxsize=65536)
+def log_e(won: int, lost: int) -> float:
+    """Ln of the mean over λ of (1+λ)^won·(1−λ)^lost."""
+    logs = [won * math.log1p(stake) + lost * math.log1p(-stake) for stake in LAMBDAS]
+    most = max(logs)
+    return most + math.log(sum(math.exp(one - most) for one in logs) / len(logs))
+
+
+def robust_sigma(values: Sequence[float]) -> float:
+    """Standard deviation of the bulk: 1.4826 times the median absolute deviation; single blocks lie far out."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+
+
+def median_interval(values: Sequence[float], coverage: float = COVERAGE) -> tuple[float, float, float]:
+    """Lower end, median and upper end: order statistics that hold the median with at least this chance.
+
+    Under six values no pair does at 95%: the extremes are given. (David and Nagaraja, "Order Statistics", 7.1.)
+
+    Raises:
+        ValueError: without a value.
+    """
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    ordered, n = sorted(values), len(values)
+    tail, rank = 0.5**n, 0
+    while rank + 1 <= (n - 1) // 2:
+        more = tail + math.comb(n, rank + 1) * 0.5**n
+        if more > (1 - coverage) / 2:
+            break
+        tail, rank = more, rank + 1
+    rank = rank if tail <= (1 - coverage) / 2 else 0
+    return ordered[rank], statistics.median(ordered), ordered[n - 1 - rank]
+
+
+# ---- what a test can see
+
+
+def power(sigma: float, rule: Rule) -> Power:
+    """What a test by this rule sees where a block's log ratio is normal with this standard deviation."""
+    return Power(sigma=sigma, detectable=_detectable(sigma, rule), blocks_needed=_blocks_needed(sigma, rule))
+
+
+def chance_of_proof(log_ratio: float, sigma: float, rule: Rule, blocks: int) -> float:
+    """Chance that "slower" stands proven after so many blocks, of a kernel whose true log ratio this is."""
+    return _chance(_share(log_ratio - rule.slower_bound, sigma), blocks, rule.log_proof)
+
+
+def chance_of_clearing(log_ratio: float, sigma: float, rule: Rule, blocks: int) -> float:
+    """Chance that "clean" stands proven after so many blocks."""
+    return _chance(_share(rule.clean_bound - log_ratio, sigma), blocks, rule.log_clear)
+
+
+def _share(margin: float, sigma: float) -> float:
+    """Share of blocks that are won."""
+    if sigma <= 0:
+        return float(margin > 0)
+    return statistics.NormalDist().cdf(margin / sigma)
+
+
+def _chance(share: float, blocks: int, target: float) -> float:
+    """Chance of a log e-value of `target` at the end of so many blocks, of which a share is won."""
+    if log_e(blocks, 0) < target:
+        return 0.0
+    low, high = 0, blocks  # least number of wins that is enough
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if log_e(middle, blocks - middle) >= target else (middle + 1, high)
+    return _binomial_tail(blocks, low, share)
+
+
+def _binomial_tail(n: int, least: int, share: float) -> float:
+    """P(X ≥ least) of a binomial."""
+    if share <= 0 or share >= 1:
+        return float(share >= 1 or least == 0)
+    won, lost, whole = math.log(share), math.log1p(-share), math.lgamma(n + 1)
+    return min(
+        1.0,
+        math.fsum(
+            math.exp(whole - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * won + (n - k) * lost)
+            for k in range(least, n + 1)
+        ),
+    )
+
+
+def _detectable(sigma: float, rule: Rule) -> float | None:
+    low, high = rule.slower_bound, math.log(2)
+    if chance_of_proof(high, sigma, rule, rule.most_blocks) < POWER:
+        return None
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        found = chance_of_proof(middle, sigma, rule, rule.most_blocks) >= POWER
+        low, high = (low, middle) if found else (middle, high)
+    return math.expm1(high)
+
+
+def _blocks_needed(sigma: float, rule: Rule) -> int | None:
+    def enough(blocks: int) -> bool:
+        slower = chance_of_proof(math.log1p(rule.catch), sigma, rule, blocks)
+        return min(slower, chance_of_clearing(0.0, sigma, rule, blocks)) >= POWER
+
+    high = 1
+    while not enough(high):
+        high *= 2
+        if high > MOST_NEEDED:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
