@@ -46,14 +46,17 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _measurement(kernel_ns: float, torch_ns: float) -> Measurement:
     def arm(name: str, median: float) -> Arm:
         return Arm(
-            name=name, samples_ns_per_call=(median, median), median_ns_per_call=median, iqr_ns_per_call=0.0
+            name=name,
+            samples_ns_per_call=(median, median),
+            calls_per_batch=1,
+            median_ns_per_call=median,
+            iqr_ns_per_call=0.0,
         )
 
     speedup = torch_ns / kernel_ns
     return Measurement(
         method="perf-counter",
         cache="warm",
-        calls_per_batch=1,
         orders="KTTK",
         kernel=arm("kernel", kernel_ns),
         torch=arm("torch", torch_ns),

@@ -26,13 +26,13 @@ CAUGHT = Power(forgery="zeros", caught=True)
 ARM = Arm(
     name="kernel",
     samples_ns_per_call=(1100.0, 1190.0),
+    calls_per_batch=100,
     median_ns_per_call=1145.0,
     iqr_ns_per_call=45.0,
 )
 MEASUREMENT = Measurement(
     method="perf-counter",
     cache="warm",
-    calls_per_batch=100,
     orders="KTTK",
     kernel=ARM,
     torch=replace(ARM, name="torch", median_ns_per_call=2290.0),

@@ -13,9 +13,11 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.model import Case, Correctness, Probe, Reason
 
-ARM = Arm(name="kernel", samples_ns_per_call=(1.0, 1.0), median_ns_per_call=1.0, iqr_ns_per_call=0.0)
+ARM = Arm(
+    name="kernel", samples_ns_per_call=(1.0, 1.0), calls_per_batch=5, median_ns_per_call=1.0, iqr_ns_per_call=0.0
+)  # fmt: skip
 MEASUREMENT = Measurement(
-    method="perf-counter", cache="warm", calls_per_batch=5, orders="KTTK", kernel=ARM,
+    method="perf-counter", cache="warm", orders="KTTK", kernel=ARM,
     torch=replace(ARM, name="torch"), speedup_vs_torch=1.0, speedup_low=1.0, speedup_high=1.0,
 )  # fmt: skip
 

@@ -20,9 +20,11 @@ from pytest_cgins.trace.store import open_pack
 from pytest_cgins.verify.judge import JudgeService
 
 RELU = "torch.nn.functional.relu"
-ARM = Arm(name="kernel", samples_ns_per_call=(9e6, 9e6), median_ns_per_call=9e6, iqr_ns_per_call=0.0)
+ARM = Arm(
+    name="kernel", samples_ns_per_call=(9e6, 9e6), calls_per_batch=5, median_ns_per_call=9e6, iqr_ns_per_call=0.0
+)  # fmt: skip
 MEASUREMENT = Measurement(
-    method="perf-counter", cache="warm", calls_per_batch=5, orders="KTTK", kernel=ARM,
+    method="perf-counter", cache="warm", orders="KTTK", kernel=ARM,
     torch=replace(ARM, name="torch"), speedup_vs_torch=1.0, speedup_low=1.0, speedup_high=1.0,
 )  # fmt: skip
 
