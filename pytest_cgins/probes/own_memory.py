@@ -9,7 +9,6 @@ there is no answer.
 from __future__ import annotations
 
 import ctypes
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
@@ -18,6 +17,8 @@ import torch
 
 from pytest_cgins.errors import LaunchError
 from pytest_cgins.kernels import cuda_driver as driver
+from pytest_cgins.timing import nvml
+from pytest_cgins.timing.nvml import cuda_uuids as _names
 
 GRAIN_NBYTES = 2**21
 """The driver hands out memory in such pieces."""
@@ -26,7 +27,6 @@ TRIALS_NBYTES = (17 * GRAIN_NBYTES, 29 * GRAIN_NBYTES)
 
 _MOST_PROCESSES = 1024
 _UNKNOWN = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
-_PREFIXES = ("GPU-", "MIG-")
 
 Held = Callable[[], Mapping[int, int]]
 """Gives bytes by process number; empty if nothing is told."""
@@ -99,15 +99,12 @@ def _own(index: int) -> tuple[Held, int] | None:
 
 def _listing(index: int) -> Held | None:
     """Asks NVML for the processes of one GPU; None where it cannot be asked."""
-    try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-        ask = library.nvmlDeviceGetComputeRunningProcesses_v3
-        by_uuid = library.nvmlDeviceGetHandleByUUID
-        begun = library.nvmlInit_v2()
-    except (OSError, AttributeError):
+    library = nvml.load()
+    ask = getattr(library, "nvmlDeviceGetComputeRunningProcesses_v3", None)
+    if library is None or ask is None:
         return None
-    handle = ctypes.c_void_p()
-    if begun != 0 or not any(by_uuid(name.encode(), ctypes.byref(handle)) == 0 for name in _names(index)):
+    handle = next((one for name in _names(index) if (one := nvml.handle_by_uuid(library, name))), None)
+    if handle is None:
         return None
     processes = (_Process * _MOST_PROCESSES)()
 
@@ -122,11 +119,3 @@ def _listing(index: int) -> Held | None:
         return found
 
     return held
-
-
-def _names(index: int) -> list[str]:
-    """What NVML may call a device of CUDA: their orders differ, their UUIDs do not; parts of a GPU have their own."""
-    raw = (ctypes.c_ubyte * 16)()
-    if driver.library().cuDeviceGetUuid_v2(raw, index) != 0:
-        return []
-    return [f"{prefix}{uuid.UUID(bytes=bytes(raw))}" for prefix in _PREFIXES]
