@@ -69,6 +69,12 @@ def edit(file: Path, old: str, new: str) -> None:
             "source: relu.cpp, tolerance: {atol: 1}",
             "kernel relu/cpp (cpu): its entry in cgins.yaml changed",
         ),
+        (
+            "cgins.yaml",
+            "kernels:",
+            "gate: {tolerate: 4%}\nkernels:",
+            "kernel relu/cpp (cpu): its entry in cgins.yaml changed",
+        ),
         ("cgins.yaml", "  relu:", "  other:", "kernel relu/cpp (cpu): it is no longer in cgins.yaml"),
         ("traces/manifest.json", "\n", " \n", "trace pack traces: its manifest.json changed"),
     ],

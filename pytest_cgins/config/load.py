@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 from typing import Literal, cast
 
-from pytest_cgins.config import conduct
+from pytest_cgins.config import conduct, timing_gate
 from pytest_cgins.config.document import Section, Value, read
-from pytest_cgins.config.model import Config, Implementation, KernelEntry, ResourceLimits, Tolerance
+from pytest_cgins.config.model import Config, Implementation, KernelEntry, Tolerance
 from pytest_cgins.config.semantics import semantics
 from pytest_cgins.model import Contract
 
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-TOP_KEYS = ("version", "traces", "kernels")
+TOP_KEYS = ("version", "traces", "gate", "kernels")
 KERNEL_KEYS = ("op", "implementations", "tolerance", "gate", *conduct.CONDUCT_KEYS)
 IMPLEMENTATION_KEYS = (
     "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "flags",
@@ -42,11 +42,13 @@ def load(path: Path, *, require_traces: bool = True, require_sources: bool = Tru
     top.refuse_unknown(TOP_KEYS)
     _check_version(top)
     traces = top.get("traces")
+    gate, baseline = timing_gate.of_file(top.get("gate"))
     kernels = top.require("kernels", remedy="add kernels: {NAME: {op: …, source: …}}").mapping("kernels")
     return Config(
         file=file,
         traces=_traces(traces, require_traces) if traces else (),
-        kernels=tuple(_kernel(kernels, name) for name in kernels),
+        kernels=tuple(_kernel(kernels, name, gate) for name in kernels),
+        baseline=baseline,
     )
 
 
@@ -80,7 +82,7 @@ def _check_name(value: Value, name: str, what: str) -> None:
         )
 
 
-def _kernel(kernels: Section, name: str) -> KernelEntry:
+def _kernel(kernels: Section, name: str, gate: timing_gate.Settings) -> KernelEntry:
     value = kernels.require(name, remedy="")
     _check_name(value, name, "kernel")
     section = value.mapping(f'kernel "{name}"')
@@ -103,13 +105,15 @@ def _kernel(kernels: Section, name: str) -> KernelEntry:
             remedy="add source: FILE.cpp, target: MODULE:FUNCTION, or implementations: […]",
         )
     _refuse_twins(section, implementations)
-    tolerance, gate = section.get("tolerance"), section.get("gate")
+    tolerance = section.get("tolerance")
+    timing, limits = timing_gate.of_kernel(section.get("gate"), name, gate)
     return KernelEntry(
         name=name,
         op=op,
         implementations=implementations,
         tolerance=_tolerance(tolerance, name) if tolerance else Tolerance(),
-        limits=_limits(gate.mapping(f'gate of kernel "{name}"')) if gate else ResourceLimits(),
+        limits=limits,
+        timing=timing,
         exceptions=conduct.exceptions(section.get("probes"), name),
         repeatability=conduct.repeatability(section.get("repeatable"), name),
         claims=conduct.claims(section),
@@ -152,15 +156,6 @@ def _tolerance(value: Value, kernel: str) -> Tolerance:
         section.fail(f"{section.title} is empty", remedy="write derived, or {rtol: 1e-3, atol: 1e-5}")
     return Tolerance(
         kind="explicit", rtol=rtol.amount() if rtol else 0.0, atol=atol.amount() if atol else 0.0
-    )
-
-
-def _limits(section: Section) -> ResourceLimits:
-    section.refuse_unknown(("registers", "spill_bytes"))
-    registers, spills = section.get("registers"), section.get("spill_bytes")
-    return ResourceLimits(
-        registers=registers.integer() if registers else None,
-        spill_nbytes=spills.integer() if spills else 0,
     )
 
 

@@ -103,7 +103,7 @@ REFUSED = [
     ("version: 0", "cgins.yaml:1: there is no version 0", "version: 1"),
     ("version: 1", 'cgins.yaml:1: the file has no "kernels"', "add kernels"),
     ("version: 1\nkernel: {}", 'cgins.yaml:2: unknown key "kernel" in the file', '"kernels"'),
-    ("version: 1\ngate: {}", 'cgins.yaml:2: unknown key "gate" in the file', "known keys: version, traces"),
+    ("version: 1\nplots: []", 'cgins.yaml:2: unknown key "plots" in the file', "known keys: version, traces"),
     ("version: 1\nversion: 1", 'cgins.yaml:2: key "version" of the file is there twice, first in line 1', "remove"),
     ("version: 1\nkernels: [a]", 'cgins.yaml:2: "kernels" in the file is a list, not a mapping', "write"),
     ("version: 1\ntraces: [traces/brt]\nkernels: {}", "cgins.yaml:2: no such folder: traces/brt", '"bert"'),

@@ -17,6 +17,7 @@ TEXT = document("configuration.md")
 # What the loader calls a part of the file → how the document writes its keys.
 PLACES = {
     r"the file": "",
+    r"gate of the file": "gate.",
     r'kernel "[^"]*"': "kernels.NAME.",
     r'implementation .* of kernel "[^"]*"': "kernels.NAME.implementations[].",
     r'tolerance of kernel "[^"]*"': "kernels.NAME.tolerance.",

@@ -1,0 +1,225 @@
+"""`gate`: how times are judged, of the file and of each kernel.
+
+Four layers, the later before the earlier: the file's profile, the file's other keys, the kernel's profile, the
+kernel's other keys. Limits are checked after they are merged, at the line that came last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn, cast
+
+from pytest_cgins.config.document import Section, Value
+from pytest_cgins.config.model import PROFILES, FailOn, ResourceLimits, TimingGate
+
+WHOLE_SUITE_KEYS = ("alpha", "baseline")
+"""Of the file alone: all cases share them."""
+LIMIT_KEYS = ("registers", "spill_bytes")
+"""Of kernels alone: growth of a kernel's resources."""
+PROFILE_FIELDS = ("tolerate", "catch", "max_blocks")
+"""What a profile stands for."""
+FAIL_ON: tuple[FailOn, ...] = ("regression", "inconclusive", "never")
+LEAST_BLOCKS, MOST_BLOCKS = 10, 10_000
+"""Ten blocks that all point one way are the fewest that prove anything at 1%."""
+GREATEST_FLOOR = 1000.0
+_NUMBER = re.compile(r"((?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?)[ ]?(%?)")
+_REVISION = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f]{0,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and where it is written."""
+
+    value: Any
+    """As `TimingGate` has it."""
+    said: Value
+    """What it was read from; a profile for what follows from that."""
+
+    def told(self, key: str) -> str:
+        """As messages have it: `catch 3% (profile strict, line 4)`."""
+        profile = f"profile {self.said.node.value}, " if self.said.key == "profile" else ""
+        return f"{key} {percent(self.value)} ({profile}line {self.said.line})"
+
+
+Settings = Mapping[str, Setting]
+
+
+def percent(share: float) -> str:
+    """A share as people write it: 0.025 is 2.5%."""
+    return f"{share * 100:.10g}%"
+
+
+def of_file(value: Value | None) -> tuple[Settings, str]:
+    """The file's `gate`, over which kernels lay theirs, and its `baseline`, "" if it names none.
+
+    Raises:
+        ConfigError: an unknown key, or a value that cannot be meant; with file, line and remedy.
+    """
+    if value is None:
+        return {}, ""
+    section = value.mapping("gate of the file")
+    for key in LIMIT_KEYS:
+        limit = section.get(key)
+        if limit:
+            limit.fail(
+                f'"{key}" in gate of the file: only kernels have it', remedy="write it in a kernel's gate"
+            )
+    section.refuse_unknown(("profile", *_READERS, "baseline"))
+    settings = _checked(_layer(section), section)
+    baseline = section.get("baseline")
+    return settings, _revision(baseline) if baseline else ""
+
+
+def of_kernel(value: Value | None, kernel: str, below: Settings) -> tuple[TimingGate, ResourceLimits]:
+    """A kernel's `gate`, laid over the file's.
+
+    Raises:
+        ConfigError: an unknown key, or a value that cannot be meant; with file, line and remedy.
+    """
+    if value is None:
+        return _gate(below), ResourceLimits()
+    section = value.mapping(f'gate of kernel "{kernel}"')
+    for key in WHOLE_SUITE_KEYS:
+        shared = section.get(key)
+        if shared:
+            shared.fail(
+                f'"{key}" in {section.title}: all kernels of a run share it',
+                remedy="write it in the gate of the file: gate at the top level",
+            )
+    section.refuse_unknown(("profile", *(key for key in _READERS if key != "alpha"), *LIMIT_KEYS))
+    registers, spills = section.get("registers"), section.get("spill_bytes")
+    limits = ResourceLimits(
+        registers=registers.integer() if registers else None,
+        spill_nbytes=spills.integer() if spills else 0,
+    )
+    return _gate(_checked({**below, **_layer(section)}, section)), limits
+
+
+def _gate(settings: Settings) -> TimingGate:
+    return TimingGate(**{key: setting.value for key, setting in settings.items()})
+
+
+def _layer(section: Section) -> dict[str, Setting]:
+    """What one mapping says: its profile, and over that its other keys."""
+    found: dict[str, Setting] = {}
+    profile = section.get("profile")
+    if profile:
+        chosen = PROFILES[profile.choice(*PROFILES)]
+        found = {name: Setting(getattr(chosen, name), profile) for name in PROFILE_FIELDS}
+    for key, reader in _READERS.items():
+        value = section.get(key)
+        if value:
+            found[key] = Setting(reader(value), value)
+    return found
+
+
+def _checked(settings: Settings, section: Section) -> Settings:
+    """The same, if what is tolerated lies below what must be caught."""
+    gate = _gate(settings)
+    if gate.tolerate >= gate.catch:
+        told = {
+            key: settings[key].told(key)
+            if key in settings
+            else f"{key} {percent(getattr(gate, key))} (default)"
+            for key in ("tolerate", "catch")
+        }
+        given = [settings[key].said for key in told if key in settings]
+        here = next((said for said in given if said.section.title == section.title), given[0])
+        here.fail(
+            f"{section.title} has {told['tolerate']}, which is not below {told['catch']}",
+            remedy="let catch be the greater of both, e.g. tolerate: 2%, catch: 5%",
+        )
+    return settings
+
+
+def _number(value: Value) -> float | None:
+    """`2%`, `0.02` or `2e-2`, read in decimals, so that all three are one number; None for anything else."""
+    match = _NUMBER.fullmatch(value.scalar().strip())
+    if match is None:
+        return None
+    return float(Decimal(match[1]) / (100 if match[2] else 1))
+
+
+def _refuse(value: Value, why: str, remedy: str) -> NoReturn:
+    value.fail(f'"{value.key}" in {value.section.title} is {value.scalar() or "empty"}, {why}', remedy=remedy)
+
+
+def _slowdown(value: Value) -> float:
+    """A slowdown of 0 to 100%."""
+    number = _number(value)
+    if number is None:
+        _refuse(value, "not a share of the time", "write a percentage or a fraction, e.g. 2% or 0.02")
+    if number > 1:
+        _refuse(
+            value,
+            f"which is {percent(number)}; the most is 100%",
+            f"write {number:g}% if that is what is meant",
+        )
+    return number
+
+
+def _catch(value: Value) -> float:
+    number = _slowdown(value)
+    if number == 0:
+        _refuse(value, "and a slowdown of nothing is none", "write what must be found, e.g. 5%")
+    return number
+
+
+def _chance(value: Value) -> float:
+    """A chance above 0, of at most a half."""
+    number = _number(value)
+    if number is None or not 0 < number <= 0.5:
+        _refuse(
+            value, "not a chance above 0 and up to 0.5", "write a fraction or a percentage, e.g. 0.01 or 1%"
+        )
+    return number
+
+
+def _floor(value: Value) -> float | None:
+    """A speed against torch; None for `none` and `false`."""
+    word = value.scalar().strip()
+    if word == "none" or (value.node.tag.endswith(":bool") and not value.boolean()):
+        return None
+    number = _number(value)
+    if number is None or not 0 < number <= GREATEST_FLOOR:
+        _refuse(
+            value,
+            f"not a speed above 0 and up to {GREATEST_FLOOR:g} times torch's",
+            "write a number such as 0.9 (nine tenths of torch's speed), or none",
+        )
+    return number
+
+
+def _blocks(value: Value) -> int:
+    number = value.integer()
+    if not LEAST_BLOCKS <= number <= MOST_BLOCKS:
+        few = number < LEAST_BLOCKS
+        _refuse(
+            value,
+            "too few to prove anything" if few else "more than any run has time for",
+            f"write {LEAST_BLOCKS} to {MOST_BLOCKS}; the profile default has {PROFILES['default'].max_blocks}",
+        )
+    return number
+
+
+def _revision(value: Value) -> str:
+    """`merge-base`, `none`, or what git may know as a commit."""
+    word = value.scalar()
+    if value.node.tag.rpartition(":")[2] in ("bool", "null") or not _REVISION.fullmatch(word):
+        _refuse(value, "no name of a commit", "write merge-base, none, or a commit, tag or branch")
+    return word
+
+
+_READERS: dict[str, Callable[[Value], Any]] = {
+    "tolerate": _slowdown,
+    "catch": _catch,
+    "floor_vs_torch": _floor,
+    "fail_on": lambda value: cast("FailOn", value.choice(*FAIL_ON)),
+    "alpha": _chance,
+    "beta": _chance,
+    "max_blocks": _blocks,
+    "cache": lambda value: value.choice("cold", "warm"),
+}
