@@ -778,6 +778,8 @@ class Evaluation(Document):
     """Path of the `cgins.yaml` that has the case, from the folder where pytest began; "" where nobody noted it."""
     tested: Tested | None = None
     """Digests of what was tested; None if the kernel was not built."""
+    fail_on: Literal["regression", "inconclusive", "never"] = "regression"
+    """`gate.fail_on`: whether a proven slowdown fails, an undecided time too, or neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

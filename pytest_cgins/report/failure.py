@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_cgins.model import Check, Evaluation, Reason
-from pytest_cgins.report.numbers import ratio
+from pytest_cgins.figures import ratio
 
 OUTPUT_LINES = 40
 """Lines of what the kernel or its compiler printed that a message quotes, from the end."""

@@ -11,7 +11,7 @@ from pytest_cgins.report import compiled, coverage, summary
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
-from pytest_cgins.report.numbers import ratio, speedup, time_ns
+from pytest_cgins.figures import ratio, speedup, time_ns
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from pytest_cgins.model import Evaluation, SessionReport, Status
 from pytest_cgins.report import compiled, console, coverage, summary
 from pytest_cgins.report.failure import headline
-from pytest_cgins.report.numbers import ratio, speedup, time_ns
+from pytest_cgins.figures import ratio, speedup, time_ns
 
 SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.report import numbers
+from pytest_cgins import figures
 
 positive = st.floats(min_value=1e-12, max_value=1e12, allow_nan=False)
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -17,7 +17,7 @@ UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 @given(positive)
 def test_ratio_stays_on_its_side_of_one(value: float) -> None:
     """A rounded ratio is over, under or at the limit exactly when the number is."""
-    shown = float(numbers.ratio(value))
+    shown = float(figures.ratio(value))
     assert ((shown > 1), (shown < 1)) == ((value > 1), (value < 1))
     assert shown == pytest.approx(value, rel=0.0051)
 
@@ -25,7 +25,7 @@ def test_ratio_stays_on_its_side_of_one(value: float) -> None:
 @given(st.floats(min_value=0.01, max_value=1e13, allow_nan=False))
 def test_time_can_be_read_back(nanoseconds: float) -> None:
     """A printed time is within half a unit of its third digit of the time that was measured."""
-    number, unit = numbers.time_ns(nanoseconds).split(" ")
+    number, unit = figures.time_ns(nanoseconds).split(" ")
     assert float(number) * UNITS[unit] == pytest.approx(nanoseconds, rel=0.0051)
     assert unit == "s" or float(number) < 1000
 
@@ -36,7 +36,7 @@ def test_time_can_be_read_back(nanoseconds: float) -> None:
 )
 def test_time_units(nanoseconds: float, text: str) -> None:
     """Each time is shown in the unit that fits it."""
-    assert numbers.time_ns(nanoseconds) == text
+    assert figures.time_ns(nanoseconds) == text
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_time_units(nanoseconds: float, text: str) -> None:
 )
 def test_ratio_text(value: float, text: str) -> None:
     """Three digits, more where fewer would lie about the limit, words where there is no number."""
-    assert numbers.ratio(value) == text
+    assert figures.ratio(value) == text
 
 
 def test_speedup_says_times() -> None:
     """A speed-up carries its unit."""
-    assert numbers.speedup(1.234) == "1.23x"
+    assert figures.speedup(1.234) == "1.23x"

@@ -26,6 +26,21 @@ def speedup(value: float) -> str:
     return f"{ratio(value)}x"
 
 
+def percent(share: float) -> str:
+    """A share of something: `8.12%`, three significant digits."""
+    return f"{_significant(100 * share, 3)}%"
+
+
+def change(ratio_of_times: float) -> str:
+    """How much longer one time is than another: `+8.12%`, `-0.31%`; of a millionth or less `0%`."""
+    more = 100 * (ratio_of_times - 1)
+    if not math.isfinite(more):
+        return str(ratio_of_times)
+    digits = 2 if abs(more) < 9.995 else 1 if abs(more) < 99.95 else 0
+    text = f"{more:+,.{digits}f}"
+    return "0%" if float(text.replace(",", "")) == 0 else f"{text}%"
+
+
 def time_ns(value: float) -> str:
     """A time given in nanoseconds, in the unit that leaves one to three digits before the point: `1.15 us`."""
     for scale, unit in _TIME_UNITS:

@@ -1,0 +1,1 @@
+"""From timings to a verdict."""
