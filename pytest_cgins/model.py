@@ -713,6 +713,24 @@ class Environment(Document):
     """Triton version, "" without."""
     host_cores: int = 0
     """Cores that the process may use."""
+    device_uuid: str = ""
+    """Of the GPU or the part of one, as NVML writes it: `GPU-…`, `MIG-…`; "" for a CPU."""
+    sm_count: int = 0
+    """Multiprocessors of the GPU; 0 for a CPU."""
+    memory_nbytes: int = 0
+    """Memory of the GPU, as CUDA tells it; 0 for a CPU."""
+    mig: bool | None = None
+    """Whether the GPU is divided (MIG), or is such a part; None where nobody tells."""
+    ecc: bool | None = None
+    """Whether its memory is corrected; None where nobody tells."""
+    clock_policy: str = ""
+    """GPU: `default`, or `applications-1410-mhz`. CPU: `governor performance, turbo off`. "" where nobody tells."""
+    cudnn: str = ""
+    """cuDNN version, "" without."""
+    cublas: str = ""
+    """cuBLAS version, "" without."""
+    protocol: int = 0
+    """Version of the procedure of timing, `environment_key.TIMING_PROTOCOL`; 0: from before there were versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

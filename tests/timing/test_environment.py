@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_cgins.environment_key import TIMING_PROTOCOL
 from pytest_cgins.timing import environment
 
 
@@ -20,6 +21,8 @@ def test_the_host_is_described() -> None:
     assert described.python == platform.python_version()
     assert described.driver == ""
     assert described.host_cores >= 1
+    assert described.protocol == TIMING_PROTOCOL
+    assert (described.device_uuid, described.sm_count, described.memory_nbytes) == ("", 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +51,50 @@ def test_without_cpuinfo_there_is_still_a_name(tmp_path: Path, monkeypatch: pyte
 def test_the_cpu_has_one_key() -> None:
     """Whatever times on the host excludes each other."""
     assert environment.device_key("cpu") == "cpu"
+
+
+@pytest.fixture
+def cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two cores, and what /sys tells of their clocks: nothing yet."""
+    for core in (0, 1):
+        (tmp_path / f"cpu{core}" / "cpufreq").mkdir(parents=True)
+    monkeypatch.setattr(environment, "_CPUS", tmp_path)
+    monkeypatch.setattr(environment, "_cores", lambda: [0, 1])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "turbo"),
+    [
+        ("intel_pstate/no_turbo", "1\n", "turbo off"),
+        ("intel_pstate/no_turbo", "0\n", "turbo on"),
+        ("cpufreq/boost", "1\n", "turbo on"),
+        ("cpufreq/boost", "0\n", "turbo off"),
+    ],
+)
+def test_the_cpu_s_clock_policy_is_read(cpus: Path, file: str, content: str, turbo: str) -> None:
+    """Intel's driver and the others write the switch the other way round; governors are told once each."""
+    for core, governor in enumerate(["performance", "powersave"]):
+        (cpus / f"cpu{core}/cpufreq/scaling_governor").write_text(governor + "\n")
+    (cpus / file).parent.mkdir(exist_ok=True)
+    (cpus / file).write_text(content)
+    assert environment.cpu_clock_policy() == f"governor performance/powersave, {turbo}"
+
+
+def test_a_machine_that_is_not_told_has_no_policy(cpus: Path) -> None:
+    """As virtual machines; one that knows the governors alone tells those."""
+    assert environment.cpu_clock_policy() == ""
+    for core in (0, 1):
+        (cpus / f"cpu{core}/cpufreq/scaling_governor").write_text("schedutil\n")
+    assert environment.cpu_clock_policy() == "governor schedutil"
+
+
+@pytest.mark.parametrize(("number", "text"), [(91002, "9.10.2"), (8907, "8.9.7"), (None, "")])
+def test_cudnn_s_number_is_a_version(number: int | None, text: str) -> None:
+    """Its ninth version changed how it counts."""
+    assert environment._cudnn(number) == text
+
+
+def test_a_cublas_that_is_not_loaded_has_no_version() -> None:
+    """Nor is one loaded to ask it."""
+    assert environment._cublas("") == environment._cublas("1.0") == ""
