@@ -50,11 +50,11 @@ def _on_gpu(host: Environment, device: str) -> Environment:
         device_uuid=gpu.uuid if gpu else f"GPU-{properties.uuid}",
         sm_count=properties.multi_processor_count,
         memory_nbytes=properties.total_memory,
-        driver=(gpu and gpu.driver()) or _driver(),
-        mig=gpu and gpu.mig(),
-        ecc=gpu and gpu.ecc(),
-        clock_policy=(gpu and gpu.clock_policy()) or "",
-        cudnn=_cudnn(torch.backends.cudnn.version()),
+        driver=(gpu.driver() if gpu else None) or _driver(),
+        mig=gpu.mig() if gpu else None,
+        ecc=gpu.ecc() if gpu else None,
+        clock_policy=(gpu.clock_policy() if gpu else None) or "",
+        cudnn=_cudnn(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
         cublas=_cublas(host.cuda),
     )
 
@@ -121,7 +121,7 @@ def _cores() -> list[int]:
 
 
 def _cudnn(version: int | None) -> str:
-    """cuDNN writes 9.10.2 as 91002, and before its ninth version 8.9.7 as 8907."""
+    """Text of a number: 91002 is cuDNN 9.10.2, and 8907 is 8.9.7 by the count before its ninth version."""
     if version is None:
         return ""
     major = 10000 if version >= 90000 else 1000
