@@ -57,7 +57,7 @@ class Power(Document):
     8%; None if not even a doubled time would."""
     blocks_needed: int | None
     """Blocks that would decide in 9 of 10 runs, whether the kernel is as fast as before or slower by `catch`; None
-    if no number up to 100,000 would."""
+    if no number up to 10,000 would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

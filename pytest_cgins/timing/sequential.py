@@ -1,14 +1,15 @@
 """The sequential test that gates times: two bets on the signs of blocks, looked at after each.
 
 A block gives d, the logarithm of the kernel's time over the other arm's. Under "not slower than δ₀" a block lies above
-ln(1+δ₀) at most half of the time, whatever the noise looks like, as long as blocks do not hang on each other. Then
-each E = Π(1 + λ·sign(d − ln(1+δ₀))) with 0 < λ < 1 has an expectation of at most 1 at every stopping time, and so has
-the mean over several λ. By Ville's inequality it ever reaches N/α with a chance of at most α/N; over N tests that is α
-in all. (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024; Ville, 1939.)
+ln(1+δ₀) at most half of the time, whatever the noise looks like, as long as blocks do not hang on each other. With
+s = 1 above the bound and −1 on it or below (a tie that counted as 0 would let blocks above outnumber those below),
+each E = Π(1 + λ·s) with 0 < λ < 1 has an expectation of at most 1 at every stopping time, and so has the mean over
+several λ. By Ville's inequality it ever reaches N/α with a chance of at most α/N; over N tests that is α in all.
+(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024; Ville, 1939.)
 
 The mirrored bet, against "slower", has its bound halfway between ln(1+δ₀) and ln(1+δ₁): a kernel slower by just δ₁
 must not be cleared, and on the bound itself, where blocks lie on either side by the spread between processes alone,
-half of such kernels would be.
+half of such kernels would be. `tests/benchmarks/sequential_simulation.py` shows what holds and what breaks it.
 """
 
 from __future__ import annotations
@@ -50,10 +51,16 @@ class Rule:
     """After so many the test ends undecided."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.tolerate < self.catch:
-            raise ValueError(f"tolerate {self.tolerate} is not below catch {self.catch}")
-        if not (0 < self.alpha < 1 and 0 < self.beta < 1 and self.tests >= 1 and self.most_blocks >= 1):
-            raise ValueError(f"no such rule: {self}")
+        if not 0 <= self.tolerate < self.catch < math.inf:
+            raise ValueError(
+                f"catch is {self.catch}: it must be finite and above tolerate, {self.tolerate}, which is at least 0"
+            )
+        for name in ("alpha", "beta"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: a chance between 0 and 1 is needed")
+        for name in ("tests", "most_blocks"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: at least 1 is needed")
 
     @property
     def slower_bound(self) -> float:
@@ -89,7 +96,13 @@ class SequentialTest:
     """Takes blocks one by one, and says when it has seen enough."""
 
     def __init__(self, rule: Rule, *, shift: float = 0.0) -> None:
-        """`shift` is added to each log ratio before it is looked at."""
+        """`shift` is added to each log ratio before it is looked at.
+
+        Raises:
+            ValueError: it is not finite.
+        """
+        if not math.isfinite(shift):
+            raise ValueError(f"a shift of log ratios is {shift}: a finite number is needed")
         self.rule = rule
         self._shift = shift
         self._log_ratios: list[float] = []
@@ -99,10 +112,12 @@ class SequentialTest:
         """Take a block's log ratio.
 
         Raises:
-            ValueError: it is not finite.
+            ValueError: it is not finite, or the test is done: what is proven stays so.
         """
         if not math.isfinite(log_ratio):
-            raise ValueError(f"a log ratio is {log_ratio}")
+            raise ValueError(f"a block's log ratio is {log_ratio}: its times must be finite and above 0")
+        if self.done:
+            raise ValueError(f"the test ended after {len(self._log_ratios)} blocks: {self.outcome}")
         shifted = log_ratio + self._shift
         self._log_ratios.append(log_ratio)
         self._slower.add(shifted - self.rule.slower_bound)
@@ -131,10 +146,15 @@ class SequentialTest:
         if self.done:
             return 0
         left = self.rule.most_blocks - len(self._log_ratios)
-        bets = [(self._slower, self.rule.log_proof), (self._faster, self.rule.log_proof)]
-        if self.outcome != "clean":
-            bets.append((self._clean, self.rule.log_clear))
-        return min(left, *(bet.wins_to(target, at_most=left) for bet, target in bets))
+        slower, faster, clean = (
+            bet.wins_to(target, at_most=left)
+            for bet, target in (
+                (self._slower, self.rule.log_proof),
+                (self._faster, self.rule.log_proof),
+                (self._clean, self.rule.log_clear),
+            )
+        )
+        return min(left, slower, faster, max(clean, int(self._faster.log_e >= 0)))
 
     def comparison(self, against: Literal["base", "torch"]) -> Comparison:
         """All of it as data.
@@ -171,9 +191,11 @@ class Bet:
         self._won = self._lost = 0
 
     def add(self, margin: float) -> None:
-        """A positive margin is won, a negative one lost, and 0 is neither."""
-        self._won += margin > 0
-        self._lost += margin < 0
+        """A positive margin is won; any other is lost."""
+        if margin > 0:
+            self._won += 1
+        else:
+            self._lost += 1
 
     @property
     def log_e(self) -> float:
@@ -202,7 +224,8 @@ def robust_sigma(values: Sequence[float]) -> float:
 def median_interval(values: Sequence[float], coverage: float = COVERAGE) -> tuple[float, float, float]:
     """Lower end, median and upper end: order statistics that hold the median with at least this chance.
 
-    Under six values no pair does at 95%: the extremes are given. (David and Nagaraja, "Order Statistics", 7.1.)
+    Under six values no pair does at 95%: the extremes are given. The chance is that for a number of values that was
+    fixed beforehand. (David and Nagaraja, "Order Statistics", 7.1.)
 
     Raises:
         ValueError: without a value.
@@ -210,13 +233,12 @@ def median_interval(values: Sequence[float], coverage: float = COVERAGE) -> tupl
     if not values:
         raise ValueError("an interval needs at least one value")
     ordered, n = sorted(values), len(values)
-    tail, rank = 0.5**n, 0
-    while rank + 1 <= (n - 1) // 2:
-        more = tail + math.comb(n, rank + 1) * 0.5**n
-        if more > (1 - coverage) / 2:
-            break
-        tail, rank = more, rank + 1
-    rank = rank if tail <= (1 - coverage) / 2 else 0
+    rank, ways = 0, 1  # integers: 0.5**n is 0 from n = 1075 on, and the binomial coefficients overflow
+    below = ways + n  # rows of signs with at most rank + 1 values on one side of the median
+    while rank + 1 <= (n - 1) // 2 and below / 2**n <= (1 - coverage) / 2:
+        rank += 1
+        ways = ways * (n - rank + 1) // rank
+        below += ways * (n - rank) // (rank + 1)
     return ordered[rank], statistics.median(ordered), ordered[n - 1 - rank]
 
 
@@ -224,17 +246,21 @@ def median_interval(values: Sequence[float], coverage: float = COVERAGE) -> tupl
 
 
 def power(sigma: float, rule: Rule) -> Power:
-    """What a test by this rule sees where a block's log ratio is normal with this standard deviation."""
+    """What a test by this rule sees where a block's log ratio is normal with this standard deviation.
+
+    `detectable` counts a proof at any block, and one of "clean" that may come before it. `blocks_needed` counts what
+    stands proven at the last block only, so that slightly fewer would do.
+    """
     return Power(sigma=sigma, detectable=_detectable(sigma, rule), blocks_needed=_blocks_needed(sigma, rule))
 
 
 def chance_of_proof(log_ratio: float, sigma: float, rule: Rule, blocks: int) -> float:
-    """Chance that "slower" stands proven after so many blocks, of a kernel whose true log ratio this is."""
+    """Chance that "slower" stands proven after just so many blocks, of a kernel whose true log ratio this is."""
     return _chance(_share(log_ratio - rule.slower_bound, sigma), blocks, rule.log_proof)
 
 
 def chance_of_clearing(log_ratio: float, sigma: float, rule: Rule, blocks: int) -> float:
-    """Chance that "clean" stands proven after so many blocks."""
+    """Chance that "clean" stands proven after just so many blocks."""
     return _chance(_share(rule.clean_bound - log_ratio, sigma), blocks, rule.log_clear)
 
 
@@ -270,13 +296,49 @@ def _binomial_tail(n: int, least: int, share: float) -> float:
     )
 
 
+def _chance_of_finding(log_ratio: float, sigma: float, rule: Rule) -> float:
+    """At least: "clean" takes fewer blocks than "slower", and ends the test where both bets win."""
+    proof = chance_ever(_share(log_ratio - rule.slower_bound, sigma), rule.most_blocks, rule.log_proof)
+    return proof - chance_ever(_share(rule.clean_bound - log_ratio, sigma), rule.most_blocks, rule.log_clear)
+
+
+def chance_ever(share: float, blocks: int, target: float) -> float:
+    """Chance that the log e-value is `target` or more after any of so many blocks, of which this share is won.
+
+    The share is rounded to a thousandth, since many cases ask.
+    """
+    return _first_passage(round(share, 3), blocks, target)
+
+
+@lru_cache(maxsize=8192)
+def _first_passage(share: float, blocks: int, target: float) -> float:
+    """Row by row of blocks lost: chances of each number of blocks won, up to the number that is enough in that row."""
+    chance, enough = 0.0, 0
+    row: list[float] = []
+    for lost in range(blocks + 1):
+        while enough + lost <= blocks and log_e(enough, lost) < target:
+            enough += 1
+        if enough + lost > blocks:
+            break
+        above, row = row, []
+        here = 0.0 if lost else 1.0
+        for won in range(enough):
+            if lost:
+                here = here * share + (above[won] * (1 - share) if won < len(above) else 0.0)
+            elif won:
+                here *= share
+            row.append(here)
+        chance += here * share
+    return chance
+
+
 def _detectable(sigma: float, rule: Rule) -> float | None:
     low, high = rule.slower_bound, math.log(2)
-    if chance_of_proof(high, sigma, rule, rule.most_blocks) < POWER:
+    if _chance_of_finding(high, sigma, rule) < POWER:
         return None
     while high - low > 1e-4:
         middle = (low + high) / 2
-        found = chance_of_proof(middle, sigma, rule, rule.most_blocks) >= POWER
+        found = _chance_of_finding(middle, sigma, rule) >= POWER
         low, high = (low, middle) if found else (middle, high)
     return math.expm1(high)
 
@@ -286,12 +348,11 @@ def _blocks_needed(sigma: float, rule: Rule) -> int | None:
         slower = chance_of_proof(math.log1p(rule.catch), sigma, rule, blocks)
         return min(slower, chance_of_clearing(0.0, sigma, rule, blocks)) >= POWER
 
-    high = 1
+    low, high = 0, 1
     while not enough(high):
-        high *= 2
-        if high > MOST_NEEDED:
+        if high == MOST_NEEDED:
             return None
-    low = high // 2
+        low, high = high, min(2 * high, MOST_NEEDED)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
