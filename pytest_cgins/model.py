@@ -355,6 +355,18 @@ Contract = Literal["launcher", "device", "torch-extension", "python"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace(Document):
+    """Where a project's modules are imported apart from those of the working tree, in the same process."""
+
+    name: str
+    """The package that they are in, `_cgins_base_…`: `kernels.softmax` becomes `_cgins_base_….kernels.softmax`."""
+    folders: tuple[str, ...]
+    """Where they are looked up, in this order; absolute."""
+    apart_from: str
+    """Top folder of the working tree, none of whose modules they get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSource(Document):
     """One implementation of a kernel, found, read and checked, not yet built."""
 
@@ -378,6 +390,8 @@ class KernelSource(Document):
     """Importable module name (contract `python`)."""
     import_root: str = ""
     """Folder put on `sys.path` for `module` (contract `python`)."""
+    namespace: Namespace | None = None
+    """Where `module` is imported instead, for a kernel of the base revision (contract `python`)."""
     flags: tuple[str, ...] = ()
     """Further compiler flags, defines included."""
     archs: tuple[str, ...] = ()
@@ -389,7 +403,7 @@ class KernelSource(Document):
     headers: Literal["real", "shadow"] = "real"
     """`shadow`: a torch extension is compiled on small stand-ins for torch's headers (for search only)."""
     digest: str = ""
-    """sha256 over the sources' content and all of the above but paths."""
+    """sha256 over the sources' content and all of the above but paths and the namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,7 +415,7 @@ class CompiledKernel(Document):
     library: str
     """Absolute path of the shared library, or of the cubin (contract `device`); "" for contract `python`."""
     key: str
-    """Build cache key: sha256 over source, headers, flags, compiler and contract version."""
+    """Build cache key: sha256 over source, headers, flags, compiler and contract version; namespace of a module."""
     build_seconds: float
     """Wall time of the build; 0 when it came from the cache."""
     cached: bool

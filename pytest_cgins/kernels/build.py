@@ -88,7 +88,9 @@ def build(
         InfrastructureError: a compiler is missing, or the disk is full.
     """
     if source.contract == "python":
-        return CompiledKernel(source=source, library="", key=source.digest, build_seconds=0.0, cached=True)
+        return CompiledKernel(
+            source=source, library="", key=_python_key(source), build_seconds=0.0, cached=True
+        )
     plan = plan or planner(source)(source)
     base, before = base_key(source, plan)
     store = Cache(cache or default_cache())
@@ -130,6 +132,13 @@ def changed_headers(source: KernelSource, key: str, *, cache: Path | None = None
 def last_seconds(source: KernelSource, *, cache: Path | None = None) -> float | None:
     """Wall time of the last build of an implementation, whatever its source was then; None if there was none."""
     return Cache(cache or default_cache()).last_seconds(name_of(source))
+
+
+def _python_key(source: KernelSource) -> str:
+    """The digest; in a namespace it is another one, for the modules that are imported may differ."""
+    if source.namespace is None:
+        return source.digest
+    return hashlib.sha256(f"{source.namespace.name}\0{source.digest}".encode()).hexdigest()
 
 
 def name_of(source: KernelSource) -> str:

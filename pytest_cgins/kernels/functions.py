@@ -20,6 +20,7 @@ from pytest_cgins.errors import (
     RecordError,
     SourceError,
 )
+from pytest_cgins.kernels import namespaces
 from pytest_cgins.kernels.arguments import call_values, require_defaults
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
@@ -43,7 +44,7 @@ BACKENDS = {
 
 
 def import_target(source: KernelSource) -> Callable[..., object]:
-    """Import a Python target.
+    """Import a Python target, in its namespace if it has one.
 
     Raises:
         InfrastructureError: a package in which kernels are written is not installed.
@@ -51,10 +52,13 @@ def import_target(source: KernelSource) -> Callable[..., object]:
         LaunchError: Triton is in this process in another mode than the kernel asks for.
     """
     _choose_triton_mode(source)
-    import_from(source.import_root)
     name = f"{source.module}:{source.entry}"
     try:
-        module = importlib.import_module(source.module)
+        if source.namespace is None:
+            import_from(source.import_root)
+            module = importlib.import_module(source.module)
+        else:
+            module = namespaces.import_module(source.module, source.namespace)
     except CginsError:
         raise
     except Exception as error:  # whatever a user's module raises

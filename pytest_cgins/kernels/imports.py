@@ -42,7 +42,7 @@ def import_from(folder: str) -> None:
         return
     _known.add(folder)
     sys.path_hooks.insert(0, _hook(Path(folder)))
-    for place in [place for place in sys.path_importer_cache if _is_in(Path(place), Path(folder))]:
+    for place in [place for place in sys.path_importer_cache if is_in(Path(place), Path(folder))]:
         del sys.path_importer_cache[place]
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -62,8 +62,8 @@ def find(name: str, folders: Iterable[str], root: Path) -> ModuleSpec | None:
     """
     portions: list[str] = []
     for folder in folders:
-        own = _is_in(Path(folder), root)
-        spec = _finder(folder, root).find_spec(name) if own else PathFinder.find_spec(name, [folder])
+        own = is_in(Path(folder), root)
+        spec = finder(folder, root).find_spec(name) if own else PathFinder.find_spec(name, [folder])
         if spec is not None and spec.origin is not None:
             return spec
         portions += spec.submodule_search_locations or () if spec is not None else ()
@@ -74,42 +74,52 @@ def find(name: str, folders: Iterable[str], root: Path) -> ModuleSpec | None:
     return spec
 
 
-class _TextLoader(SourceFileLoader):
+class TextLoader(SourceFileLoader):
     """Compiles a module from its text each time, and writes no bytecode."""
 
     def get_code(self, fullname: str) -> CodeType:
+        """See `importlib.abc.InspectLoader`."""
         path = self.get_filename(fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
 
 
-class _ProjectFinder(FileFinder):
+class ProjectFinder(FileFinder):
     """Finds modules in one folder of a project; at its top none whose name is reserved."""
 
     refused: frozenset[str] = frozenset()
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        return None if fullname in self.refused else super().find_spec(fullname, target)
+        """See `importlib.abc.MetaPathFinder`."""
+        name = fullname.rpartition(".")[2]
+        return None if name in self.refused else super().find_spec(fullname, target)
 
 
-def _finder(folder: str, root: Path) -> _ProjectFinder:
+def finder(folder: str, root: Path, *, loader: type[TextLoader] = TextLoader) -> ProjectFinder:
+    """What finds the modules in one folder of a project.
+
+    Args:
+        folder: the folder.
+        root: of the project.
+        loader: of those that are text.
+    """
     # Text first: Python itself would take an extension that lies beside it.
-    finder = _ProjectFinder(folder, (_TextLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+    made = ProjectFinder(folder, (loader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
     if Path(folder) == root:
-        finder.refused = RESERVED
-    return finder
+        made.refused = RESERVED
+    return made
 
 
-def _hook(root: Path) -> Callable[[str], _ProjectFinder]:
-    def finder_of(folder: str) -> _ProjectFinder:
-        if not (_is_in(Path(folder), root) and Path(folder).is_dir()):
+def _hook(root: Path) -> Callable[[str], ProjectFinder]:
+    def finder_of(folder: str) -> ProjectFinder:
+        if not (is_in(Path(folder), root) and Path(folder).is_dir()):
             raise ImportError(f"{folder} is no folder of {root}", path=folder)
-        return _finder(folder, root)
+        return finder(folder, root)
 
     return finder_of
 
 
-def _is_in(folder: Path, root: Path) -> bool:
+def is_in(folder: Path, root: Path) -> bool:
     """Whether a folder belongs to a project, and not to an environment that lies in it."""
     if not folder.is_relative_to(root) or not set(INSTALLED).isdisjoint(folder.relative_to(root).parts):
         return False

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -23,8 +23,20 @@ from pytest_cgins.text import nearest
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*(?:.*?\*/|.*)|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
-def find(config: Config, kernel: KernelEntry, implementation: Implementation) -> KernelSource:
+def find(
+    config: Config,
+    kernel: KernelEntry,
+    implementation: Implementation,
+    *,
+    path: Sequence[str] | None = None,
+) -> KernelSource:
     """Read and check the sources of one implementation.
+
+    Args:
+        config: whose folder modules are looked up in first.
+        kernel: an entry of it.
+        implementation: one of the entry's.
+        path: where modules are looked up then, by default `sys.path`.
 
     Raises:
         SourceError: a file, schema line, entry point or Python target is missing or wrong.
@@ -49,7 +61,8 @@ def find(config: Config, kernel: KernelEntry, implementation: Implementation) ->
     else:
         module, _, entry = implementation.target.partition(":")
         import_root = str(config.root)
-        file = find_target(module, entry, config.root) or _extension(module, config.root)
+        path = sys.path if path is None else path
+        file = find_target(module, entry, config.root, path) or _extension(module, config.root, path)
         files = tuple(dict.fromkeys([*([file] if file else []), *files]))
     source = KernelSource(
         kernel=kernel.name,
@@ -131,13 +144,14 @@ def _require_function(file: Path, entry: str) -> None:
         )
 
 
-def find_target(module: str, function: str, root: Path) -> Path | None:
+def find_target(module: str, function: str, root: Path, path: Sequence[str] | None = None) -> Path | None:
     """The file of a Python target, without importing anything.
 
     Args:
         module: dotted name, found from `root` first and then as Python finds modules.
         function: attribute path, whose first name the module must define at its top level.
         root: folder of cgins.yaml.
+        path: where it is looked up then, by default `sys.path`.
 
     Returns:
         The Python file, or None for a module that is not written in Python.
@@ -145,7 +159,7 @@ def find_target(module: str, function: str, root: Path) -> Path | None:
     Raises:
         SourceError: no such module, or the module defines no such name.
     """
-    file = _module_file(module, root)
+    file = _module_file(module, root, sys.path if path is None else path)
     if file is None or file.suffix != ".py":
         return None
     try:
@@ -162,14 +176,14 @@ def find_target(module: str, function: str, root: Path) -> Path | None:
     return file
 
 
-def _extension(module: str, root: Path) -> Path | None:
+def _extension(module: str, root: Path, path: Sequence[str]) -> Path | None:
     """The file of a compiled module of the project itself: it is what will run, and belongs into the digest."""
-    file = _module_file(module, root)
+    file = _module_file(module, root, path)
     return file if file is not None and file.is_relative_to(root) and file.is_file() else None
 
 
-def _module_file(module: str, root: Path) -> Path | None:
-    folders = [str(root), *sys.path]
+def _module_file(module: str, root: Path, path: Sequence[str]) -> Path | None:
+    folders = [str(root), *path]
     origin = None
     _refuse_reserved(module.partition(".")[0], root)
     for depth, part in enumerate(module.split(".")):
