@@ -74,8 +74,8 @@ class Gpu:
         if not answered:
             return ()
         left = mask.value & ~IGNORED_REASONS
-        bits = (1 << place for place in range(64))
-        return tuple(THROTTLE_REASONS.get(bit, f"reason-{bit:#x}") for bit in bits if left & bit)
+        bits = [1 << place for place in range(left.bit_length()) if left >> place & 1]
+        return tuple(THROTTLE_REASONS.get(bit, f"reason-{bit:#x}") for bit in bits)
 
     def mig(self) -> bool | None:
         """Whether this is a part of a GPU, or a GPU that is divided into such."""
