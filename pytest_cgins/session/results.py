@@ -28,6 +28,12 @@ def keep(item: pytest.Item, file: Path, evaluation: Evaluation) -> None:
     _tell(item, evaluation.verdict)
 
 
+def pending(item: pytest.Item) -> tuple[Evaluation, ...]:
+    """What was kept and is on no report yet."""
+    waiting: list[Evaluation] = item.stash.get(_PENDING, [])
+    return tuple(waiting)
+
+
 def keep_compilation(item: pytest.Item, file: Path, compilation: Compilation) -> None:
     """The same for a build."""
     config = relpath(file, item.config.invocation_params.dir)

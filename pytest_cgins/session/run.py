@@ -23,6 +23,7 @@ from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.options import PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
 from pytest_cgins.session import coverage, fencing, results
+from pytest_cgins.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
@@ -63,6 +64,7 @@ class GateSession:
         self._unwritten: OSError | None = None
         self.builds = RunBuilds(self)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
+        config.pluginmanager.register(BenchmarkRecords(self), BenchmarkRecords.plugin_name)
         self._sandbox = fencing.sandbox(config)
         self._coverage = coverage.Coverage(config)
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
@@ -115,6 +117,10 @@ class GateSession:
         if file not in self._cases:
             self._cases[file] = self.evaluator(file).cases()
         return self._cases[file]
+
+    def environments(self) -> tuple[Environment, ...]:
+        """What this process's workers ran on so far, one a device and `cgins.yaml`."""
+        return tuple(one for evaluator in self._evaluators.values() for one in evaluator.environments())
 
     def command(self, item: pytest.Item) -> str:
         """Shell command that runs an item again on the same inputs, from the folder where pytest began."""
