@@ -11,13 +11,14 @@ from pytest_cgins.config import conduct, timing_gate
 from pytest_cgins.config.document import Section, Value, read
 from pytest_cgins.config.model import Config, Implementation, KernelEntry, Tolerance
 from pytest_cgins.config.semantics import semantics
+from pytest_cgins.config.work import declared_work
 from pytest_cgins.model import Contract
 
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 TOP_KEYS = ("version", "traces", "gate", "kernels")
-KERNEL_KEYS = ("op", "implementations", "tolerance", "gate", *conduct.CONDUCT_KEYS)
+KERNEL_KEYS = ("op", "implementations", "tolerance", "gate", "work", *conduct.CONDUCT_KEYS)
 IMPLEMENTATION_KEYS = (
     "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "flags",
     "interpret",
@@ -114,6 +115,7 @@ def _kernel(kernels: Section, name: str, gate: timing_gate.Settings) -> KernelEn
         tolerance=_tolerance(tolerance, name) if tolerance else Tolerance(),
         limits=limits,
         timing=timing,
+        work=declared_work(section.get("work"), name),
         exceptions=conduct.exceptions(section.get("probes"), name),
         repeatability=conduct.repeatability(section.get("repeatable"), name),
         claims=conduct.claims(section),

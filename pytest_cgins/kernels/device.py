@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_cgins.errors import SourceError
+from pytest_cgins.expression import Expression, Kind, kind
 from pytest_cgins.kernels import (
     compilers,
     cuda_headers,
@@ -31,7 +32,6 @@ from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels import source as sources
 from pytest_cgins.kernels.device_image import Function, Image
 from pytest_cgins.kernels.headers import portable
-from pytest_cgins.kernels.launch_expression import Expression, Kind, kind
 from pytest_cgins.kernels.launch_line import LaunchPlan
 from pytest_cgins.kernels.process import LOG_LIMIT_NBYTES, Outcome
 from pytest_cgins.model import KernelSource

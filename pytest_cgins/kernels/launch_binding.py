@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.errors import LaunchError
-from pytest_cgins.kernels.device_image import Function
-from pytest_cgins.kernels.launch_expression import (
+from pytest_cgins.expression import (
     Expression,
     ExpressionError,
     Passed,
@@ -23,6 +22,7 @@ from pytest_cgins.kernels.launch_expression import (
     evaluate,
     layout_names,
 )
+from pytest_cgins.kernels.device_image import Function
 from pytest_cgins.kernels.launch_line import Launch, LaunchPlan
 
 NUMBER, POINTER, VIEW, ELEMENT = 0x1000, 0x2000, 0x4000, 0xFF  # cgins_launch.h

@@ -2,7 +2,7 @@
 
     // cgins-launch: kernel=scale<dtype(x)> grid=(ceil_div(numel(x), 256)) block=(256) args=(x, out, numel(x), a)
 
-Several lines are several launches, in order. The expressions are those of `launch_expression`.
+Several lines are several launches, in order. The expressions are those of `pytest_cgins.expression`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_cgins.errors import SourceError
-from pytest_cgins.kernels.launch_expression import Expression, ExpressionError, Kind, kind, parse
+from pytest_cgins.expression import Expression, ExpressionError, Kind, kind, parse
 from pytest_cgins.kernels.schema import CONTINUED, Schema, comment_text
 from pytest_cgins.text import nearest
 

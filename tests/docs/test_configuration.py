@@ -22,6 +22,7 @@ PLACES = {
     r'implementation .* of kernel "[^"]*"': "kernels.NAME.implementations[].",
     r'tolerance of kernel "[^"]*"': "kernels.NAME.tolerance.",
     r'gate of kernel "[^"]*"': "kernels.NAME.gate.",
+    r'work of kernel "[^"]*"': "kernels.NAME.work.",
     r'probe "[^"]*" of kernel "[^"]*"': "kernels.NAME.probes.PROBE.",
     r'repeatable of kernel "[^"]*"': "kernels.NAME.repeatable.",
     r'precision of kernel "[^"]*"': "kernels.NAME.precision.",

@@ -18,13 +18,13 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
+from pytest_cgins import documents, expression
 from pytest_cgins.config.load import load
 from pytest_cgins.errors import CginsError, RecordError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.protocol import Channel
 from pytest_cgins.execute.tensors import unpack
-from pytest_cgins.kernels import diagnostics, launch_expression, launch_line, resources, sass, schema
+from pytest_cgins.kernels import diagnostics, launch_line, resources, sass, schema
 from pytest_cgins.model import Blob, SessionReport
 from pytest_cgins.trace import profile, recipe, store, values
 from pytest_cgins.trace.importers import (
@@ -373,15 +373,15 @@ def _launch(folder: Path) -> Callable[[bytes], object]:
     return parse
 
 
-def _launch_expression(folder: Path) -> Callable[[bytes], object]:
-    facts = launch_expression.TensorFacts("x", (4, 8), (8, 1), "float32", 4)
+def _expression(folder: Path) -> Callable[[bytes], object]:
+    facts = expression.TensorFacts("x", (4, 8), (8, 1), "float32", 4)
     known: dict[str, Any] = {"x": facts, "n": 2**40, "a": 1.5, "bias": None, "xs": [facts, facts], "s": "sum"}
 
     def parse(data: bytes) -> object:
-        expression = launch_expression.parse(_text_of(data))
-        launch_expression.layout_names(expression)
-        launch_expression.kind(expression.tree, {"x": "tensor", "n": "int", "a": "float"})
-        return launch_expression.evaluate(expression, known)
+        parsed = expression.parse(_text_of(data))
+        expression.layout_names(parsed)
+        expression.kind(parsed.tree, {"x": "tensor", "n": "int", "a": "float"})
+        return expression.evaluate(parsed, known)
 
     return parse
 
@@ -428,7 +428,7 @@ PARSERS: tuple[Parser, ...] = (
     Parser("tensor headers", _tensors, seeds.headers, hostile.headers, mutate.document, 18, together=False),
     Parser("schema lines", _schema, _encoded(seeds.SCHEMAS), _encoded(hostile.SCHEMAS), _words, 14, together=False),
     Parser("launch lines", _launch, _encoded(seeds.LAUNCHES), _encoded(hostile.LAUNCHES), _words, 12, together=False),
-    Parser("launch expressions", _launch_expression, _encoded(seeds.LAUNCH_EXPRESSIONS), _encoded(hostile.LAUNCH_EXPRESSIONS), _words, 26, (launch_expression.ExpressionError,)),
+    Parser("launch expressions", _expression, _encoded(seeds.LAUNCH_EXPRESSIONS), _encoded(hostile.LAUNCH_EXPRESSIONS), _words, 26, (expression.ExpressionError,)),
     Parser("ptxas reports", _text(lambda text: resources.parse(text, "sm_90a")), _encoded(seeds.PTXAS), _encoded(hostile.PTXAS), _words, 11, (), together=False),
     Parser("cuobjdump listings", _text(lambda text: sass.count(text, "sm_90a")), _encoded(seeds.SASS), _encoded(hostile.SASS), _words, 11, (), together=False),
     Parser("compiler logs", _text(_log), _encoded(seeds.LOGS), _encoded(hostile.LOGS), _words, 11, (), together=False),

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.kernels import launch_expression, launch_line
+from pytest_cgins import expression
+from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.model import CONTRACT_VERSION
 
@@ -79,9 +80,9 @@ def test_device_contract_names_what_there_is() -> None:
     named = [name for row in keys for name in re.findall(r"`(\w+)=", row)]
     assert sorted(named) == sorted(launch_line.KEYS)
     for function in (
-        *launch_expression.FUNCTIONS,
-        *launch_expression.METHODS,
-        "dtype",
+        *expression.FUNCTIONS,
+        *expression.METHODS,
+        *expression.ATTRIBUTES,
         "cuda_type",
         "choose",
     ):

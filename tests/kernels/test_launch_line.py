@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.errors import SourceError
+from pytest_cgins.expression import ExpressionError, TensorFacts, evaluate, kind, parse
 from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.kernels.launch_expression import ExpressionError, TensorFacts, evaluate, kind, parse
 
 SCHEMA = schemas.parse(
     "scale(Tensor x, Tensor? bias, float a, int n, str mode='sum', Tensor[] parts=[]) -> Tensor"

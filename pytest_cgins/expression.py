@@ -1,6 +1,7 @@
-"""The language of launch lines: arithmetic on sizes, read by Python's parser and evaluated by an allow-list.
+"""The language of launch lines and of declared work: arithmetic on sizes, evaluated by an allow-list.
 
-Nothing is ever given to `eval`. A value is a number, a text, None, a tensor's facts, or a list of these.
+Python's parser reads it; nothing is ever given to `eval`. A value is a number, a text, None, a tensor's facts, or a
+list of these.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class ExpressionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """What a launch line may know of a tensor."""
+    """What an expression may know of a tensor."""
 
     name: str
-    """As the schema line has it."""
+    """As the schema line or the op's signature has it."""
     shape: tuple[int, ...]
     """Sizes."""
     stride: tuple[int, ...]
@@ -184,6 +185,20 @@ def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
         if isinstance(error, ExpressionError):
             raise
         raise ExpressionError(f"{expression.text!r}: {error}") from error
+
+
+def amount(expression: Expression, values: Mapping[str, Any]) -> int:
+    """The value of an expression that counts something, to the next whole number.
+
+    Raises:
+        ExpressionError: as `evaluate`, or it is no number from 0 up to 2^63.
+    """
+    value = evaluate(expression, values)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ExpressionError(f"{expression.text!r} is {value!r}, not a number")
+    if not 0 <= value < LARGEST:  # neither is NaN
+        raise ExpressionError(f"{expression.text!r} is {value:g}, not a number from 0 up to 2^63")
+    return round(value)
 
 
 def _value(node: ast.AST, values: Mapping[str, Any]) -> Any:
@@ -361,6 +376,8 @@ ATTRIBUTES: dict[str, Callable[[TensorFacts], Any]] = {
     "strides": lambda tensor: tensor.stride,
     "ndim": lambda tensor: len(tensor.shape),
     "dtype": lambda tensor: tensor.dtype,
+    "itemsize": lambda tensor: tensor.element_nbytes,
+    "nbytes": lambda tensor: tensor.numel * tensor.element_nbytes,
 }
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
