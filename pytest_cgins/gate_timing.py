@@ -1,1 +1,369 @@
-"""From timings to a verdict."""
+"""From timings to a verdict: what the sequential tests prove of a right kernel, and how it is told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pytest_cgins.config.model import TimingGate
+from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.measurement import Arm, Comparison, Measurement
+from pytest_cgins.model import Reason, Status, Verdict
+
+Against = Literal["base", "torch"]
+Found = Literal["slower", "unconfirmed", "clean", "faster", "inconclusive"]
+FailOn = Literal["regression", "inconclusive", "never"]
+
+NOT_HELD = "not held against a base revision: "
+"""How the message of a verdict says that a time gates nothing; the reason follows on the same line."""
+NO_BASE_REASON = {"none": "none was asked for", "refused": "its build or load failed"}
+_WORST_FIRST = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
+
+
+def decide_timing(
+    verdict: Verdict,
+    measurement: Measurement,
+    *,
+    base_state: str,
+    base_note: str,
+    gate: TimingGate,
+    base_label: str,
+    kernel: str = "the kernel",
+) -> Verdict:
+    """Judge the times of a kernel that was found right; the worst of what is found counts.
+
+    Args:
+        verdict: what its answers gave; unless that is `PASSED` or `WEAK`, it is returned as it is.
+        measurement: its timings, with a confirmation where the first process found it slower.
+        base_state: `new`, `unchanged`, `none` or `refused`, where there is no comparison with the base.
+        base_note: why there is none.
+        gate: the kernel's settings.
+        base_label: what it is held against: `1a2b3c4d5e (merge-base with main)`.
+        kernel: its name in cgins.yaml, for remedies.
+
+    Returns:
+        With the timing's numbers added. `SLOWER` or `BELOW_FLOOR` if a fresh process confirmed it; `INCONCLUSIVE` if
+        the noise left it open or no fresh process confirmed it; else `SAME`, `FASTER`, `NEW`, or `PASSED`. A `WEAK`
+        case stays `WEAK` unless its time fails it.
+    """
+    if verdict.status not in (Status.PASSED, Status.WEAK):
+        return verdict
+    told = _Told(measurement=measurement, gate=gate, label=base_label, kernel=kernel)
+    findings = [_against_base(told, base_state, base_note), *_against_torch(told)]
+    findings.sort(key=lambda one: _WORST_FIRST.index(one.status) if one.status in _WORST_FIRST else 9)
+    worst = findings[0]
+    # Of what passes, only the floor's own findings would come second, and these are worse or nothing.
+    message = "\n".join(
+        [worst.message, *(f"also {one.reason.value}: {one.message}" for one in findings[1:] if one.fatal)]
+    )
+    numbers = {**verdict.numbers, **timing_numbers(measurement)}
+    if verdict.status is Status.WEAK:
+        if not fails(worst.status, gate.fail_on):
+            told_too = f"\ntime: {message}" if message else ""
+            return replace(verdict, message=verdict.message + told_too, numbers=numbers)
+        message = f"{message}\nalso {verdict.reason.value}: {verdict.message}"
+    return Verdict(status=worst.status, reason=worst.reason, message=message, numbers=numbers)
+
+
+def fails(status: Status, fail_on: FailOn) -> bool:
+    """Whether a status fails its case under `gate.fail_on`, which says so of times alone."""
+    if status in (Status.SLOWER, Status.BELOW_FLOOR):
+        return fail_on != "never"
+    if status is Status.INCONCLUSIVE:
+        return fail_on == "inconclusive"
+    return status.outcome == "fail"
+
+
+def found(measurement: Measurement, against: Against) -> Found | None:
+    """What the comparison with an arm and its confirmation prove together; None without one.
+
+    `unconfirmed`: slower in the first process, and no fresh one has shown it again.
+    """
+    first = measurement.against(against)
+    if first is None or first.outcome != "slower":
+        return None if first is None else first.outcome
+    again = confirmation(measurement, against)
+    return "slower" if again is not None and again.outcome == "slower" else "unconfirmed"
+
+
+def confirmation(measurement: Measurement, against: Against) -> Comparison | None:
+    """The same comparison in the fresh process."""
+    return measurement.confirmation.against(against) if measurement.confirmation is not None else None
+
+
+def timing_numbers(measurement: Measurement) -> dict[str, float]:
+    """What a verdict on time rests on; a key carries its unit, ratios are time over time and have none."""
+    numbers: dict[str, float] = {}
+    for arm in (measurement.kernel, measurement.base, measurement.torch, measurement.compiled):
+        if arm is not None:
+            numbers[f"{arm.name}_median_ns_per_call"] = arm.median_ns_per_call
+    numbers["speedup_vs_torch"] = measurement.speedup_vs_torch
+    if measurement.speedup_vs_compile is not None:
+        numbers["speedup_vs_compile"] = measurement.speedup_vs_compile
+    for comparison in measurement.comparisons:
+        numbers |= _test_numbers(comparison, confirmation(measurement, comparison.against))
+    numbers["timed_ms"] = measurement.timed_ns / 1e6
+    if measurement.kernel.host_ns_per_call is not None:
+        numbers["host_ns_per_call"] = measurement.kernel.host_ns_per_call
+    if measurement.roofline is not None:
+        numbers["share_of_bandwidth"] = measurement.roofline.share_of_bandwidth
+        numbers["share_of_compute"] = measurement.roofline.share_of_compute
+    return numbers
+
+
+def _test_numbers(comparison: Comparison, again: Comparison | None) -> dict[str, float]:
+    """Those of the test against the base have plain names, those of the test against torch begin with `floor_`."""
+    prefix = "" if comparison.against == "base" else "floor_"
+    numbers = {
+        f"ratio_to_{comparison.against}": comparison.ratio,
+        f"ratio_to_{comparison.against}_low": comparison.ratio_low,
+        f"ratio_to_{comparison.against}_high": comparison.ratio_high,
+        f"{prefix}blocks": float(len(comparison.log_ratios)),
+        f"{prefix}sigma": comparison.power.sigma,
+        f"{prefix}log_e_slower": comparison.log_e_slower,
+        f"{prefix}log_e_threshold": log_threshold(comparison),
+        f"{prefix}tests": float(comparison.tests),
+        f"{prefix}tolerate": comparison.tolerate,
+        f"{prefix}catch": comparison.catch,
+    }
+    if again is not None:
+        numbers[f"{prefix}confirmed_ratio_to_{comparison.against}"] = again.ratio
+        numbers[f"{prefix}confirmed_log_e_slower"] = again.log_e_slower
+    return numbers
+
+
+def log_threshold(comparison: Comparison) -> float:
+    """Ln E from which "slower" is proven."""
+    return math.log(comparison.tests / comparison.alpha)
+
+
+# ---- what is found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """What one comparison, or the want of it, says."""
+
+    status: Status
+    reason: Reason
+    message: str
+
+    @property
+    def fatal(self) -> bool:
+        return self.status in _WORST_FIRST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What all messages are made of."""
+
+    measurement: Measurement
+    gate: TimingGate
+    label: str
+    kernel: str
+
+    def setting(self, text: str) -> str:
+        """Where a setting belongs."""
+        return f"gate: {{{text}}} under {self.kernel} in cgins.yaml"
+
+
+def _against_base(told: _Told, state: str, note: str) -> _Finding:
+    comparison = told.measurement.against("base")
+    if comparison is None:
+        return _without_base(told, state, note)
+    blocks, span = len(comparison.log_ratios), interval(comparison)
+    match found(told.measurement, "base"):
+        case "slower":
+            return _Finding(
+                status=Status.SLOWER, reason=Reason.SLOWER_THAN_BASE, message=_slower(told, comparison)
+            )
+        case "unconfirmed":
+            return _Finding(
+                status=Status.INCONCLUSIVE,
+                reason=Reason.NOT_CONFIRMED,
+                message=_unconfirmed(told, comparison),
+            )
+        case "faster":
+            text = f"faster than {told.label}: {span} in {blocks} blocks"
+            return _Finding(status=Status.FASTER, reason=Reason.FASTER_THAN_BASE, message=text)
+        case "clean":
+            text = f"not slower than {told.label}: {span} in {blocks} blocks, where {percent(comparison.catch)} is found"
+            return _Finding(status=Status.SAME, reason=Reason.NOT_SLOWER, message=text)
+    return _Finding(
+        status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=_undecided(told, comparison, told.label)
+    )
+
+
+def _without_base(told: _Told, state: str, note: str) -> _Finding:
+    if state == "new":
+        text = f"nothing to hold its time against: {note or f'{told.label} has no such kernel'}"
+        return _Finding(status=Status.NEW, reason=Reason.NO_BASELINE, message=text)
+    if state == "unchanged":
+        text = f"not timed against itself: the build is that of {told.label}"
+        return _Finding(status=Status.PASSED, reason=Reason.UNCHANGED, message=text)
+    why = " ".join((note or NO_BASE_REASON.get(state, state)).split())
+    return _Finding(status=Status.PASSED, reason=Reason.OK, message=f"{NOT_HELD}{why}")
+
+
+def _against_torch(told: _Told) -> list[_Finding]:
+    """What a declared floor adds, if it was missed or left open."""
+    comparison = told.measurement.against("torch")
+    match found(told.measurement, "torch"):
+        case "slower":
+            assert comparison is not None
+            return [
+                _Finding(
+                    status=Status.BELOW_FLOOR,
+                    reason=Reason.BELOW_TORCH_FLOOR,
+                    message=_below(told, comparison),
+                )
+            ]
+        case "unconfirmed":
+            assert comparison is not None
+            text = _unconfirmed(told, comparison)
+            return [_Finding(status=Status.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, message=text)]
+        case "inconclusive":
+            assert comparison is not None
+            text = _undecided(
+                told, comparison, f"torch, of whose speed {ratio(floor(comparison))} is declared"
+            )
+            return [_Finding(status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=text)]
+    return []
+
+
+# ---- how it is told
+
+
+def interval(comparison: Comparison) -> str:
+    """The observed ratio of times with its interval: `+8.12% (+7.60%..+8.51%)`."""
+    low, high = change(comparison.ratio_low), change(comparison.ratio_high)
+    return f"{change(comparison.ratio)} ({low}..{high})"
+
+
+def seen(comparison: Comparison) -> str:
+    """What a test that ended undecided could have seen, and what would decide it; one line."""
+    power = comparison.power
+    seeable = (
+        f"a slowdown of {percent(power.detectable)} would have been found"
+        if power.detectable is not None
+        else "not even a doubled time would have been found"
+    )
+    needed = (
+        f"{power.blocks_needed:,} blocks decide as a rule"
+        if power.blocks_needed is not None
+        else "no number of blocks decides"
+    )
+    return (
+        f"blocks scatter by {percent(power.sigma)}: in {comparison.most_blocks:,} of them {seeable}, "
+        f"{percent(comparison.catch)} is asked for; {needed}"
+    )
+
+
+def floor(comparison: Comparison) -> float:
+    """Least speed against torch that was declared."""
+    return math.exp(comparison.shift)
+
+
+def chance(log_e: float) -> str:
+    """Bound of the chance that noise alone ever gives such an e-value: at most 1/E, by Ville's inequality."""
+    if log_e < math.log(2):
+        return "1 in 1"
+    if log_e >= math.log(1e7):
+        return f"1 in 10^{math.floor(log_e / math.log(10))}"
+    value = math.exp(log_e) * (1 + 1e-12)
+    digits = max(0, math.floor(math.log10(value)) - 1)
+    return f"1 in {math.floor(value / 10**digits) * 10**digits:,}"
+
+
+def _slower(told: _Told, first: Comparison) -> str:
+    again = confirmation(told.measurement, "base")
+    assert again is not None
+    tolerate = math.ceil(100 * (max(first.ratio_high, again.ratio_high) - 1)) / 100
+    catch = tolerate + max(0.01, first.catch - first.tolerate)
+    head = (
+        f"time {change(first.ratio)} against {told.label}, {change(again.ratio)} in a fresh process; "
+        f"{percent(first.tolerate)} is let pass"
+    )
+    accept = (
+        f"→ accept it: {told.setting(f'tolerate: {tolerate:.4g}, catch: {catch:.4g}')}; once it is in the base "
+        "revision the line can go"
+    )
+    return "\n".join([head, *_processes(told.measurement, "base"), accept])
+
+
+def _below(told: _Told, first: Comparison) -> str:
+    again = confirmation(told.measurement, "torch")
+    assert again is not None
+    least = math.floor(100 / max(first.ratio_high, again.ratio_high)) / 100
+    head = (
+        f"{speedup(1 / first.ratio)} of torch's speed, {speedup(1 / again.ratio)} in a fresh process; "
+        f"{speedup(floor(first))} is declared"
+    )
+    accept = f"→ be faster, or declare less: {told.setting(f'floor_vs_torch: {least:.4g}')}"
+    return "\n".join([head, *_processes(told.measurement, "torch"), accept])
+
+
+def _processes(measurement: Measurement, against: Against) -> list[str]:
+    """Both processes side by side: ratio with its interval, medians, blocks, and what noise would do."""
+    rows = [["", f"time/{against} (95%)", "kernel", against, "blocks", "by noise, at most"]]
+    for name, one in (("first", measurement), ("fresh", measurement.confirmation)):
+        comparison = one.against(against) if one is not None else None
+        rival: Arm | None = getattr(one, against) if one is not None else None
+        if one is None or comparison is None or rival is None:
+            continue
+        low, high = ratio(comparison.ratio_low), ratio(comparison.ratio_high)
+        rows.append(
+            [
+                name,
+                f"{ratio(comparison.ratio)} ({low}..{high})",
+                time_ns(one.kernel.median_ns_per_call),
+                time_ns(rival.median_ns_per_call),
+                f"{len(comparison.log_ratios):,}",
+                f"{chance(comparison.log_e_slower)}; 1 in {comparison.tests / comparison.alpha:,.0f} proves it",
+            ]
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _unconfirmed(told: _Told, first: Comparison) -> str:
+    again = confirmation(told.measurement, first.against)
+    rival = told.label if first.against == "base" else "torch"
+    if again is None:
+        second = "no fresh process has been asked"
+    else:
+        second = f"a fresh process found {interval(again)} in {len(again.log_ratios)} ({again.outcome})"
+    return (
+        f"{interval(first)} against {rival} in {len(first.log_ratios)} blocks of one process, which would be slower, "
+        f"but {second}: nothing is proven\n"
+        "→ run it again; `cgins calibrate` measures how far processes differ on this device, and lets that pass"
+    )
+
+
+def _undecided(told: _Told, comparison: Comparison, rival: str) -> str:
+    return (
+        f"undecided after {len(comparison.log_ratios)} blocks: {interval(comparison)} against {rival}\n"
+        f"{seen(comparison)}\n→ {_budget(told, comparison)}"
+    )
+
+
+def _budget(told: _Told, comparison: Comparison) -> str:
+    """What would decide it the next time."""
+    needed, taken = comparison.power.blocks_needed, len(comparison.log_ratios)
+    if needed is None:
+        quiet = "quiet the device and the host: `cgins doctor`, nothing else running, clocks at rest"
+        if comparison.power.detectable is None:
+            return quiet
+        less = math.ceil(100 * comparison.power.detectable + 1) / 100
+        return f"{quiet}; or ask for less: {told.setting(f'catch: {less:.4g}')}"
+    if needed > comparison.most_blocks:
+        return f"take more: {told.setting(f'max_blocks: {needed}')}"
+    if taken < comparison.most_blocks:
+        return "run it again: it was ended before it had its blocks"
+    return (
+        "its time lies between what is let pass and what must be found, or it had bad luck: run it again, with more "
+        f"if it stays so: {told.setting(f'max_blocks: {2 * comparison.most_blocks}')}"
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pytest_cgins.config.model import FailOn
 from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.model import (
     Case,
@@ -22,6 +24,7 @@ from pytest_cgins.model import (
 )
 
 pytest_plugins = ["pytester"]
+sys.path.insert(0, str(Path(__file__).parent))  # of `timings`, which tests share
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -77,6 +80,8 @@ def _evaluation(
     message: str = "",
     share: float | None = 0.25,
     times_ns: tuple[float, float] | None = (1000.0, 2000.0),
+    timing: Measurement | None = None,
+    fail_on: FailOn = "regression",
     accepted: tuple[str, ...] = (),
     worst: WorstElement | None = None,
     picture: str = "",
@@ -112,10 +117,11 @@ def _evaluation(
         verdict=Verdict(status=status, reason=reason, message=message, numbers={}),
         kernel_digest="d" * 64,
         correctness=Correctness(checks=(check,), power=power) if ran else None,
-        measurement=_measurement(*times_ns) if ran and times_ns else None,
+        measurement=timing or (_measurement(*times_ns) if ran and times_ns else None),
         build_seconds=build_seconds,
         seconds=0.5,
         output=output,
+        fail_on=fail_on,
     )
 
 
