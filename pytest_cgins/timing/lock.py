@@ -128,13 +128,17 @@ def _locked(path: Path, operation: int, deadline: float) -> Iterator[None]:
     """
     descriptor = _open(path)
     try:
-        while not (_try(descriptor, operation, path) and _is_at(path, descriptor)):
+        while True:
+            locked = _try(descriptor, operation, path)
+            if locked and _is_at(path, descriptor):
+                break
             if time.monotonic() >= deadline:
                 raise TimeoutError
-            time.sleep(POLL_S * _random.uniform(0.5, 1.5))
-            if not _is_at(path, descriptor):  # removed meanwhile: others lock another file of the same name
+            if locked:  # removed meanwhile: others lock another file of the same name
                 _give_back(descriptor)
                 descriptor = _open(path)
+            else:
+                time.sleep(POLL_S * _random.uniform(0.5, 1.5))
         yield
     finally:
         _give_back(descriptor)

@@ -198,6 +198,20 @@ def test_the_device_is_given_back_after_an_error(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.holder"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")
+def test_no_descriptor_is_left(tmp_path: Path) -> None:
+    """Thousands of cases leave as many open files as one, also of waits in vain."""
+
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = count()
+    with lock.timing("cpu", wait_s=1, folder=tmp_path):
+        assert not elsewhere(lambda: can("verifying", tmp_path, key="cpu", wait_s=0))
+    assert can("verifying", tmp_path, key="cpu")
+    assert count() == before
+
+
 # ---- no two at once, and nobody for ever
 
 
@@ -426,12 +440,25 @@ def test_the_default_folder_is_private(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_named_folder_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`CGINS_LOCK_DIR` names it; whoever may write there, others' files that can only be read are locked too."""
+    """`CGINS_LOCK_DIR` names it, and other users' files there, which can only be read, are locked too."""
+    real = os.open
+
+    def others(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and path.suffix in (".lock", ".turn"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, mode)
+
     monkeypatch.setenv("CGINS_LOCK_DIR", str(tmp_path))
     for name in ("gpu-1.lock", "gpu-1.turn"):
-        (tmp_path / name).touch(0o444)
+        (tmp_path / name).touch()
+    monkeypatch.setattr(os, "open", others)
     with lock.timing("gpu-1", wait_s=1):
         assert not elsewhere(lambda: can("verifying", tmp_path, wait_s=0))
+    (tmp_path / "gpu-1.lock").unlink()
+    with pytest.raises(InfrastructureError) as caught, lock.timing("gpu-1", wait_s=1):
+        pass
+    assert caught.value.what == f"{tmp_path / 'gpu-1.lock'} cannot be opened: No such file or directory"
+    assert "set CGINS_LOCK_DIR to another one" in caught.value.remedy
 
 
 @pytest.mark.parametrize("name", ["absent", "file", "../relative"])
