@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -48,14 +48,11 @@ from pytest_cgins.model import (
 from pytest_cgins.options import BARE_VARIABLE, PROBE_LEVELS
 from pytest_cgins.probes.registry import switched_on
 from pytest_cgins.sanitize import Sanitizers
-from pytest_cgins.timing.lock import exclusive
+from pytest_cgins.timing import lock
+from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage, wrong_base
 
 logger = logging.getLogger(__name__)
 
-TIMING_BUDGET_S = 0.1
-"""Time a case may spend in timed batches; warm-up and calibration come on top."""
-LOCK_WAIT_S = 30.0
-"""How long a case waits for other processes that time on its device."""
 REFERENCE_TIMEOUT_S = 600.0
 """Limit of one request to the trusted worker: four runs of the op on three sets of inputs, some in fp64."""
 
@@ -69,6 +66,7 @@ class Evaluator:
         device: `cpu` or `cuda` leaves the other's cases out; `auto` keeps both, and those whose device is
             absent come out as `SKIPPED`.
         timing: whether right kernels are timed.
+        timing_options: how they are; by default against torch alone.
         cache: folder of built kernels, by default the user's cache folder.
         timeout_s: limit for one request to a worker, in seconds.
         probes: level of the probes: `full`, `fast` or `off`.
@@ -86,6 +84,7 @@ class Evaluator:
         seed: int,
         device: str = "auto",
         timing: bool = True,
+        timing_options: TimingOptions | None = None,
         cache: Path | None = None,
         timeout_s: float = 60.0,
         probes: str = PROBE_LEVELS[0],
@@ -103,7 +102,6 @@ class Evaluator:
         self._probes = probes
         self._sanitize = sanitize
         self._sanitizers = Sanitizers(sanitize, env=_worker_environment(), seed=seed, timeout_s=timeout_s)
-        self._fenced = sandbox is not None
         self._pool = WorkerPool(
             env=_worker_environment(),
             isolation=isolation,
@@ -113,10 +111,26 @@ class Evaluator:
         self._environments: dict[str, Environment] | None = None
         self._locks: dict[str, str] = {}
         self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
+        self._stage = TimingStage(
+            config,
+            self._runs,
+            timing_options or TimingOptions(),
+            seed=seed,
+            timeout_s=timeout_s,
+            builds=self.supply.builds,
+            cache=cache,
+            device_key=self._lock_key,
+            own_tests=self.tests,
+        )
 
     def cases(self) -> tuple[Case, ...]:
         """All cases, kernel by kernel in the order of the file; errors are those of `cases_of`."""
         return cases_of(self.config, device=self._device)
+
+    def tests(self) -> int:
+        """How many tests of times the cases make: one against the base revision, one against a declared floor."""
+        floors = {one.name: one.timing.floor_vs_torch is not None for one in self.config.kernels}
+        return sum(1 + floors[case.kernel] for case in self.cases())
 
     @property
     def pool(self) -> WorkerPool:
@@ -131,6 +145,7 @@ class Evaluator:
         """End the worker processes, and builds that are its own."""
         self._pool.close()
         self._sanitizers.close()
+        self._stage.close()
         self.supply.close()
 
     def build_ahead(self, cases: Iterable[Case]) -> None:
@@ -216,14 +231,25 @@ class Evaluator:
             raise EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
 
     def _verified_and_timed(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
-        case = result.case
         with ExitStack() as open_buffers:
-            question = self._question(case)
-            prepared = self._reference("prepare", question)
-            _closing(open_buffers, prepared)
-            if prepared.result["drift"]:
-                raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
-            sets = prepared.result["sets"]
+            question = self._question(result.case)
+            # Nobody times on the device meanwhile, and nobody who does is disturbed.
+            with self._beside_no_timing(result.case.device):
+                prepared = self._reference("prepare", question)
+                _closing(open_buffers, prepared)
+                if prepared.result["drift"]:
+                    raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
+                verified = self._verified(result, compiled, question, prepared)
+            assert verified.correctness is not None
+            if not (verified.correctness.passed and self._timing):
+                return verified
+            return self._timed(verified, compiled, question, prepared)
+
+    def _verified(
+        self, result: Evaluation, compiled: CompiledKernel, question: dict[str, Any], prepared: Reply
+    ) -> Evaluation:
+        case, sets = result.case, prepared.result["sets"]
+        with ExitStack() as open_buffers:
             try:
                 answers = self._run_kernel(case, compiled, sets, prepared.buffers)
                 _closing(open_buffers, answers)
@@ -234,16 +260,29 @@ class Evaluator:
                 )
                 raise end.with_more(found) from end
             correctness = self._sanitized(correctness, case, compiled, sets, prepared.buffers)
-            verified = replace(
+            return replace(
                 result,
                 correctness=correctness,
                 verdict=gate.decide(correctness, None),
                 output=answers.output,
             )
-            if not (correctness.passed and self._timing):
-                return verified
-            pairs = kernel_timing.timeable(sets, prepared.buffers)
-            return self._timed(verified, compiled, question, pairs)
+
+    def _lock_key(self, device: str) -> str:
+        return self._locks.get(device, device)
+
+    @contextmanager
+    def _beside_no_timing(self, device: str) -> Iterator[None]:
+        """Hold the device with others that verify.
+
+        Raises:
+            EndedError: others time on it all the while.
+        """
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(lock.verifying(self._lock_key(device), wait_s=LOCK_WAIT_S))
+            except InfrastructureError as error:
+                raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
+            yield
 
     def _sanitized(
         self,
@@ -279,26 +318,73 @@ class Evaluator:
         verified: Evaluation,
         compiled: CompiledKernel,
         question: dict[str, Any],
-        pairs: list[tuple[Any, Buffer]],
+        prepared: Reply,
     ) -> Evaluation:
         """With timings; what was verified stays known if the kernel fails while it is timed."""
         assert verified.correctness is not None
+        case = verified.case
+        pairs = kernel_timing.timeable(prepared.result["sets"], prepared.buffers)
         try:
-            timing = self._time(verified.case, compiled, question, pairs)
+            outcome = self._stage.run(
+                case,
+                compiled,
+                role=role_of("timing", compiled),
+                probes=question["probes"],
+                pairs=pairs,
+                judge=lambda told, buffers, output: self._judge_timed(question, told, buffers, output),
+            )
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
-            notes = (*verified.correctness.notes, f"not timed: {error.what}")
-            return replace(verified, correctness=replace(verified.correctness, notes=notes))
-        correctness = timing.merged(verified.correctness)
-        verdict = gate.decide(correctness, timing.measurement)
+            raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
+        correctness = outcome.timing.merged(verified.correctness)
+        verdict = gate.decide(correctness, outcome.timing.measurement)
+        verdict = self._stage.decide(verdict, case, outcome)
+        if verdict.status is Status.SLOWER and outcome.base.compiled is not None:
+            why = self._wrong_at_base(case, outcome.base.compiled, question, prepared)
+            verdict = wrong_base(verdict, why) if why else verdict
         return replace(
             verified,
             correctness=correctness,
-            measurement=timing.measurement,
-            verdict=replace(verdict, numbers={**verdict.numbers, **timing.numbers}),
+            measurement=outcome.timing.measurement,
+            verdict=replace(verdict, numbers={**verdict.numbers, **outcome.timing.numbers}),
         )
+
+    def _judge_timed(
+        self, question: dict[str, Any], told: Mapping[str, Any], buffers: tuple[Buffer, ...], output: str
+    ) -> Mapping[str, Any]:
+        with self._beside_no_timing(question["case"]["device"]):
+            judged = self._reference(
+                "judge_timed",
+                {**question, **told},
+                buffers,
+                blame=lambda error: _blamed("timing", error, output),
+            )
+        result: Mapping[str, Any] = judged.result
+        return result
+
+    def _wrong_at_base(
+        self, case: Case, base: CompiledKernel, question: dict[str, Any], prepared: Reply
+    ) -> str:
+        """Which check the base's answers fail; "" if they are right. A base that is wrong may well be faster."""
+        core = [
+            pair
+            for pair in zip(prepared.result["sets"], prepared.buffers, strict=True)
+            if not pair[0].get("probe")
+        ]
+        plain = {**question, "probes": ()}
+        with ExitStack() as open_buffers:
+            try:
+                open_buffers.enter_context(self._beside_no_timing(case.device))
+                request = {**self._request(case, base), "probes": ()}
+                sets, buffers = [one for one, _ in core], tuple(buffer for _, buffer in core)
+                answers = self._runs.run(role_of("verification", base), request, sets, buffers)
+                _closing(open_buffers, answers)
+                checks = self._judge(plain, answers).checks
+            except EndedError as end:
+                return end.verdict.message.partition("\n")[0]
+        return next((check.message for check in checks if not check.passed), "")
 
     def _question(self, case: Case) -> dict[str, Any]:
         """What the reference worker must know to prepare and to judge a case."""
@@ -342,50 +428,6 @@ class Evaluator:
             "import_root": str(self.config.root),
             "probes": self._probes_of(case),
         }
-
-    def _time(
-        self,
-        case: Case,
-        compiled: CompiledKernel,
-        question: dict[str, Any],
-        pairs: list[tuple[Any, Buffer]],
-    ) -> kernel_timing.Timing:
-        request = {
-            "kernel": documents.dump_python(compiled),
-            "device": case.device,
-            "import_root": str(self.config.root),
-            "budget_s": TIMING_BUDGET_S,
-            "lock_wait_s": LOCK_WAIT_S,
-            "seed": kernel_timing.seed_for(self.seed, case),
-            "sets": kernel_timing.request_sets(pairs),
-            "probes": question["probes"],
-        }
-        role = role_of("timing", compiled)
-        # Waiting for the device is not the kernel's doing.
-        limit_s = self._timeout_s + LOCK_WAIT_S
-        with self._device_lock(case.device), self.supply.builds.quiet():
-            reply = self._runs.ask(
-                role, "measure", request, [buffer for _, buffer in pairs], timeout_s=limit_s
-            )
-        with ExitStack() as open_buffers:
-            _closing(open_buffers, reply)
-            try:
-                told = kernel_timing.told_of(reply.result, pairs)
-            except (TypeError, KeyError, ValueError, AttributeError) as error:
-                raise self._runs.refuse(role, error, reply.output) from error
-            judged = self._reference(
-                "judge_timed",
-                {**question, **told},
-                reply.buffers,
-                blame=lambda error: _blamed("timing", error, reply.output),
-            )
-        return kernel_timing.timing_of(told, judged.result)
-
-    def _device_lock(self, device: str) -> AbstractContextManager[None]:
-        """The lock that a worker takes for itself, but for one in a sandbox: its folder of locks is its own."""
-        if not self._fenced:
-            return nullcontext()
-        return exclusive(self._locks.get(device, device), wait_s=LOCK_WAIT_S)
 
     def _reference(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_cgins.disguise import Disguise
 from pytest_cgins.endings import EndedError, ended_by, forged, is_refusal, lost_by
-from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerError
+from pytest_cgins.errors import ServiceError, WorkerError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.causes import cause_of, cause_of_code
 from pytest_cgins.execute.output import Printed
@@ -79,12 +79,13 @@ class KernelRuns:
         try:
             return self._pool.call(role, method, params, buffers, timeout_s=timeout_s)
         except ServiceError as error:
-            if role.startswith("timing") and error.kind == "InfrastructureError":
-                # Nothing hangs on it: timings do not gate.
-                raise InfrastructureError(error.text, remedy=error.remedy) from error
             raise lost_by(error) from error
         except WorkerError as error:
             raise lost_by(error) from error
+
+    def renew(self, role: str) -> None:
+        """End a worker, so that what is asked next runs in a process without a past."""
+        self._pool.discard(role)
 
     def refuse(self, role: str, error: Exception, output: str) -> EndedError:
         """End a worker whose answer our own service would never give; the verdict for it."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.measurement import Measurement
+from pytest_cgins.measurement import ARM_LETTERS, ArmName, Measurement, Method
 from pytest_cgins.model import Case, Correctness, Probe
+from pytest_cgins.timing.block import Block
+from pytest_cgins.timing.measure import Prepared
 
 NO_TIMING = "kernels are not timed: --cgins-no-timing"
 UNTIMED = "the kernel was not timed"
 _ALIKE = ("call", "tensors", "outputs", "context", "mutated")
 _TIMED_ON = ("recorded", "fresh")
+METHODS: tuple[str, ...] = get_args(Method)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,8 @@ class Timing:
     """Results of the probes that look at a kernel while it is timed."""
     numbers: dict[str, float]
     """For the verdict: `floor_ns_per_call`, if a floor is known."""
+    refused: dict[str, str]
+    """Why arms that were wanted are not there, by arm."""
 
     def merged(self, correctness: Correctness) -> Correctness:
         """What was found before, with these probes' results in the place of what stood for them."""
@@ -59,26 +64,70 @@ def request_sets(pairs: Sequence[tuple[Any, Buffer]]) -> list[dict[str, Any]]:
     return [{"name": str(index), **{key: one[key] for key in _ALIKE}} for index, (one, _) in enumerate(pairs)]
 
 
-def told_of(result: Mapping[str, Any], pairs: Sequence[tuple[Any, Buffer]]) -> dict[str, Any]:
-    """What the worker tells, with the sets' real names.
+def prepared_of(result: Mapping[str, Any]) -> tuple[Prepared, dict[str, str]]:
+    """What a worker has made ready, and why arms are not there.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: it is not what our own service would tell.
+    """
+    arms: tuple[ArmName, ...] = tuple(arm for arm in ARM_LETTERS if arm in result["arms"])
+    if "kernel" not in arms or "torch" not in arms or result["method"] not in METHODS:
+        raise ValueError(f"no such measurement: {result['arms']} by {result['method']}")
+    prepared = Prepared(
+        arms=arms,
+        method=result["method"],
+        calls={arm: int(result["calls"][arm]) for arm in arms},
+        batch_seconds={arm: float(result["batch_seconds"][arm]) for arm in arms},
+        host_ns_per_call={arm: float(one) for arm, one in result["host_ns_per_call"].items()},
+        cold=bool(result["cold"]),
+        notes=tuple(str(note) for note in result["notes"]),
+    )
+    return prepared, {str(arm): str(why) for arm, why in result["refused"].items()}
+
+
+def blocks_of(result: Mapping[str, Any], orders: Sequence[str]) -> list[Block]:
+    """The blocks that a worker has run.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: they are not those that were asked for.
+    """
+    blocks = [
+        Block(
+            order=one["order"],
+            ns_per_call=tuple(float(time) for time in one["ns_per_call"]),
+            sm_mhz=None if one["sm_mhz"] is None else int(one["sm_mhz"]),
+            throttled=tuple(str(reason) for reason in one["throttled"]),
+        )
+        for one in result["blocks"]
+    ]
+    if [block.order for block in blocks] != list(orders):
+        raise ValueError(f"{len(blocks)} blocks came for {len(orders)}, or in other orders")
+    return blocks
+
+
+def told_of(
+    result: Mapping[str, Any], pairs: Sequence[tuple[Any, Buffer]], measurement: Measurement
+) -> dict[str, Any]:
+    """What the worker tells at the end, with the sets' real names, and the measurement for the judge.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: it is not what our own service would tell.
     """
     names = {str(index): one["name"] for index, (one, _) in enumerate(pairs)}
-    measurement = documents.load_python(Measurement, result["measurement"])
     return {
-        "measurement": documents.dump_python(measurement),
+        "cold": measurement.cache == "cold",
+        "median_ns_per_call": measurement.kernel.median_ns_per_call,
         "answers": [{**answer, "name": names[answer["name"]]} for answer in result["answers"]],
         "observed": dict(result["observed"]),
     }
 
 
-def timing_of(told: Mapping[str, Any], judged: Mapping[str, Any]) -> Timing:
+def timing_of(measurement: Measurement, judged: Mapping[str, Any], refused: dict[str, str]) -> Timing:
     """What was measured, and how the reference worker judged it."""
     floor = float(judged["floor_ns_per_call"])
     return Timing(
-        measurement=documents.load_python(Measurement, told["measurement"]),
+        measurement=measurement,
         probes=tuple(documents.load_python(Probe, one) for one in judged["probes"]),
         numbers={"floor_ns_per_call": floor} if floor else {},
+        refused=refused,
     )

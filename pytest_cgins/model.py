@@ -550,6 +550,7 @@ class Reason(str, Enum):
     REFERENCE_FAILED = "reference-failed"
     TOOL_MISSING = "tool-missing"
     DEVICE_ABSENT = "device-absent"
+    DEVICE_BUSY = "device-busy"
     CONTRACT = "contract"
     RANDOM = "random"
     REGISTERS_GREW = "registers-grew"

@@ -48,11 +48,34 @@ def unpack(header: Any, buffer: Buffer, device: torch.device | str) -> list[torc
             anything is allocated, since code under test may have written it.
     """
     metas, sizes = _validate(header, buffer.nbytes)
+    return rebuild(metas, _split(buffer, sizes), device)
+
+
+class Kept:
+    """Tensors of a buffer, kept on a device to be put together there again and again."""
+
+    def __init__(self, header: Any, buffer: Buffer, device: torch.device | str) -> None:
+        """Errors are those of `unpack`."""
+        self._metas, sizes = _validate(header, buffer.nbytes)
+        self._spans = [span.to(device, copy=True) for span in _split(buffer, sizes)]
+        self._device = device
+
+    def unpack(self) -> list[torch.Tensor]:
+        """All of them, on fresh memory."""
+        return rebuild(self._metas, self._spans, self._device)
+
+    def write_to(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Give tensors that `unpack` of this, or of the like, has made these bytes."""
+        for tensor, meta in zip(tensors, self._metas, strict=True):
+            tensor.untyped_storage().copy_(self._spans[meta.storage].untyped_storage())
+
+
+def _split(buffer: Buffer, sizes: list[int]) -> Sequence[torch.Tensor]:
     try:
         data = torch.frombuffer(buffer.view(), dtype=torch.uint8) if buffer.nbytes else torch.empty(0).byte()
     except (OSError, ValueError, OverflowError) as error:
         raise _malformed(f"their {buffer.nbytes} bytes cannot be mapped: {error}") from error
-    return rebuild(metas, torch.split(data, sizes) if sizes else [], device)
+    return torch.split(data, sizes) if sizes else []
 
 
 def _validate(header: Any, nbytes: int) -> tuple[list[TensorMeta], list[int]]:

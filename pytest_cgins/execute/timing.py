@@ -1,9 +1,14 @@
-"""The service that times a kernel against torch, after it has passed verification elsewhere."""
+"""The service that times a kernel against its base revision and torch, after it has passed verification elsewhere.
+
+A measurement is three kinds of requests: `open` makes the arms ready, `blocks` runs blocks of batches, as many and as
+often as the caller wants, and `finish` has the probes look. Who calls decides when enough is known: it is not in the
+process that the kernel shares.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,34 +17,35 @@ from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
-from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.execute.tensors import Kept, pack
+from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.execute.trial import plain
-from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.kernels.launcher import poison
-from pytest_cgins.model import Context, OpCall, TensorMeta
+from pytest_cgins.measurement import ArmName
+from pytest_cgins.model import Context
 from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, snooping
 from pytest_cgins.probes.after_timing import Given
 from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.watch import Watch
-from pytest_cgins.timing.environment import device_key
-from pytest_cgins.timing.lock import exclusive
-from pytest_cgins.timing.measure import measure
+from pytest_cgins.timing import nvml
+from pytest_cgins.timing.affinity import narrowed
+from pytest_cgins.timing.block import LETTER_ARMS
+from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import Arms
+from pytest_cgins.timing.timers import make_timer
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import bound
 from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.dtypes import ITEMSIZE
-from pytest_cgins.trace.ops import trust
+from pytest_cgins.trace.ops import resolve, trust
 
-LOCK_WAIT_S = 30.0
 CPU_COPIES_BYTES = 2**30
 """What the copies of one case's tensors may take of the host's memory."""
+_SHOWN = 300
 
-_ARMS = 2
-_Content = tuple[dict[str, Any], Buffer]
+Answer = tuple[dict[str, Any], Buffer]
 
 
 class TimingService:
@@ -49,190 +55,284 @@ class TimingService:
         del settings
         self.fatal = False
         self._kernels = KernelCache()
+        self._opened: _Opened | None = None
 
-    def measure(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Time a kernel and torch's op on copies of the same inputs.
+    def open(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Make the arms of a case ready to be timed.
 
         Args:
             params: `kernel` (CompiledKernel), `device`, `import_root` (folder that the op's module is imported
-                from), `budget_s`, `seed`, and `sets` that differ in their numbers alone, each with `name`, `call`
-                (OpCall), `tensors` (as of `tensors.pack`), `outputs` (TensorMetas), `context` (Context) and, if
-                any, `mutated` (indices of the tensors that the op changes). If wanted, `probes`, names of those
-                that are switched on, and `lock_wait_s`: how long to wait for other processes that time on the
-                device.
+                from), `limit_s` (bounds one batch of every arm together), `seed`, and `sets` that differ in their
+                numbers alone, each with `name`, `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs`
+                (TensorMetas), `context` (Context) and, if any, `mutated` (indices of the tensors that the op
+                changes). If wanted: `base` (CompiledKernel) and `base_root`, its `import_root`; `compile`, whether
+                torch.compile is an arm; `cache`, `warm` if tensors may stay in it; `longer`, a factor for the
+                length of batches; `probes`, names of those that are switched on.
             buffers: one a set.
 
         Returns:
-            `{"measurement": Measurement, "answers": […], "observed": {…}}`, and one buffer an answer.
+            `arms`, `method`, `calls` and `batch_seconds` and `host_ns_per_call` by arm, `cold`, `notes`; and
+            `refused`, why arms that were wanted are not there, by arm.
+        """
+        sets = params["sets"]
+        if not sets or len(buffers) != len(sets):
+            raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
+        self._close()
+        use_device(params["device"])
+        import_from(params["import_root"])
+        with self._fatal_if_raised(params["device"]):
+            self._opened = _Opened(params, buffers, self._kernels)
+            return self._opened.made_ready(), []
+
+    def blocks(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Run blocks: `orders` are texts of arms' letters.
+
+        Returns:
+            `blocks`: for each its `order`, `ns_per_call`, and on a GPU `sm_mhz` and `throttled`.
+        """
+        del buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            return {"blocks": opened.blocks(params["orders"])}, []
+
+    def finish(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Have the kernel run on exchanged numbers, and the probes look.
+
+        Returns:
+            `{"answers": […], "observed": {…}}`, and one buffer an answer.
 
             An answer has `name`; `when`, `last` or `after` (see `probes.after_timing`); `tensors`, the outputs
             and after them the mutated inputs; and `error`, None or `kind` and `message`. `observed` has what
             probes saw, by their names.
         """
-        sets, device = params["sets"], params["device"]
-        if not sets or len(buffers) != len(sets):
-            raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
-        use_device(device)
-        import_from(params["import_root"])
-        context = documents.load_python(Context, sets[0]["context"])
-        rotation = _plan_rotation(sets, device)
-        carve_out = CarveOut(device, on=l2_carve_out.NAME in params.get("probes", ()))
-        # A recorded context may have torch import Triton, which has to know before whether it interprets.
-        watch = Watch(frozenset(params.get("probes", ())) & {integrity.NAME, snooping.NAME}, params)
-        with watch.loading():
-            self._kernels.load(params["kernel"])
-        carve_out.loaded()
+        del params, buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            answers, observed = opened.finished()
+        # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
+        self.fatal = opened.spent
+        self._close()
+        return {
+            "answers": [answer for answer, _ in answers],
+            "observed": observed,
+        }, [buffer for _, buffer in answers]
+
+    def _require_open(self) -> _Opened:
+        if self._opened is None:
+            raise ProtocolError("no measurement is open")
+        return self._opened
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    @contextmanager
+    def _fatal_if_raised(self, device: str) -> Iterator[None]:
         try:
-            with (
-                exclusive(device_key(device), wait_s=params.get("lock_wait_s", LOCK_WAIT_S)),
-                restore(context, device.partition(":")[0], repeatable=False),
-            ):
-                copies = self._copies(params, buffers, rotation.copies)
-                kernel = _Rotating([copy.run for copy in copies])
-                arms: Arms = {"kernel": kernel, "torch": self._torch_arm(params, buffers, rotation.copies)}
-                # Not before the op's own module was imported, whose settings are no doing of the kernel.
-                with watch.timing() as put_back:
-                    carve_out.settle(copies[0].once_more)
-                    copies[0].take(copies[0].content)
-                    measurement = measure(
-                        arms,
-                        device,
-                        rotation=rotation,
-                        budget_s=params["budget_s"],
-                        seed=params["seed"],
-                        before_batch=put_back,
-                        before_last=lambda method, distinct: _exchange(
-                            copies, kernel.results, method, distinct
-                        ),
-                    )
-                    wait_for_device(device)
-                    answers, cached = _probed(copies, kernel.results, params)
-                    carve_out.called(lambda: attempt(copies[0].once_more))
+            yield
         except BaseException:
+            self._close()
             self.fatal = device != "cpu"  # the CUDA context may be lost
             raise
-        finally:
-            carve_out.clear()
-            observed = watch.observed()  # also puts back what the kernel replaced
-        # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
-        self.fatal = watch.spent or measurement.method == "cuda-event"
-        result = {
-            "measurement": documents.dump_python(measurement),
-            "answers": [answer for answer, _ in answers],
-            "observed": {**observed, **cached, l2_carve_out.NAME: carve_out.facts()},
-        }
-        return result, [buffer for _, buffer in answers]
 
-    def _copies(self, params: dict[str, Any], buffers: list[Buffer], count: int) -> list[TimedCopy]:
-        kernel = self._kernels.load(params["kernel"])
-        trust(params["kernel"]["source"]["op"])
-        sets = list(zip(params["sets"], buffers, strict=True))
-        return [TimedCopy(kernel, *sets[index % len(sets)], params["device"]) for index in range(count)]
 
-    @staticmethod
-    def _torch_arm(params: dict[str, Any], buffers: list[Buffer], count: int) -> _Rotating:
-        sets, device = list(zip(params["sets"], buffers, strict=True)), params["device"]
-        call = documents.load_python(OpCall, params["sets"][0]["call"])
-        with _capture_stream(device) if is_derived(call.op) else nullcontext():
-            return _Rotating(
-                [
-                    bound(call, unpack(one["tensors"], buffer, device))
-                    for one, buffer in (sets[index % len(sets)] for index in range(count))
+class _Opened:
+    """One case whose arms are ready."""
+
+    def __init__(self, params: dict[str, Any], buffers: list[Buffer], kernels: KernelCache) -> None:
+        self.device: str = params["device"]
+        self.spent = False
+        self._seed = params["seed"]
+        self._probes = frozenset(params.get("probes", ()))
+        self._context = documents.load_python(Context, params["sets"][0]["context"])
+        self._refused: dict[str, str] = {}
+        self._carve_out = CarveOut(self.device, on=l2_carve_out.NAME in self._probes)
+        # Before the watch begins: what the base does as it is loaded is no doing of the kernel.
+        base = self._base(params, kernels)
+        # A recorded context may have torch import Triton, which has to know before whether it interprets.
+        self._watch = Watch(self._probes & {integrity.NAME, snooping.NAME}, params)
+        self._ended = False
+        try:
+            with self._watch.loading():
+                kernel = kernels.load(params["kernel"])
+            self._carve_out.loaded()
+            trust(params["kernel"]["source"]["op"])
+            with self._around():
+                contents = [
+                    Content(one, Kept(one["tensors"], buffer, self.device))
+                    for one, buffer in zip(params["sets"], buffers, strict=True)
                 ]
+                rotation = _plan_rotation(contents, params, arms=2 + (base is not None))
+                turns = [contents[index % len(contents)] for index in range(rotation.copies)]
+                self._copies = [TimedCopy(kernel, one, self.device) for one in turns]
+                self._kernel = Rotating([copy.run for copy in self._copies])
+                arms: dict[ArmName, Callable[[int], object]] = {"kernel": self._kernel}
+                # Not before the op's own module was imported, whose settings are no doing of the kernel.
+                arms["torch"] = self._torch_arm(turns)
+                if base is not None:
+                    self._add("base", arms, lambda: _bound_to(base, turns, self.device))
+                if params.get("compile"):
+                    self._add("compile", arms, lambda: self._compile_arm(turns))
+                with self._watch.timing():
+                    self._carve_out.settle(self._copies[0].once_more)
+                    self._copies[0].take(self._copies[0].content)
+                    self._timer, self._notes = make_timer(
+                        arms,
+                        self.device,
+                        copies=rotation.copies,
+                        limit_s=params["limit_s"],
+                        longer=params.get("longer", 1.0),
+                    )
+                    self._host_ns = self._host_times(arms, rotation.copies)
+            self._cold = rotation.is_cold(self._timer.distinct_calls)
+            on_gpu = self.device.startswith("cuda")
+            gpu = nvml.Gpu.of(nvml.cuda_uuids(torch.device(self.device).index or 0)) if on_gpu else None
+            self._clock = ClockWatch(gpu)
+        except BaseException:
+            self.close()
+            raise
+
+    def made_ready(self) -> dict[str, Any]:
+        """See `TimingService.open`."""
+        return {
+            "arms": list(self._timer.calls),
+            "method": self._timer.method,
+            "calls": dict(self._timer.calls),
+            "batch_seconds": dict(self._timer.batch_seconds),
+            "host_ns_per_call": self._host_ns,
+            "cold": self._cold,
+            "notes": list(self._notes),
+            "refused": self._refused,
+        }
+
+    def blocks(self, orders: Sequence[str]) -> list[dict[str, Any]]:
+        """See `TimingService.blocks`."""
+        arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
+        made = []
+        with self._around(), self._watch.timing() as put_back:
+            for order, times in zip(orders, self._timer.blocks(arms, put_back), strict=True):
+                reading = self._clock.read()
+                made.append(
+                    {
+                        "order": order,
+                        "ns_per_call": times,
+                        "sm_mhz": reading.sm_mhz,
+                        "throttled": reading.reasons,
+                    }
+                )
+        return made
+
+    def finished(self) -> tuple[list[Answer], dict[str, Any]]:
+        """See `TimingService.finish`: answers of the last timed calls and of one call afterwards; what probes saw."""
+        captured = self._timer.method == "cuda-graph"
+        with self._around(), self._watch.timing():
+            exchange(
+                self._copies,
+                self._kernel.results,
+                captured=captured,
+                distinct_calls=self._timer.distinct_calls,
             )
+            for _ in self._timer.blocks([("kernel",)]):
+                pass
+            wait_for_device(self.device)
+            answers, observed = self._probed()
+            self._carve_out.called(lambda: attempt(self._copies[0].once_more))
+        self._ended = True
+        self._carve_out.clear()
+        observed |= self._watch.observed()  # also puts back what the kernel replaced
+        observed[l2_carve_out.NAME] = self._carve_out.facts()
+        self.spent = self._watch.spent or self._timer.method == "cuda-event"
+        return answers, observed
 
+    def close(self) -> None:
+        """Give back what was set, if nobody has."""
+        if not self._ended:
+            self._ended = True
+            self._carve_out.clear()
+            self._watch.observed()
 
-class TimedCopy:
-    """One copy of a set's tensors, and the kernel bound to it; see `probes.after_timing.TimedCopy`."""
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            if self.device == "cpu":
+                stack.enter_context(narrowed(torch.get_num_threads()))
+            stack.enter_context(restore(self._context, self.device.partition(":")[0], repeatable=False))
+            yield
 
-    def __init__(self, kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str) -> None:
-        self.name: str = one["name"]
-        self.left: list[torch.Tensor] | None = None
-        """What the last timed call gave."""
-        self._one, self._buffer, self._device = one, buffer, device
-        self._mutated: list[int] = one.get("mutated", [])
-        self.inputs = self._unpack()
-        outputs = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
-        self._bound = kernel.bind(documents.load_python(OpCall, one["call"]), self.inputs, outputs, device)
-        self.run = self._bound.run
+    def _base(self, params: dict[str, Any], kernels: KernelCache) -> Any:
+        """The kernel at the base revision; None if there is none, or it cannot be loaded here."""
+        if not params.get("base"):
+            return None
+        try:
+            return kernels.load(params["base"])
+        except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
+            self._refused["base"] = f"it cannot be loaded: {_short(error)}"
+            return None
 
-    @property
-    def mutates(self) -> bool:
-        """Whether the op changes its inputs."""
-        return bool(self._mutated)
-
-    @property
-    def content(self) -> _Content:
-        """The set whose numbers it holds."""
-        return self._one, self._buffer
-
-    def take(self, content: _Content) -> None:
-        """Hold another set's numbers from now on; the outputs stay as they are."""
-        self._one, self._buffer = content
-        self.name = self._one["name"]
-        self._restore()
-
-    def poison(self, results: Sequence[torch.Tensor]) -> None:
-        """Overwrite the outputs that were allocated for the kernel, and `results` unless they are inputs."""
-        self._bound.poison()
-        inputs = {tensor.untyped_storage().data_ptr() for tensor in self.inputs}
-        for tensor in results:
-            if tensor.untyped_storage().data_ptr() not in inputs:
-                poison(plain(tensor))
-
-    def once_more(self) -> list[torch.Tensor]:
-        """See `probes.after_timing.TimedCopy.once_more`."""
-        self._restore()
-        self._bound.poison()
-        outputs = self._bound.run()
-        wait_for_device(self._device)
-        return [*map(plain, outputs), *(self.inputs[index] for index in self._mutated)]
-
-    def _restore(self) -> None:
-        for mine, original in zip(self.inputs, self._unpack(), strict=True):
-            mine.untyped_storage().copy_(original.untyped_storage())
-
-    def _unpack(self) -> list[torch.Tensor]:
-        return unpack(self._one["tensors"], self._buffer, self._device)
-
-
-def _exchange(copies: Sequence[TimedCopy], results: list[Any], method: str, distinct_calls: int) -> None:
-    """Give each copy the numbers of the next set, so that the last batch must give other answers than before.
-
-    The outputs then hold what looks like an answer. Only where all copies hold the same set they are poisoned.
-    """
-    sets = list({copy.name: copy.content for copy in copies}.values())
-    for index, copy in enumerate(copies):
-        if len(sets) > 1:
-            copy.take(sets[(index + 1) % len(sets)])
+    def _add(
+        self,
+        name: ArmName,
+        arms: dict[ArmName, Callable[[int], object]],
+        make: Callable[[], Callable[[int], object]],
+    ) -> None:
+        """Add an arm if it runs."""
+        try:
+            arm = make()
+            arm(0)
+            wait_for_device(self.device)
+        except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
+            self._refused[name] = f"it does not run on these inputs: {_short(error)}"
         else:
-            copy.poison(results[index] if method == "cuda-graph" and index < distinct_calls else ())
-        if method != "cuda-graph" or index >= distinct_calls:
-            results[index] = None
+            arms[name] = arm
+
+    def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
+        derived = is_derived(turns[0].call.op)
+        with _capture_stream(self.device) if derived else nullcontext():
+            return Rotating([bound(one.call, one.kept.unpack()) for one in turns])
+
+    def _compile_arm(self, turns: Sequence[Content]) -> Rotating:
+        op = turns[0].call.op
+        if is_derived(op):
+            raise ValueError("torch.compile takes no backward by itself")
+        compiled: Any = torch.compile(resolve(op), dynamic=False)
+        return Rotating([bound(one.call, one.kept.unpack(), instead=compiled) for one in turns])
+
+    def _host_times(self, arms: Arms, copies: int) -> dict[str, float]:
+        if not self.device.startswith("cuda"):
+            return {}
+        from pytest_cgins.timing.cuda import host_seconds_per_call
+
+        return {name: 1e9 * host_seconds_per_call(arm, copies) for name, arm in arms.items()}
+
+    def _probed(self) -> tuple[list[Answer], dict[str, Any]]:
+        answers: list[Answer] = []
+        observed: dict[str, Any] = {}
+        for copy, left in zip(self._copies, self._kernel.results, strict=True):
+            copy.left = None if left is None or copy.mutates else list(map(plain, left))
+        if after_timing.NAME in self._probes:
+            answers += map(_packed, after_timing.last(self._copies))
+        if content_cache.NAME in self._probes:
+            first = self._copies[0]
+            observed[content_cache.NAME] = content_cache.observe(
+                first.run, first.inputs, self.device, seed=self._seed
+            )
+        if after_timing.NAME in self._probes:
+            answers += map(_packed, after_timing.after(self._copies))
+        return answers, observed
 
 
-def _probed(
-    copies: Sequence[TimedCopy], results: Sequence[Any], params: dict[str, Any]
-) -> tuple[list[tuple[dict[str, Any], Buffer]], dict[str, Any]]:
-    """Answers of the last timed calls and of one call afterwards, packed; and what probes saw, by their names."""
-    answers: list[tuple[dict[str, Any], Buffer]] = []
-    observed: dict[str, Any] = {}
-    probes, device = params.get("probes", ()), params["device"]
-    for copy, left in zip(copies, results, strict=True):
-        copy.left = None if left is None or copy.mutates else list(map(plain, left))
-    if after_timing.NAME in probes:
-        answers += map(_packed, after_timing.last(copies))
-    if content_cache.NAME in probes:
-        first = copies[0]
-        observed[content_cache.NAME] = content_cache.observe(
-            first.run, first.inputs, device, seed=params["seed"]
-        )
-    if after_timing.NAME in probes:
-        answers += map(_packed, after_timing.after(copies))
-    return answers, observed
+def _bound_to(kernel: Any, turns: Sequence[Content], device: str) -> Rotating:
+    calls = [kernel.bind(one.call, one.kept.unpack(), one.outputs, device) for one in turns]
+    return Rotating([call.run for call in calls])
 
 
-def _packed(given: Given) -> tuple[dict[str, Any], Buffer]:
+def _short(error: BaseException) -> str:
+    text = str(error).strip().partition("\n")[0][:_SHOWN]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _packed(given: Given) -> Answer:
     header, packed = pack(given.tensors)
     return {"name": given.name, "when": given.when, "tensors": header, "error": given.error}, packed
 
@@ -252,24 +352,11 @@ def _capture_stream(device: str) -> Iterator[None]:
     wait_for_device(device)
 
 
-class _Rotating:
-    """Calls that differ only in the copy of their tensors.
-
-    Each keeps its result until it runs again, so that outputs rotate through as much memory as inputs do,
-    instead of the allocator giving every call the block that the last one has just freed.
-    """
-
-    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
-        self._calls = calls
-        self.results: list[Any] = [None] * len(calls)
-
-    def __call__(self, index: int) -> None:
-        self.results[index] = self._calls[index]()
-
-
-def _plan_rotation(sets: Sequence[dict[str, Any]], device: str) -> Rotation:
-    outputs = [documents.load_python(TensorMeta, meta) for meta in sets[0]["outputs"]]
-    touched = sum(sets[0]["tensors"]["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
+def _plan_rotation(contents: Sequence[Content], params: dict[str, Any], *, arms: int) -> Rotation:
+    first, device = params["sets"][0], params["device"]
+    outputs = contents[0].outputs
+    touched = sum(first["tensors"]["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
     on_gpu = device.startswith("cuda")
     memory = torch.cuda.mem_get_info(torch.device(device))[0] // 2 if on_gpu else CPU_COPIES_BYTES
-    return plan(touched, last_level_cache_bytes(device), memory_bytes=memory // _ARMS, contents=len(sets))
+    cache = 0 if params.get("cache") == "warm" else last_level_cache_bytes(device)
+    return plan(touched, cache, memory_bytes=memory // arms, contents=len(contents))

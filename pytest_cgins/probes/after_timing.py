@@ -30,8 +30,10 @@ _WHEN: dict[str, str] = {"last": "the last timed call", "after": "a call after i
 class TimedCopy(Protocol):
     """One copy of a call's tensors on which the kernel was timed."""
 
-    name: str
-    """Name of its set of inputs."""
+    @property
+    def name(self) -> str:
+        """Name of its set of inputs."""
+        ...
 
     @property
     def left(self) -> Sequence[torch.Tensor] | None:

@@ -6,14 +6,14 @@ import gc
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
 
-from pytest_cgins.timing.timer import ArmName, Arms, calls_for
+from pytest_cgins.measurement import ArmName, Method
+from pytest_cgins.timing.timer import Arms, Order, calls_for
 
 TARGET_S = 1e-3
-"""Least length of the fastest arm's batch."""
+"""Least length of a batch."""
 LOOPS = 5
 """In one batch, of 0.2 ms and more each: a thousand times what reading the clock takes."""
 
@@ -25,24 +25,41 @@ class HostTimer:
     milliseconds, which would multiply the mean of a batch and hits one or two of its loops.
     """
 
-    method: Final[Literal["perf-counter"]] = "perf-counter"
+    method: Method = "perf-counter"
 
-    def __init__(self, arms: Arms, *, copies: int, limit_s: float) -> None:
-        """Warm the arms up and choose the batch; `limit_s` bounds one batch of every arm together."""
+    def __init__(self, arms: Arms, *, copies: int, limit_s: float, longer: float = 1.0) -> None:
+        """Warm the arms up and choose the batches.
+
+        Args:
+            arms: what to call.
+            copies: how many of its tensors each arm has.
+            limit_s: bounds one batch of every arm together.
+            longer: makes batches so many times as long as usual.
+        """
         self._turns = {name: itertools.cycle(range(copies)) for name in arms}
         self._arms = arms
         self.distinct_calls = copies
         seconds = {name: self._seconds_per_call(name, limit_s / len(arms)) for name in arms}
-        calls = calls_for(TARGET_S, seconds, limit_s)
-        self._loops = min(LOOPS, calls)
-        self._calls_per_loop = -(-calls // self._loops)
-        self.calls_per_batch = self._loops * self._calls_per_loop
-        self.batch_seconds = self.calls_per_batch * sum(seconds.values()) / len(seconds)
+        wanted = calls_for(TARGET_S * longer, seconds, limit_s)
+        self._loops = {name: min(LOOPS, calls) for name, calls in wanted.items()}
+        self._calls_per_loop = {name: -(-calls // self._loops[name]) for name, calls in wanted.items()}
+        self.calls = {name: self._loops[name] * self._calls_per_loop[name] for name in arms}
+        self.batch_seconds = {name: self.calls[name] * seconds[name] for name in arms}
 
-    def batch(self, arm: ArmName) -> float:
-        """Run one batch; gives nanoseconds a call."""
-        loops = [self._loop(arm, self._calls_per_loop) for _ in range(self._loops)]
-        return statistics.median(loops) / self._calls_per_loop
+    def blocks(
+        self, orders: Iterable[Order], before: Callable[[], object] = lambda: None
+    ) -> Iterator[list[float]]:
+        """See `Timer.blocks`."""
+        for order in orders:
+            times = []
+            for arm in order:
+                before()
+                times.append(self._batch(arm))
+            yield times
+
+    def _batch(self, arm: ArmName) -> float:
+        loops = [self._loop(arm, self._calls_per_loop[arm]) for _ in range(self._loops[arm])]
+        return statistics.median(loops) / self._calls_per_loop[arm]
 
     def _seconds_per_call(self, arm: ArmName, limit_s: float) -> float:
         """Best of ever longer loops until one lasts `TARGET_S`: the first calls are warm-up."""

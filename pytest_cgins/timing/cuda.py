@@ -5,38 +5,44 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections.abc import Callable
-from typing import Final, Literal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
+from pytest_cgins.measurement import ArmName, Method
 from pytest_cgins.timing.rotation import REUSE_FACTOR, last_level_cache_bytes
-from pytest_cgins.timing.timer import ArmName, Arms, Timer, calls_for
+from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for
 
 TARGET_S = 300e-6
-"""Length of the fastest arm's batch: single launches are too short for events to time."""
+"""Length of a batch: single launches are too short for events to time."""
 MOST_LAUNCHES = 4096
 """In one graph: more do not make a batch steadier, only its capture longer."""
 MOST_QUEUED_LAUNCHES = 256
 """In one loop: past about a thousand launches in the queue the host waits for the GPU."""
+WARM_UP_S = 0.05
+"""At most so long is waited for the clocks to rise."""
 
 _PILOT_LAUNCHES = 16
 _PILOT_ROUNDS = 5
 _WARM_UP_CALLS = 3
+_STEADY = 0.01
 
 
-def make_timer(arms: Arms, *, copies: int, limit_s: float) -> tuple[Timer, tuple[str, ...]]:
+def make_timer(
+    arms: Arms, *, copies: int, limit_s: float, longer: float = 1.0
+) -> tuple[Timer, tuple[str, ...]]:
     """The graph timer if every arm can be captured, else loops for all arms, and a note that says why."""
     for arm in arms.values():
         _warm_up(arm)
     try:
-        return GraphTimer(arms, copies=copies, limit_s=limit_s), ()
+        return GraphTimer(arms, copies=copies, limit_s=limit_s, longer=longer), ()
     except CaptureError as error:
         note = (
             f"{error}: all arms were timed as loops of launches behind a filled queue, "
             "and calls that wait for the GPU show the host's time"
         )
-    return LoopTimer(arms, copies=copies, limit_s=limit_s), (note,)
+    return LoopTimer(arms, copies=copies, limit_s=limit_s, longer=longer), (note,)
 
 
 class CaptureError(Exception):
@@ -44,39 +50,71 @@ class CaptureError(Exception):
 
 
 class GraphTimer:
-    """Events around the replay of a CUDA graph of `calls_per_batch` launches that take the copies in turn.
+    """Events between replays of CUDA graphs, each of many launches that take the copies in turn.
 
-    An untimed replay goes before each timed one, so that the timed graph waits in the queue already and
-    the host's launch latency stays outside the events.
+    The next block is queued before the last one is waited for, and something untimed goes before the first, so that
+    the GPU never waits for the host inside of what is timed.
     """
 
-    method: Final[Literal["cuda-graph"]] = "cuda-graph"
+    method: Method = "cuda-graph"
 
-    def __init__(self, arms: Arms, *, copies: int, limit_s: float) -> None:
-        """Capture pilots, choose the batch, capture it.
+    def __init__(self, arms: Arms, *, copies: int, limit_s: float, longer: float = 1.0) -> None:
+        """Capture pilots, choose the batches, capture them, and wait for steady clocks.
 
         Raises:
             CaptureError: if an arm cannot be captured.
         """
         seconds = {name: self._seconds_per_call(name, arm, copies) for name, arm in arms.items()}
-        calls = min(calls_for(TARGET_S, seconds, limit_s), MOST_LAUNCHES)
-        # Whole turns, so that no copy is used more often than another; arms too slow for a whole turn
-        # within the limit keep their length, and `distinct_calls` tells.
-        whole_turns = -(-calls // copies) * copies
-        if whole_turns * sum(seconds.values()) <= limit_s:
-            calls = whole_turns
-        self.calls_per_batch = calls
-        self.distinct_calls = min(calls, copies)
-        self.batch_seconds = 2 * calls * sum(seconds.values()) / len(seconds)
-        self._graphs = {name: _capture(name, arm, calls, copies) for name, arm in arms.items()}
+        wanted = calls_for(TARGET_S * longer, seconds, limit_s)
+        self.calls = {
+            name: min(MOST_LAUNCHES, _whole_turns(name, calls, copies, seconds, limit_s))
+            for name, calls in wanted.items()
+        }
+        self.distinct_calls = min(copies, self.calls.get("kernel", copies))
+        self.batch_seconds = {name: self.calls[name] * seconds[name] for name in arms}
+        self._graphs = {name: _capture(name, arm, self.calls[name], copies) for name, arm in arms.items()}
         for graph in self._graphs.values():
             graph.replay()
-        torch.cuda.synchronize()
+        self._warm_up(next(iter(arms)))
 
-    def batch(self, arm: ArmName) -> float:
-        """Replay one graph; gives nanoseconds a call."""
-        replay = self._graphs[arm].replay
-        return _time(replay, before=replay) * 1e9 / self.calls_per_batch
+    def blocks(
+        self, orders: Iterable[Order], before: Callable[[], object] = lambda: None
+    ) -> Iterator[list[float]]:
+        """See `Timer.blocks`."""
+        queued: deque[tuple[Order, list[torch.cuda.Event]]] = deque()
+        for order in orders:
+            before()
+            if not queued:
+                self._graphs[order[-1]].replay()
+            queued.append((order, self._queue(order)))
+            if len(queued) > 1:
+                yield self._times(*queued.popleft())
+        while queued:
+            yield self._times(*queued.popleft())
+
+    def _queue(self, order: Order) -> list[torch.cuda.Event]:
+        events = [_event() for _ in range(len(order) + 1)]
+        events[0].record()
+        for arm, event in zip(order, events[1:], strict=True):
+            self._graphs[arm].replay()
+            event.record()
+        return events
+
+    def _times(self, order: Order, events: Sequence[torch.cuda.Event]) -> list[float]:
+        events[-1].synchronize()
+        return [
+            max(float(start.elapsed_time(end)) * 1e6, 1.0) / self.calls[arm]
+            for arm, start, end in zip(order, events, events[1:], strict=False)
+        ]
+
+    def _warm_up(self, arm: ArmName) -> None:
+        """Replay until two batches take as long as those before them: an idle GPU has low clocks."""
+        end = time.perf_counter() + WARM_UP_S
+        before, steady = 0.0, 0
+        while steady < 2 and time.perf_counter() < end:
+            (_, now), *_ = self.blocks([(arm, arm)])
+            steady = steady + 1 if abs(now - before) <= _STEADY * now else 0
+            before = now
 
     @staticmethod
     def _seconds_per_call(name: ArmName, arm: Callable[[int], object], copies: int) -> float:
@@ -87,12 +125,16 @@ class GraphTimer:
 
 
 class LoopTimer:
-    """Events around a loop of launches, queued behind writes that keep the GPU busy meanwhile."""
+    """Events around a loop of launches, queued behind writes that keep the GPU busy meanwhile.
 
-    method: Final[Literal["cuda-event"]] = "cuda-event"
+    The current stream is the default one, which waits for all streams that were not made non-blocking: what a kernel
+    forks to them is done before the last event. What it forks elsewhere and joins nowhere is found by `late_work`.
+    """
 
-    def __init__(self, arms: Arms, *, copies: int, limit_s: float) -> None:
-        """Choose the batch, and how much work must precede it."""
+    method: Method = "cuda-event"
+
+    def __init__(self, arms: Arms, *, copies: int, limit_s: float, longer: float = 1.0) -> None:
+        """Choose the batches, and how much work must precede them."""
         self._arms = arms
         self._turns = {name: itertools.cycle(range(copies)) for name in arms}
         self.distinct_calls = copies
@@ -100,20 +142,27 @@ class LoopTimer:
         self._scratch = torch.empty(max(REUSE_FACTOR * cache, 2**26), dtype=torch.uint8, device="cuda")
         self._write_seconds = max(_time(self._scratch.zero_, before=self._scratch.zero_), 1e-6)
 
-        self._writes = dict.fromkeys(arms, 1)
-        host = {name: self._host_seconds(name) for name in arms}
+        host = {name: host_seconds_per_call(arm, copies) for name, arm in arms.items()}
         self._writes = {name: self._writes_for(host[name], _PILOT_LAUNCHES) for name in arms}
         seconds = {name: self._run(name, _PILOT_LAUNCHES) / _PILOT_LAUNCHES for name in arms}
-        self.calls_per_batch = min(calls_for(TARGET_S, seconds, limit_s), MOST_QUEUED_LAUNCHES)
-        self._writes = {name: self._writes_for(host[name], self.calls_per_batch) for name in arms}
-        self.batch_seconds = sum(
-            self.calls_per_batch * max(seconds[name], host[name]) + self._writes[name] * self._write_seconds
+        wanted = calls_for(TARGET_S * longer, seconds, limit_s)
+        self.calls = {name: min(calls, MOST_QUEUED_LAUNCHES) for name, calls in wanted.items()}
+        self._writes = {name: self._writes_for(host[name], self.calls[name]) for name in arms}
+        self.batch_seconds = {
+            name: self.calls[name] * max(seconds[name], host[name]) + self._writes[name] * self._write_seconds
             for name in arms
-        ) / len(arms)
+        }
 
-    def batch(self, arm: ArmName) -> float:
-        """Run one loop; gives nanoseconds a call."""
-        return self._run(arm, self.calls_per_batch) * 1e9 / self.calls_per_batch
+    def blocks(
+        self, orders: Iterable[Order], before: Callable[[], object] = lambda: None
+    ) -> Iterator[list[float]]:
+        """See `Timer.blocks`."""
+        for order in orders:
+            times = []
+            for arm in order:
+                before()
+                times.append(self._run(arm, self.calls[arm]) * 1e9 / self.calls[arm])
+            yield times
 
     def _run(self, arm: ArmName, calls: int) -> float:
         call, turn = self._arms[arm], self._turns[arm]
@@ -128,20 +177,38 @@ class LoopTimer:
 
         return _time(loop, before=fill_queue)
 
-    def _host_seconds(self, arm: ArmName) -> float:
-        """What the host takes to launch one call."""
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(_PILOT_LAUNCHES):
-            self._arms[arm](next(self._turns[arm]))
-        elapsed = time.perf_counter() - start
-        torch.cuda.synchronize()
-        return elapsed / _PILOT_LAUNCHES
-
     def _writes_for(self, host_seconds_per_call: float, calls: int) -> int:
         """Writes that outlast the launching of a batch by half."""
         wanted = 1.5 * host_seconds_per_call * calls / self._write_seconds
         return max(1, min(int(wanted) + 1, MOST_QUEUED_LAUNCHES))
+
+
+def host_seconds_per_call(arm: Callable[[int], object], copies: int) -> float:
+    """What the host takes to launch one call, outside of a graph."""
+    rounds = []
+    for _ in range(3):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for index in range(_PILOT_LAUNCHES):
+            arm(index % copies)
+        rounds.append(time.perf_counter() - start)
+    torch.cuda.synchronize()
+    return min(rounds) / _PILOT_LAUNCHES
+
+
+def _whole_turns(
+    name: ArmName, calls: int, copies: int, seconds: dict[ArmName, float], limit_s: float
+) -> int:
+    """Calls in whole turns, so that no copy is used more often than another, and none is found in the cache.
+
+    Arms too slow for a whole turn within the limit keep their length. So does torch beside a kernel and its base: its
+    batches are never neighbours then, and theirs push out of the cache what it has left there.
+    """
+    whole = -(-calls // copies) * copies
+    apart = name not in TWINS and all(twin in seconds for twin in TWINS)
+    slowest = max(seconds[twin] for twin in TWINS if twin in seconds) if name in TWINS else seconds[name]
+    fits = whole * slowest <= limit_s / len(seconds)
+    return whole if fits and (not apart or whole == calls) else calls
 
 
 def _time(action: Callable[[], object], *, before: Callable[[], object]) -> float:

@@ -1,119 +1,217 @@
-"""Interleaved blocks of batches of the arms, and what they say."""
+"""The course of a measurement: which blocks are taken, when it ends, and what comes out. Free of torch.
+
+Whoever calls has the blocks taken, in this process or in a worker.
+"""
 
 from __future__ import annotations
 
+import math
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 
-from pytest_cgins.measurement import Arm, Measurement
-from pytest_cgins.timing.rotation import Rotation
-from pytest_cgins.timing.stats import quartiles, speedup
-from pytest_cgins.timing.timer import ArmName, Arms, Timer
+from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement, Method
+from pytest_cgins.timing import clock_watch
+from pytest_cgins.timing.block import Block, draw_order
+from pytest_cgins.timing.clock_watch import Reading
+from pytest_cgins.timing.sequential import Rule, SequentialTest
+from pytest_cgins.timing.stats import quartiles
 
+REPORT_BLOCKS = 3
+"""Blocks that have torch's arm where the kernel is tested against its base; torch is only reported."""
 LEAST_BLOCKS = 3
-MOST_BLOCKS = 64
+REPORT_BUDGET_S = 0.05
+"""Time for blocks that only report, beyond the least number of them."""
+MOST_REPORT_BLOCKS = 16
+TEST_BUDGET_S = 6.0
+"""Time for the blocks of a test: a call that takes so long that this holds fewer of them than the rule allows ends
+undecided sooner."""
+CHUNK_S = 2.0
+"""Blocks that are asked for at once take no longer, by and large."""
 
 _WARM = "the tensors stay in the last-level cache between calls: times are those of a warm cache"
 
-
-def measure(
-    arms: Arms,
-    device: str,
-    *,
-    rotation: Rotation,
-    budget_s: float,
-    seed: int,
-    before_batch: Callable[[], object] | None = None,
-    before_last: Callable[[str, int], object] | None = None,
-) -> Measurement:
-    """Time the arms against each other in one process.
-
-    A block runs the arms in a random order and then in the reverse of it (`KTTK`, `TKKT`), so that drift
-    cancels and no arm always comes first. As many blocks are taken as fit the budget, at least 3.
-
-    Args:
-        arms: what to call; an arm gets the index of the copy of its tensors to use, and launches on the
-            current stream.
-        device: `cpu` or `cuda:0`; on a GPU it is the current device.
-        rotation: copies that each arm has.
-        budget_s: about how long to measure, warm-up and capture apart.
-        seed: of the orders.
-        before_batch: called before every batch that counts, outside of its time.
-        before_last: called before a last batch of the kernel, whose time does not count, with the method and the
-            number of distinct calls.
-    """
-    timer, notes = _make_timer(arms, device, rotation, budget_s)
-    samples, orders = _run_blocks(
-        timer,
-        list(arms),
-        budget_s,
-        random.Random(seed),  # noqa: S311
-        before_batch or (lambda: None),
-    )
-    if before_last is not None:
-        before_last(timer.method, timer.distinct_calls)
-        timer.batch("kernel")
-    cold = rotation.is_cold(timer.distinct_calls)
-    gain = speedup(samples["kernel"], samples["torch"])
-    return Measurement(
-        method=timer.method,
-        cache="cold" if cold else "warm",
-        calls_per_batch=timer.calls_per_batch,
-        orders=" ".join(orders),
-        kernel=_summarize("kernel", samples["kernel"]),
-        torch=_summarize("torch", samples["torch"]),
-        speedup_vs_torch=gain.median,
-        speedup_low=gain.low,
-        speedup_high=gain.high,
-        notes=(*notes, *(() if cold else (_WARM,))),
-    )
+Take = Callable[[Sequence[str]], Sequence[Block]]
+"""Runs blocks of these orders."""
 
 
-def _make_timer(
-    arms: Arms, device: str, rotation: Rotation, budget_s: float
-) -> tuple[Timer, tuple[str, ...]]:
-    limit_s = budget_s / (2 * LEAST_BLOCKS)
-    if device.startswith("cuda"):
-        from pytest_cgins.timing.cuda import make_timer
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a timer has made ready."""
 
-        return make_timer(arms, copies=rotation.copies, limit_s=limit_s)
-    from pytest_cgins.timing.cpu import HostTimer
+    arms: tuple[ArmName, ...]
+    """In any order; `kernel` is one."""
+    method: Method
+    """Clock and batching."""
+    calls: Mapping[ArmName, int]
+    """Calls in a batch of each arm."""
+    batch_seconds: Mapping[ArmName, float]
+    """How long a batch of each takes, about."""
+    host_ns_per_call: Mapping[ArmName, float]
+    """What launching costs the host; empty on a CPU."""
+    cold: bool
+    """Whether rotated inputs outrun the last-level cache."""
+    notes: tuple[str, ...] = ()
+    """Fallbacks that were taken."""
 
-    return HostTimer(arms, copies=rotation.copies, limit_s=limit_s), ()
-
-
-def _run_blocks(
-    timer: Timer,
-    names: list[ArmName],
-    budget_s: float,
-    order: random.Random,
-    before_batch: Callable[[], object],
-) -> tuple[dict[ArmName, list[float]], list[str]]:
-    """Take blocks until the budget is spent; gives samples by arm, two a block, and the orders."""
-    samples: dict[ArmName, list[float]] = {name: [] for name in names}
-    orders: list[str] = []
-    start = time.perf_counter()
-    block_s = 2 * len(names) * timer.batch_seconds
-    while len(orders) < MOST_BLOCKS:
-        elapsed = time.perf_counter() - start
-        if len(orders) >= LEAST_BLOCKS and elapsed + block_s > budget_s:
-            break
-        half = order.sample(names, len(names))
-        block = [*half, *reversed(half)]
-        for name in block:
-            before_batch()
-            samples[name].append(timer.batch(name))
-        orders.append("".join(name[0].upper() for name in block))
-        block_s = (time.perf_counter() - start) / len(orders)
-    return samples, orders
+    def seconds(self, arms: Sequence[ArmName]) -> float:
+        """How long a block of these arms takes, about."""
+        return 2 * sum(self.batch_seconds[arm] for arm in arms)
 
 
-def _summarize(name: ArmName, samples: list[float]) -> Arm:
-    spread = quartiles(samples)
-    return Arm(
-        name=name,
-        samples_ns_per_call=tuple(samples),
-        median_ns_per_call=spread.median,
-        iqr_ns_per_call=spread.range,
-    )
+class Course:
+    """Takes blocks until every test has ended, and enough are there to report."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        *,
+        seed: int,
+        base: Rule | None = None,
+        floor: tuple[Rule, float] | None = None,
+        warm_wanted: bool = False,
+    ) -> None:
+        """Nothing is taken yet.
+
+        Args:
+            prepared: what there is to time.
+            seed: of the orders.
+            base: rule of the test against the base arm, which there must be then.
+            floor: rule of the test against torch's arm, and the least speed against it.
+            warm_wanted: whether a warm cache is what was asked for, and so needs no note.
+        """
+        self._prepared = prepared
+        self._choice = random.Random(seed)  # noqa: S311
+        self._warm_wanted = warm_wanted
+        self._blocks: list[Block] = []
+        self._redone: list[str] = []
+        self._tests: dict[ArmName, SequentialTest] = {}
+        if base is not None:
+            self._tests["base"] = SequentialTest(self._affordable(base, ("kernel", "base")))
+        if floor is not None:
+            rule, speed = floor
+            arms: tuple[ArmName, ...] = ("kernel", "torch", *(("base",) if base is not None else ()))
+            self._tests["torch"] = SequentialTest(self._affordable(rule, arms), shift=math.log(speed))
+        self._report_blocks = self._report_blocks_within_budget()
+
+    def run(self, take: Take) -> None:
+        """Take blocks to the end. Clocks alone decide whether one is taken again."""
+        while wanted := self._next():
+            blocks = take(wanted)
+            for block, why in zip(blocks, self._judged(blocks), strict=True):
+                if why:
+                    self._redone.append(why)
+                else:
+                    self._keep(block)
+
+    def measurement(self) -> Measurement:
+        """What came out.
+
+        Raises:
+            ValueError: before `run`.
+        """
+        prepared = self._prepared
+        arms = {name: self._arm(name) for name in prepared.arms}
+        gain = quartiles([-one for one in self._log_ratios("torch")])
+        compiled = self._log_ratios("compile")
+        return Measurement(
+            method=prepared.method,
+            cache="cold" if prepared.cold else "warm",
+            orders=" ".join(block.order for block in self._blocks),
+            kernel=arms["kernel"],
+            torch=arms["torch"],
+            base=arms.get("base"),
+            compiled=arms.get("compile"),
+            speedup_vs_torch=math.exp(gain.median),
+            speedup_low=math.exp(gain.low),
+            speedup_high=math.exp(gain.high),
+            speedup_vs_compile=math.exp(-median(compiled)) if compiled else None,
+            comparisons=tuple(self._comparisons()),
+            clocks=clock_watch.clocks([*map(_reading, self._blocks)], self._redone),
+            timed_ns=sum(
+                time * prepared.calls[name] for name in arms for time in arms[name].samples_ns_per_call
+            ),
+            notes=(*prepared.notes, *(() if prepared.cold or self._warm_wanted else (_WARM,))),
+        )
+
+    # ---- which blocks
+
+    def _affordable(self, rule: Rule, arms: Sequence[ArmName]) -> Rule:
+        """The rule with no more blocks than the time for them allows; fixed before the first is seen."""
+        fits = int(TEST_BUDGET_S / max(self._prepared.seconds(arms), 1e-9))
+        return replace(rule, most_blocks=max(LEAST_BLOCKS, min(rule.most_blocks, fits)))
+
+    def _report_blocks_within_budget(self) -> int:
+        if "base" in self._tests:
+            return REPORT_BLOCKS
+        fits = int(REPORT_BUDGET_S / max(self._prepared.seconds(self._prepared.arms), 1e-9))
+        return max(LEAST_BLOCKS, min(MOST_REPORT_BLOCKS, fits))
+
+    def _next(self) -> list[str]:
+        """Orders of the blocks that are certainly wanted; [] at the end."""
+        orders: list[str] = []
+        seconds = 0.0
+        ahead = self._fewest_left()
+        for index in range(ahead):
+            arms = self._arms_of(len(self._blocks) + index)
+            seconds += self._prepared.seconds(arms)
+            if orders and seconds > CHUNK_S:
+                break
+            orders.append(draw_order(arms, self._choice))
+        return orders
+
+    def _fewest_left(self) -> int:
+        reported = max(0, self._report_blocks - len(self._blocks))
+        open_tests = [test.fewest_left for test in self._tests.values() if not test.done]
+        return max(reported, min(open_tests, default=0))
+
+    def _arms_of(self, index: int) -> list[ArmName]:
+        """Arms of the block with this number: those that are tested still, and at first all."""
+        if index < self._report_blocks:
+            return list(self._prepared.arms)
+        tested = [arm for arm, test in self._tests.items() if not test.done]
+        return ["kernel", *tested]
+
+    def _judged(self, blocks: Sequence[Block]) -> Sequence[str | None]:
+        """Why each is to be taken again; None for those that are kept."""
+        if len(self._redone) >= clock_watch.redos_allowed(len(self._blocks)):
+            return [None] * len(blocks)  # clocks that never settle: noise then shows in the numbers
+        return clock_watch.judge([*map(_reading, blocks)], [*map(_reading, self._blocks)])
+
+    def _keep(self, block: Block) -> None:
+        self._blocks.append(block)
+        for arm, test in self._tests.items():
+            ratio = block.log_ratio("kernel", arm)
+            if ratio is not None and not test.done:
+                test.add(ratio)
+
+    # ---- what came out
+
+    def _arm(self, name: ArmName) -> Arm:
+        samples = [time for block in self._blocks for time in block.times(name)]
+        spread = quartiles(samples)
+        return Arm(
+            name=name,
+            samples_ns_per_call=tuple(samples),
+            calls_per_batch=self._prepared.calls[name],
+            median_ns_per_call=spread.median,
+            iqr_ns_per_call=spread.range,
+            host_ns_per_call=self._prepared.host_ns_per_call.get(name),
+        )
+
+    def _log_ratios(self, against: ArmName) -> list[float]:
+        ratios = (block.log_ratio("kernel", against) for block in self._blocks)
+        return [ratio for ratio in ratios if ratio is not None]
+
+    def _comparisons(self) -> list[Comparison]:
+        found = []
+        if "base" in self._tests:
+            found.append(self._tests["base"].comparison("base"))
+        if "torch" in self._tests:
+            found.append(self._tests["torch"].comparison("torch"))
+        return found
+
+
+def _reading(block: Block) -> Reading:
+    return Reading(block.sm_mhz, block.throttled)

@@ -1,37 +1,63 @@
-"""What every timer does: time one batch of an arm's calls."""
+"""What every timer does: time batches of calls of several arms, all in the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
-ArmName = Literal["kernel", "torch"]
+from pytest_cgins.measurement import ArmName, Method
+
 Arms = Mapping[ArmName, Callable[[int], object]]
 """Each arm runs one call on the copy of its tensors with the given index."""
+Order = Sequence[ArmName]
+"""Whose batches a block has, one after the other."""
+
+TWINS: tuple[ArmName, ArmName] = ("kernel", "base")
+"""Arms that are held against each other: they share one number of calls."""
 
 
 class Timer(Protocol):
-    """Times batches of `calls_per_batch` calls of each arm, all arms in the same way."""
-
-    calls_per_batch: int
-    distinct_calls: int
-    """Calls before a copy of the tensors is used again."""
-    batch_seconds: float
-    """About how long a batch takes on average over the arms, with all that goes with it."""
+    """Times blocks of batches."""
 
     @property
-    def method(self) -> Literal["cuda-graph", "cuda-event", "perf-counter"]:
+    def method(self) -> Method:
         """Clock and batching."""
 
-    def batch(self, arm: ArmName) -> float:
-        """Run one batch; gives nanoseconds a call."""
+    @property
+    def calls(self) -> Mapping[ArmName, int]:
+        """Calls in one batch of an arm."""
+
+    @property
+    def distinct_calls(self) -> int:
+        """Calls of the kernel before a copy of its tensors is used again."""
+
+    @property
+    def batch_seconds(self) -> Mapping[ArmName, float]:
+        """About how long a batch of an arm takes, with all that goes with it."""
+
+    def blocks(
+        self, orders: Iterable[Order], before: Callable[[], object] = lambda: None
+    ) -> Iterator[list[float]]:
+        """Run blocks; gives nanoseconds a call for each batch of one block after the other.
+
+        `before` is called where a kernel's own code will run next, outside of what is timed. The next block may be
+        under way when one is given.
+        """
 
 
-def calls_for(target_s: float, seconds_per_call: Mapping[ArmName, float], limit_s: float) -> int:
-    """Calls that make the fastest arm's batch last `target_s`, unless all arms together then pass `limit_s`.
+def calls_for(
+    target_s: float, seconds_per_call: Mapping[ArmName, float], limit_s: float
+) -> dict[ArmName, int]:
+    """Calls that make each arm's batch last `target_s`, and all batches together at most `limit_s`.
 
-    The arms share one number, so that none has more of its launches hidden in a batch than another.
+    The kernel and its base share one number, the faster one's, so that neither has more of its launches hidden in a
+    batch than the other.
     """
-    times = [max(seconds, 1e-9) for seconds in seconds_per_call.values()]
-    wanted = -(-target_s // min(times))
-    return max(1, int(min(wanted, limit_s // sum(times))))
+    seconds = {name: max(one, 1e-9) for name, one in seconds_per_call.items()}
+    twins = [seconds[name] for name in TWINS if name in seconds]
+    limit = limit_s / len(seconds)
+    calls = {}
+    for name, one in seconds.items():
+        fastest, slowest = (min(twins), max(twins)) if name in TWINS else (one, one)
+        calls[name] = max(1, int(min(-(-target_s // fastest), limit // slowest)))
+    return calls

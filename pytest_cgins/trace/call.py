@@ -28,19 +28,22 @@ def invoke(call: OpCall, tensors: Sequence[torch.Tensor]) -> object:
     return bound(call, tensors)()
 
 
-def bound(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], object]:
+def bound(
+    call: OpCall, tensors: Sequence[torch.Tensor], *, instead: Callable[..., object] | None = None
+) -> Callable[[], object]:
     """What `invoke` runs, with its arguments decoded beforehand: a timed call must not pay for that.
 
     Args:
-        call: what is passed where.
+        call: what is passed where; no derived op with `instead`.
         tensors: the argument tensors, by the indices in `call`.
+        instead: run in the place of the op.
 
     Raises:
         TraceError: if the op cannot be found or must not be run.
     """
     if is_derived(call.op):
         return prepared(call, tensors)
-    op = resolve(call.op)
+    op = instead or resolve(call.op)
     module = [rebuild(call, tensors)] if is_module_call(call) else []
     first = _decoded(call, tensors)
     # A cache that one run has made longer is not what the next one is due.

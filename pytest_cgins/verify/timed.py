@@ -13,7 +13,6 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import unpack
-from pytest_cgins.measurement import Measurement
 from pytest_cgins.model import Probe
 from pytest_cgins.probes import after_timing, integrity, physical_floor, snooping
 from pytest_cgins.probes.registry import TIMED
@@ -65,14 +64,14 @@ def judge(
         for name, facts in observed.items():
             if name in TIMED and "not_run" in facts:
                 suspicions.not_run[name] = str(facts["not_run"])[:_SHOWN]
-        measurement = documents.load_python(Measurement, params["measurement"])
+        cold, median = bool(params["cold"]), float(params["median_ns_per_call"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
     suspicions.take_facts(observed)
-    floor = _floor_ns_per_call(prepared, device, cold=measurement.cache == "cold")
+    floor = _floor_ns_per_call(prepared, device, cold=cold)
     if not floor:
         suspicions.not_run["physical_floor"] = "no work is known that the op cannot do without"
-    suspicions.trip(physical_floor.NAME, physical_floor.judge(measurement.kernel.median_ns_per_call, floor))
+    suspicions.trip(physical_floor.NAME, physical_floor.judge(median, floor))
     results = suspicions.probes()
     return tuple(one for one in results if one.name in TIMED or one.outcome == "tripped"), floor
 

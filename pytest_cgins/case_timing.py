@@ -1,0 +1,206 @@
+"""One right kernel timed in worker processes: blocks until its tests have ended, and again in a fresh process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_cgins import kernel_timing
+from pytest_cgins.config import TimingGate
+from pytest_cgins.endings import EndedError
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.process import Reply
+from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.measurement import Measurement
+from pytest_cgins.timing.measure import Course, Prepared
+from pytest_cgins.timing.sequential import Rule
+
+logger = logging.getLogger(__name__)
+
+BATCH_LIMIT_S = 0.05
+"""One batch of every arm together takes no longer, unless a single call does."""
+COMPILE_LIMIT_S = 180.0
+"""What torch.compile may take besides."""
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What is known of a device's noise for calls of some length."""
+
+    spread: float = 0.0
+    """τ̂: standard deviation between processes of the log ratio of a kernel to itself; 0 if it is not known."""
+    longer: float = 1.0
+    """Factor for the length of batches, where blocks of the usual length hang on each other."""
+
+
+NoiseOf = Callable[[float], Noise]
+"""Gives the noise of calls that take so many nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be timed, and how it is judged."""
+
+    role: str
+    """Of the worker."""
+    request: dict[str, Any]
+    """As `TimingService.open` takes it, without `sets`, `limit_s` and `longer`."""
+    pairs: Sequence[tuple[Any, Buffer]]
+    """Sets of inputs with their buffers, as of `kernel_timing.timeable`."""
+    gate: TimingGate
+    """The kernel's."""
+    tests: int
+    """How many tests the suite makes."""
+    revision: str
+    """Commit of the base arm; "" without one."""
+    timeout_s: float
+    """For one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A measurement, what the worker told at its end, and why arms are not there."""
+
+    measurement: Measurement
+    reply: Reply
+    told: dict[str, Any]
+    refused: dict[str, str]
+
+
+class CaseTiming:
+    """Times cases in the workers of a session."""
+
+    def __init__(
+        self,
+        runs: KernelRuns,
+        *,
+        noise: NoiseOf = lambda _: Noise(),
+        lock: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`lock` is held while anything is timed."""
+        self._runs = runs
+        self._noise = noise
+        self._lock = lock
+
+    def time(self, wanted: Wanted) -> Timed:
+        """Time a case; what comes out slower is timed again in a fresh process.
+
+        Raises:
+            EndedError: the kernel failed meanwhile.
+            InfrastructureError: the device was not to be had.
+        """
+        first = self._without_a_base_that_kills(wanted)
+        if not _alarming(first.measurement):
+            return first
+        logger.info("slower: timed again in a fresh process")
+        self._runs.renew(wanted.role)
+        alone = replace(wanted, tests=1, request={**wanted.request, "seed": wanted.request["seed"] + 1})
+        try:
+            second = self._once(alone)
+        except EndedError:
+            for buffer in first.reply.buffers:
+                buffer.close()
+            raise
+        for buffer in first.reply.buffers:
+            buffer.close()
+        measurement = replace(first.measurement, confirmation=second.measurement)
+        return Timed(measurement, second.reply, second.told, {**first.refused, **second.refused})
+
+    def _without_a_base_that_kills(self, wanted: Wanted) -> Timed:
+        """A worker that dies with the base in it, and lives without, died of the base."""
+        try:
+            return self._once(wanted)
+        except EndedError as end:
+            if not wanted.request.get("base"):
+                raise
+            self._runs.renew(wanted.role)
+            try:
+                timed = self._once(replace(wanted, revision="", request={**wanted.request, "base": None}))
+            except EndedError:
+                raise end from None
+            first = end.verdict.message.partition("\n")[0]
+            return replace(timed, refused={**timed.refused, "base": f"beside it the worker ended: {first}"})
+
+    def _once(self, wanted: Wanted) -> Timed:
+        started = time.monotonic()
+        with self._lock():
+            prepared, refused = self._open(wanted)
+            course = Course(
+                prepared,
+                seed=wanted.request["seed"],
+                base=self._rule(wanted, prepared) if "base" in prepared.arms else None,
+                floor=(self._rule(wanted, prepared), wanted.gate.floor_vs_torch)
+                if wanted.gate.floor_vs_torch
+                else None,
+                warm_wanted=wanted.gate.cache == "warm",
+            )
+            course.run(lambda orders: self._blocks(wanted, orders))
+            reply = self._ask(wanted, "finish", {}, ())
+        seconds = time.monotonic() - started
+        measurement = replace(
+            course.measurement(),
+            seconds=seconds,
+            base_revision=wanted.revision if "base" in prepared.arms else "",
+        )
+        try:
+            told = kernel_timing.told_of(reply.result, wanted.pairs, measurement)
+        except _MALFORMED as error:
+            raise self._runs.refuse(wanted.role, error, reply.output) from error
+        return Timed(measurement, reply, told, refused)
+
+    def _open(self, wanted: Wanted) -> tuple[Prepared, dict[str, str]]:
+        """Make ready; with longer batches if the noise of calls of this length wants them."""
+        prepared, refused = self._opened(wanted, 1.0)
+        longer = self._noise(_ns_per_call(prepared)).longer
+        if longer > 1:
+            prepared, refused = self._opened(wanted, longer)
+        return prepared, refused
+
+    def _opened(self, wanted: Wanted, longer: float) -> tuple[Prepared, dict[str, str]]:
+        params = {
+            **wanted.request,
+            "sets": kernel_timing.request_sets(wanted.pairs),
+            "limit_s": BATCH_LIMIT_S * longer,
+            "longer": longer,
+        }
+        reply = self._ask(wanted, "open", params, [buffer for _, buffer in wanted.pairs])
+        try:
+            return kernel_timing.prepared_of(reply.result)
+        except _MALFORMED as error:
+            raise self._runs.refuse(wanted.role, error, reply.output) from error
+
+    def _blocks(self, wanted: Wanted, orders: Sequence[str]) -> Sequence[Any]:
+        reply = self._ask(wanted, "blocks", {"orders": list(orders)}, ())
+        try:
+            return kernel_timing.blocks_of(reply.result, orders)
+        except _MALFORMED as error:
+            raise self._runs.refuse(wanted.role, error, reply.output) from error
+
+    def _ask(self, wanted: Wanted, method: str, params: Any, buffers: Sequence[Buffer]) -> Reply:
+        limit_s = wanted.timeout_s + (COMPILE_LIMIT_S if params.get("compile") else 0.0)
+        return self._runs.ask(wanted.role, method, params, buffers, timeout_s=limit_s)
+
+    def _rule(self, wanted: Wanted, prepared: Prepared) -> Rule:
+        gate = wanted.gate
+        rule = Rule(
+            tolerate=gate.tolerate,
+            catch=gate.catch,
+            alpha=gate.alpha,
+            beta=gate.beta,
+            tests=wanted.tests,
+            most_blocks=gate.max_blocks,
+        )
+        return rule.least_tolerated(self._noise(_ns_per_call(prepared)).spread)
+
+
+def _ns_per_call(prepared: Prepared) -> float:
+    return 1e9 * prepared.batch_seconds["kernel"] / max(1, prepared.calls["kernel"])
+
+
+def _alarming(measurement: Measurement) -> bool:
+    return any(one.outcome == "slower" for one in measurement.comparisons)

@@ -1,0 +1,107 @@
+"""Copies of a call's tensors that a kernel is timed on, and what is done with their numbers afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.execute.kernels import wait_for_device
+from pytest_cgins.execute.tensors import Kept
+from pytest_cgins.execute.trial import plain
+from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.kernels.launcher import poison
+from pytest_cgins.model import OpCall, TensorMeta
+
+
+class Content:
+    """One set of inputs: its name, its call, and its numbers on the device."""
+
+    def __init__(self, one: dict[str, Any], kept: Kept) -> None:
+        self.name: str = one["name"]
+        self.call = documents.load_python(OpCall, one["call"])
+        self.outputs = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
+        self.mutated: list[int] = one.get("mutated", [])
+        self.kept = kept
+
+
+class TimedCopy:
+    """One copy of a set's tensors, and the kernel bound to it; see `probes.after_timing.TimedCopy`."""
+
+    def __init__(self, kernel: LoadedKernel, content: Content, device: str) -> None:
+        self.left: list[torch.Tensor] | None = None
+        """What the last timed call gave."""
+        self.content = content
+        """The set whose numbers it holds."""
+        self._device = device
+        self.inputs = content.kept.unpack()
+        self._bound = kernel.bind(content.call, self.inputs, content.outputs, device)
+        self.run = self._bound.run
+
+    @property
+    def name(self) -> str:
+        """Name of the set."""
+        return self.content.name
+
+    @property
+    def mutates(self) -> bool:
+        """Whether the op changes its inputs."""
+        return bool(self.content.mutated)
+
+    def take(self, content: Content) -> None:
+        """Hold another set's numbers from now on; the outputs stay as they are."""
+        self.content = content
+        self._restore()
+
+    def poison(self, results: Sequence[torch.Tensor]) -> None:
+        """Overwrite the outputs that were allocated for the kernel, and `results` unless they are inputs."""
+        self._bound.poison()
+        inputs = {tensor.untyped_storage().data_ptr() for tensor in self.inputs}
+        for tensor in results:
+            if tensor.untyped_storage().data_ptr() not in inputs:
+                poison(plain(tensor))
+
+    def once_more(self) -> list[torch.Tensor]:
+        """See `probes.after_timing.TimedCopy.once_more`."""
+        self._restore()
+        self._bound.poison()
+        outputs = self._bound.run()
+        wait_for_device(self._device)
+        return [*map(plain, outputs), *(self.inputs[index] for index in self.content.mutated)]
+
+    def _restore(self) -> None:
+        self.content.kept.write_to(self.inputs)
+
+
+class Rotating:
+    """Calls that differ only in the copy of their tensors.
+
+    Each keeps its result until it runs again, so that outputs rotate through as much memory as inputs do,
+    instead of the allocator giving every call the block that the last one has just freed.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+        self._calls = calls
+        self.results: list[Any] = [None] * len(calls)
+
+    def __call__(self, index: int) -> None:
+        """Run the call on this copy."""
+        self.results[index] = self._calls[index]()
+
+
+def exchange(copies: Sequence[TimedCopy], results: list[Any], *, captured: bool, distinct_calls: int) -> None:
+    """Give each copy the numbers of the next set, so that the last batch must give other answers than before.
+
+    The outputs then hold what looks like an answer. Only where all copies hold the same set they are poisoned.
+    """
+    sets = list({copy.name: copy.content for copy in copies}.values())
+    for index, copy in enumerate(copies):
+        stays = captured and index < distinct_calls
+        if len(sets) > 1:
+            copy.take(sets[(index + 1) % len(sets)])
+        else:
+            copy.poison(results[index] if stays else ())
+        if not stays:
+            results[index] = None

@@ -1,0 +1,196 @@
+"""The last stage of a case: a right kernel is timed beside its base revision and torch, and judged by its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins import documents, kernel_timing
+from pytest_cgins.base_kernels import BaseKernel, BaseKernels
+from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Wanted
+from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.gate_timing import decide_timing
+from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.revision import NONE
+from pytest_cgins.model import Case, CompiledKernel, Reason, Status, Verdict
+from pytest_cgins.timing.lock import timing as timing_lock
+
+LOCK_WAIT_S = 120.0
+"""How long a case waits for other processes that use its device; each holds it for a case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingOptions:
+    """What a run asks of timing."""
+
+    baseline: str = NONE
+    """`merge-base`, a commit, or `none`."""
+    tests: Callable[[], int] | None = None
+    """How many tests share the chance of a false alarm: known once all cases are; None for those of one file."""
+    unchanged: bool = False
+    """Whether a kernel that did not change is timed against a second build of itself."""
+    compile: bool = False
+    """Whether torch.compile is an arm."""
+    noise: Callable[[str], NoiseOf] = lambda _: lambda _: Noise()
+    """What is known of a device's noise, by `cpu` or `cuda`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of the stage."""
+
+    timing: kernel_timing.Timing
+    """The measurement, with what probes saw."""
+    base: BaseKernel
+    """What it was held against."""
+
+
+class TimingStage:
+    """Times the cases of one `cgins.yaml`."""
+
+    def __init__(
+        self,
+        config: Config,
+        runs: KernelRuns,
+        options: TimingOptions,
+        *,
+        seed: int,
+        timeout_s: float,
+        builds: Ahead,
+        cache: Path | None,
+        device_key: Callable[[str], str],
+        own_tests: Callable[[], int],
+    ) -> None:
+        """Nothing is read or built yet.
+
+        Args:
+            config: the loaded file.
+            runs: asks workers.
+            options: of the run.
+            seed: of the run.
+            timeout_s: limit for one request to a worker.
+            builds: compilers rest while anything is timed.
+            cache: folder of built kernels.
+            device_key: what processes that use the same hardware agree on, by device.
+            own_tests: how many tests the file alone makes.
+        """
+        self._config = config
+        self._runs = runs
+        self._options = options
+        self._seed = seed
+        self._timeout_s = timeout_s
+        self._builds = builds
+        self._device_key = device_key
+        self._own_tests = own_tests
+        self.bases = BaseKernels(config, wanted=options.baseline, cache=cache)
+
+    def run(
+        self,
+        case: Case,
+        compiled: CompiledKernel,
+        *,
+        role: str,
+        probes: tuple[str, ...],
+        pairs: list[tuple[Any, Buffer]],
+        judge: Callable[[Mapping[str, Any], tuple[Buffer, ...], str], Mapping[str, Any]],
+    ) -> Outcome:
+        """Time one case.
+
+        Args:
+            case: which.
+            compiled: its kernel, which was found right.
+            role: of the worker.
+            probes: names of those that are switched on.
+            pairs: sets of inputs that it is timed on.
+            judge: has the reference worker judge what was told: given that, the answers' buffers and what the worker
+                printed.
+
+        Raises:
+            EndedError: the kernel failed meanwhile.
+            InfrastructureError: the device was not to be had.
+        """
+        entry = next(one for one in self._config.kernels if one.name == case.kernel)
+        base = self._base(case, compiled)
+        device = case.device.partition(":")[0]
+        request = {
+            "kernel": documents.dump_python(compiled),
+            "base": None if base.compiled is None else documents.dump_python(base.compiled),
+            "device": case.device,
+            "import_root": str(self._config.root),
+            "seed": kernel_timing.seed_for(self._seed, case),
+            "probes": probes,
+            "cache": entry.timing.cache,
+            "compile": self._options.compile,
+        }
+        wanted = Wanted(
+            role=role,
+            request=request,
+            pairs=pairs,
+            gate=entry.timing,
+            tests=self._tests(),
+            revision=base.revision,
+            timeout_s=self._timeout_s,
+        )
+        timer = CaseTiming(
+            self._runs, noise=self._options.noise(device), lock=lambda: self._alone_on(case.device)
+        )
+        timed = timer.time(wanted)
+        with ExitStack() as open_buffers:
+            for buffer in timed.reply.buffers:
+                open_buffers.callback(buffer.close)
+            judged = judge(timed.told, timed.reply.buffers, timed.reply.output)
+        timing = kernel_timing.timing_of(timed.measurement, judged, timed.refused)
+        if "base" in timed.refused:
+            base = replace(base, state="refused", compiled=None, note=timed.refused["base"])
+        if "compile" in timed.refused:
+            note = f"torch.compile was not timed: {timed.refused['compile']}"
+            measurement = replace(timing.measurement, notes=(*timing.measurement.notes, note))
+            timing = replace(timing, measurement=measurement)
+        return Outcome(timing, base)
+
+    def decide(self, verdict: Verdict, case: Case, outcome: Outcome) -> Verdict:
+        """The verdict on answers, with that on the time."""
+        entry: KernelEntry = next(one for one in self._config.kernels if one.name == case.kernel)
+        return decide_timing(
+            verdict,
+            outcome.timing.measurement,
+            base_state=outcome.base.state,
+            base_note=outcome.base.note,
+            gate=entry.timing,
+            base_label=self.bases.label,
+            kernel=case.kernel,
+        )
+
+    def close(self) -> None:
+        """Remove the base revision's files."""
+        self.bases.close()
+
+    def _base(self, case: Case, compiled: CompiledKernel) -> BaseKernel:
+        device = case.device.partition(":")[0]
+        base = self.bases.of(case.kernel, case.implementation, device, compiled)
+        if base.state == "unchanged" and self._options.unchanged:
+            return self.bases.twin(base, compiled)
+        return base
+
+    def _tests(self) -> int:
+        return max(1, (self._options.tests or self._own_tests)())
+
+    @contextmanager
+    def _alone_on(self, device: str) -> Iterator[None]:
+        with timing_lock(self._device_key(device), wait_s=LOCK_WAIT_S), self._builds.quiet():
+            yield
+
+
+def wrong_base(verdict: Verdict, why: str) -> Verdict:
+    """For a kernel that is slower than a base whose answers are wrong: nothing that could be held against it."""
+    return replace(
+        verdict,
+        status=Status.PASSED,
+        reason=Reason.NOT_COMPARABLE,
+        message=f"slower than at the base revision, whose answers are wrong there: {why}",
+    )
