@@ -20,6 +20,7 @@
     │   ├── ProtocolError      it answered something that is not in the protocol
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
     ├── RevisionError          the commit to compare with cannot be found or read
+    ├── HistoryError           a history of times is damaged, or held by another process
     └── InfrastructureError    a tool or device that is needed is not there
         ├── LockedError        another process builds the kernel
         └── SandboxUnavailable this host cannot fence kernels in
@@ -150,6 +151,10 @@ class ServiceError(WorkerError):
         self.kind = kind
         self.text = text
         self.trace = trace
+
+
+class HistoryError(CginsError):
+    """A history of times cannot be read or appended to. `file:line` leads the message where known."""
 
 
 class RevisionError(CginsError):

@@ -115,6 +115,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="commit whose cases and builds are compared with; merge-base: where HEAD left the default branch; none: with "
         "nothing (default: %(default)s)",
     )
+    group.addoption(
+        "--cgins-history",
+        metavar="PATH",
+        help="append the times of this run to PATH, as JSON lines for `cgins history`; on the default branch only",
+    )
+    group.addoption(
+        "--cgins-history-always",
+        action="store_true",
+        help="append to the history on other branches and in pull requests too",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -137,6 +147,12 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(CompileOnly(config, gate.builds), CompileOnly.plugin_name)
         elif config.getoption("--cgins-arch"):
             raise pytest.UsageError("--cgins-arch goes with --cgins-compile-only")
+        if config.getoption("--cgins-history-always") and not config.getoption("--cgins-history"):
+            raise pytest.UsageError("--cgins-history-always goes with --cgins-history PATH")
+        if config.getoption("--cgins-history") and not hasattr(config, "workerinput"):
+            from pytest_cgins.session.history import SessionHistory
+
+            config.pluginmanager.register(SessionHistory(config), SessionHistory.plugin_name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

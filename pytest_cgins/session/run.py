@@ -69,6 +69,11 @@ class GateSession:
         self._coverage = coverage.Coverage(config)
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
 
+    @property
+    def report(self) -> SessionReport | None:
+        """What was found; None before the end, and in xdist's workers."""
+        return self._report
+
     @classmethod
     def of(cls, config: pytest.Config) -> GateSession:
         """The session of this process, which runs with `--cgins`."""
