@@ -13,7 +13,7 @@ from typing import Literal
 
 from pytest_cgins.document_base import Document
 from pytest_cgins.environment_key import Key, hard_key, soft_key
-from pytest_cgins.measurement import Arm, ArmName, Measurement, Method
+from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement, Method
 from pytest_cgins.model import Environment, Evaluation, SessionReport, Status
 
 HISTORY_VERSION = 1
@@ -149,8 +149,7 @@ def _entry(
         blocks=len(measured.orders.split()),
         median_ns_per_call=_by_arm(arms),
         calls_per_batch={arm.name: arm.calls_per_batch for arm in arms},
-        ratio_to_base=base
-        and Ratio(ratio=base.ratio, low=base.ratio_low, high=base.ratio_high, interval="median-95"),
+        ratio_to_base=_tested(base) if base else None,
         ratio_to_torch=_to_torch(measured),
         base_revision=measured.base_revision,
         seed=report.seed,
@@ -163,10 +162,15 @@ def _by_arm(arms: Iterable[Arm]) -> dict[ArmName, float]:
 
 def _to_torch(measured: Measurement) -> Ratio:
     if tested := measured.against("torch"):
-        return Ratio(ratio=tested.ratio, low=tested.ratio_low, high=tested.ratio_high, interval="median-95")
+        return _tested(tested)
     ends = (measured.speedup_vs_torch, measured.speedup_high, measured.speedup_low)
     ratio, low, high = (1 / speedup for speedup in ends)
     return Ratio(ratio=ratio, low=low, high=high, interval="quartiles")
+
+
+def _tested(comparison: Comparison) -> Ratio:
+    ends = {"low": comparison.ratio_low, "high": comparison.ratio_high}
+    return Ratio(ratio=comparison.ratio, interval="median-95", **ends)
 
 
 def _check_positive(**numbers: float) -> None:

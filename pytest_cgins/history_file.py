@@ -117,10 +117,20 @@ def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:
     try:
         return documents.load(HistoryEntry, line)
     except ValueError as error:
-        # The first line counts the complaints; two of them are enough to find the place.
-        said = " ".join(" ".join(str(error).splitlines()[:5]).split())
-        said = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in said)
+        said = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in _complaint(error))
         raise HistoryError(f"{path}:{number}: no entry of a history: {said[:400]}", remedy=_REMEDY) from None
+
+
+def _complaint(error: ValueError) -> str:
+    """The first thing that is wrong, and where in the entry; pydantic's own text has the whole value."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what
 
 
 def _is_torn(line: bytes) -> bool:

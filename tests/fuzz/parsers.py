@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents, expression
+from pytest_cgins import documents, expression, history_file
 from pytest_cgins.config.load import load
 from pytest_cgins.errors import CginsError, RecordError
 from pytest_cgins.execute.buffers import Buffer
@@ -292,6 +292,10 @@ def _pairs(folder: Path) -> Callable[[bytes], object]:
     return parse
 
 
+def _history(folder: Path) -> Callable[[bytes], object]:
+    return lambda data: history_file.read(_file(folder, "history.jsonl", data))
+
+
 def _frame(folder: Path) -> Callable[[bytes], object]:
     def parse(data: bytes) -> object:
         ours, theirs = socket.socketpair()
@@ -424,6 +428,7 @@ PARSERS: tuple[Parser, ...] = (
     Parser("code without --allow-code", _without_permission, _encoded([seeds.REFERENCE]), _encoded(hostile.REFERENCES), _words, 4, together=False),
     Parser(".pt pairs", _pairs, seeds.pairs, hostile.pairs, mutate.archive, 3, together=False),
     Parser("report JSON", lambda _: lambda data: documents.load(SessionReport, data), seeds.reports, lambda: hostile.any_json(seeds.reports()[0]), _document, 12, (ValueError,), together=False),
+    Parser("histories", _history, seeds.histories, lambda: hostile.any_json(seeds.histories()[0]), _document, 6, together=False),
     Parser("worker frames", _frame, seeds.frames, hostile.frames, refit, 22, (CginsError, EOFError), together=False),
     Parser("tensor headers", _tensors, seeds.headers, hostile.headers, mutate.document, 18, together=False),
     Parser("schema lines", _schema, _encoded(seeds.SCHEMAS), _encoded(hostile.SCHEMAS), _words, 14, together=False),

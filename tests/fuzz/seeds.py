@@ -135,6 +135,14 @@ def reports() -> list[bytes]:
     return [documents.dump(report).encode()]
 
 
+def histories() -> list[bytes]:
+    from pytest_cgins import history
+
+    report = documents.load(SessionReport, reports()[0])
+    head = history.Head(commit="c" * 40, dirty=False, branch="main")
+    return [b"".join(documents.dump(one).encode() + b"\n" for one in history.entries(report, head)) * 2]
+
+
 def headers() -> list[bytes]:
     """Tensor headers, with the length of the buffer that comes with them."""
     meta = {
