@@ -46,6 +46,12 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _locks(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Locks of devices for each test process: runs of pytest that one starts take turns, those of others go on."""
+    os.environ["CGINS_LOCK_DIR"] = str(tmp_path_factory.mktemp("locks"))
+
+
 def _measurement(kernel_ns: float, torch_ns: float) -> Measurement:
     def arm(name: str, median: float) -> Arm:
         return Arm(
