@@ -138,7 +138,7 @@ def reports() -> list[bytes]:
 def histories() -> list[bytes]:
     from pytest_cgins import history
 
-    report = documents.load(SessionReport, reports()[0])
+    report = replace(documents.load(SessionReport, reports()[0]), started_at="2026-01-01T00:00:00+00:00")
     head = history.Head(commit="c" * 40, dirty=False, branch="main")
     return [b"".join(documents.dump(one).encode() + b"\n" for one in history.entries(report, head)) * 2]
 
