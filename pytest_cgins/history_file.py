@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pytest_cgins import documents
 from pytest_cgins.errors import HistoryError
@@ -106,6 +107,14 @@ def read(path: Path) -> History:
                 raise
             note = f"line {len(lines) + 1} is torn and left out: the next run that appends cuts it off"
     return History(tuple(found), note)
+
+
+def history_schema() -> dict[str, Any]:
+    """JSON Schema of a line, as published in `pytest_cgins/schemas/history-1.json`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **documents.json_schema(HistoryEntry),
+    }
 
 
 def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:

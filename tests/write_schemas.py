@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest_cgins
 from pytest_cgins import documents
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
-from pytest_cgins.model import TracePack
+from pytest_cgins.history import HISTORY_VERSION
+from pytest_cgins.history_file import history_schema
+from pytest_cgins.model import REPORT_VERSION, TracePack
 from pytest_cgins.report.document import report_schema
 from pytest_cgins.trace.profile import PROFILE_VERSION, PackProfile
 
 SCHEMAS = {
     f"doctor-{DOCTOR_VERSION}.json": documents.json_schema(DoctorReport),
-    "report-1.json": report_schema(),
+    f"history-{HISTORY_VERSION}.json": history_schema(),
+    f"report-{REPORT_VERSION}.json": report_schema(),
     "trace-pack-2.json": documents.json_schema(TracePack),
     f"profile-{PROFILE_VERSION}.json": documents.json_schema(PackProfile),
 }

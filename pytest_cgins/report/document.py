@@ -62,7 +62,7 @@ def write(report: SessionReport, path: Path) -> None:
 
 
 def report_schema() -> dict[str, Any]:
-    """JSON Schema of the document, as published in `pytest_cgins/schemas/report-1.json`."""
+    """JSON Schema of the document, as published in `pytest_cgins/schemas/report-2.json`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **documents.json_schema(SessionReport),
