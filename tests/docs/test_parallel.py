@@ -1,0 +1,83 @@
+"""parallel.md against the code."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from tables import document, rows, sections
+
+from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.session import pinning
+from pytest_cgins.timing import lock
+
+TEXT = document("parallel.md")
+QUOTED = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.mark.parametrize(("holds", "times", "verifies"), list(rows(sections(TEXT)["Who may use a device"])))
+def test_the_table_says_what_locks_do(tmp_path: Path, holds: str, times: str, verifies: str) -> None:
+    """Each cell, tried with two processes' worth of locks: a second thread's."""
+    methods = {"times": lock.timing, "verifies": lock.verifying}
+    found: list[str] = []
+
+    def attempt(name: str) -> None:
+        try:
+            with methods[name]("cpu", wait_s=0, folder=tmp_path):
+                found.append("yes")
+        except InfrastructureError:
+            found.append("no")
+
+    with methods[holds.strip("*")]("cpu", wait_s=1, folder=tmp_path):
+        for name in methods:
+            thread = Thread(target=attempt, args=(name,))
+            thread.start()
+            thread.join()
+    assert found == [times, verifies]
+
+
+def test_the_message_reads_as_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads make the document's error, but for numbers, names and times."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "cgins.yaml::relu/cpp/tiny/f32-4x8-0001 (call)")
+    told: list[str] = []
+
+    def attempt() -> None:
+        try:
+            with lock.timing("cpu", wait_s=0.01, folder=tmp_path):
+                pass
+        except InfrastructureError as error:
+            told.append(str(error))
+
+    with lock.timing("cpu", wait_s=1, folder=tmp_path):
+        thread = Thread(target=attempt)
+        thread.start()
+        thread.join()
+
+    def plain(text: str) -> str:
+        text = re.sub(r"process \d+ of \S+", "process N of HOST", text)
+        text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d", "THEN", text)
+        return re.sub(r"for [\d.]+ s:", "for N s:", text).strip()
+
+    assert plain(told[0]) == plain(QUOTED[0])
+
+
+def test_the_header_reads_as_quoted() -> None:
+    """Three workers on two GPUs, as the document shows them."""
+    gpus = re.findall(r"GPU-[0-9a-f-]{36}", QUOTED[1])
+    lines = pinning.told(["gw0", "gw1", "gw2"], environ={}, listing=lambda: tuple((gpu, ()) for gpu in gpus))
+    assert lines == QUOTED[1].strip().splitlines()
+
+
+def test_names_are_those_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable, and the folder that is used without it."""
+    assert f"{lock.FOLDER_VARIABLE}=/" in TEXT
+    monkeypatch.delenv(lock.FOLDER_VARIABLE)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with lock.timing("cpu", wait_s=1):
+        (folder,) = tmp_path.iterdir()
+    assert folder.name == f"cgins-{os.getuid()}"
+    assert "`cgins-UID`" in TEXT
