@@ -23,6 +23,7 @@ from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
 from pytest_cgins.probes import after_timing, op_callback
 from pytest_cgins.probes.registry import ALWAYS, TIMED
+from pytest_cgins.timing import peak_measurement
 from pytest_cgins.timing.environment import describe, device_key
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import trust
@@ -62,6 +63,23 @@ class JudgeService:
         }
         locks = {device: device_key(device) for device in devices}
         return {"environments": environments, "devices": devices, "locks": locks}, []
+
+    def peaks(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Measure what a device reaches, for rooflines; whoever asks holds the device's lock.
+
+        Args:
+            params: `device`.
+            buffers: none.
+
+        Returns:
+            `{"peaks": MeasuredPeaks}`; null where even a copy fails, for want of memory.
+        """
+        del buffers
+        try:
+            measured = peak_measurement.measure(params["device"])
+        except RuntimeError:
+            return {"peaks": None}, []
+        return {"peaks": documents.dump_python(measured)}, []
 
     def prepare(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Make the inputs of a case.

@@ -1,0 +1,133 @@
+"""What a device was measured to reach, kept in the user's cache folder; free of torch.
+
+Unlike `timing.peaks`, which are bounds that nothing passes, these are what a plain copy and a library's product of
+matrices get: the scale of a roofline. They gate nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins import documents
+from pytest_cgins.document_base import Document
+from pytest_cgins.environment_key import Key, key_of
+from pytest_cgins.model import Environment
+
+logger = logging.getLogger(__name__)
+MOST_AGE_S = 30 * 86400.0
+MATMUL_DTYPES = ("float32", "tf32", "float16", "bfloat16")
+LARGEST_FILE = 1 << 16
+_SANE = (1e6, 1e18)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPeaks(Document):
+    """One measurement of one device."""
+
+    key: Key
+    """Of which device, driver and torch it is."""
+    copy_bytes_per_s: float
+    """A copy between two buffers beyond the last-level cache, bytes read and written."""
+    matmul_flops_per_s: dict[str, float]
+    """Product of two square matrices by `float32` (TF32 off), `tf32`, `float16`, `bfloat16`, a multiply-add being two;
+    what the device has not, or takes too long for, is missing."""
+    measured_at_s: float
+    """When, in seconds since 1970."""
+    seconds: float
+    """How long it took."""
+
+    def __post_init__(self) -> None:
+        for name in self.matmul_flops_per_s:
+            if name not in MATMUL_DTYPES:
+                raise ValueError(f"no product of {name} is measured")
+        for rate in (self.copy_bytes_per_s, *self.matmul_flops_per_s.values()):
+            if not _SANE[0] <= rate <= _SANE[1]:  # NaN is not
+                raise ValueError(f"no device reaches {rate} a second")
+        if not (math.isfinite(self.measured_at_s) and math.isfinite(self.seconds)):
+            raise ValueError("a time is not finite")
+
+    def flops_per_s_of(self, dtype: str, *, tf32: bool = False) -> float:
+        """Of products in a dtype by torch's name, 0 where none was measured.
+
+        Args:
+            dtype: of the factors.
+            tf32: whether those of float32 may be rounded to TF32; where that was not measured, float32's is given.
+        """
+        if dtype == "float32" and tf32:
+            dtype = "tf32" if "tf32" in self.matmul_flops_per_s else dtype
+        return self.matmul_flops_per_s.get(dtype, 0.0)
+
+
+def key(environment: Environment) -> Key:
+    """What a change of which makes peaks another thing.
+
+    Peaks are stored under it: device, driver, torch, clock policy, and the cores of a CPU.
+    """
+    parts = {
+        "device": environment.device_uuid or environment.device_name,
+        "driver": environment.driver,
+        "torch": environment.torch,
+        "clocks": environment.clock_policy,
+    }
+    if environment.device != "cuda":
+        parts["cores"] = str(environment.host_cores)
+    return key_of(parts)
+
+
+def default_folder() -> Path:
+    """`$CGINS_CACHE_DIR/peaks`, else in the user's cache folder."""
+    named = os.environ.get("CGINS_CACHE_DIR")
+    if named:
+        return Path(named).absolute() / "peaks"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("pytest-cgins") / "peaks"
+
+
+def stored(
+    environment: Environment, folder: Path | None = None, *, now_s: float | None = None
+) -> MeasuredPeaks | None:
+    """What is stored for a device; None if that is nothing, older than 30 days, from the future, or damaged.
+
+    Args:
+        environment: as the worker describes the device.
+        folder: another one than `default_folder`.
+        now_s: seconds since 1970, if not now.
+    """
+    wanted = key(environment)
+    file = (folder or default_folder()) / f"{wanted.digest}.json"
+    try:
+        with file.open("rb") as opened:
+            found = documents.load(MeasuredPeaks, opened.read(LARGEST_FILE))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        logger.info("measured peaks in %s are not used: %s", file, error)
+        return None
+    age = (time.time() if now_s is None else now_s) - found.measured_at_s
+    return found if found.key == wanted and -86400 <= age <= MOST_AGE_S else None
+
+
+def store(peaks: MeasuredPeaks, folder: Path | None = None) -> None:
+    """Keep peaks for `stored`; a folder that cannot be written is logged, and the next run measures again."""
+    folder = folder or default_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=folder, suffix=".tmp", delete=False, encoding="utf-8"
+        ) as file:
+            try:
+                file.write(documents.dump(peaks, indent=1) + "\n")
+                file.close()
+                Path(file.name).replace(folder / f"{peaks.key.digest}.json")
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        logger.info("measured peaks are not kept in %s: %s", folder, error)
