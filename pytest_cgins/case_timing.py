@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +16,7 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.process import Reply
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.measurement import Measurement
+from pytest_cgins.model import Status
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 
@@ -25,6 +26,7 @@ BATCH_LIMIT_S = 0.05
 """One batch of every arm together takes no longer, unless a single call does."""
 COMPILE_LIMIT_S = 180.0
 """What torch.compile may take besides."""
+_DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -101,13 +103,10 @@ class CaseTiming:
         self._runs.renew(wanted.role)
         alone = replace(wanted, tests=1, request={**wanted.request, "seed": wanted.request["seed"] + 1})
         try:
-            second = self._once(alone)
-        except EndedError:
+            second = self._without_a_base_that_kills(alone)
+        finally:
             for buffer in first.reply.buffers:
                 buffer.close()
-            raise
-        for buffer in first.reply.buffers:
-            buffer.close()
         measurement = replace(first.measurement, confirmation=second.measurement)
         return Timed(measurement, second.reply, second.told, {**first.refused, **second.refused})
 
@@ -116,7 +115,7 @@ class CaseTiming:
         try:
             return self._once(wanted)
         except EndedError as end:
-            if not wanted.request.get("base"):
+            if not wanted.request.get("base") or end.verdict.status not in _DEATHS:
                 raise
             self._runs.renew(wanted.role)
             try:
@@ -150,6 +149,8 @@ class CaseTiming:
         try:
             told = kernel_timing.told_of(reply.result, wanted.pairs, measurement)
         except _MALFORMED as error:
+            for buffer in reply.buffers:
+                buffer.close()
             raise self._runs.refuse(wanted.role, error, reply.output) from error
         return Timed(measurement, reply, told, refused)
 
@@ -170,7 +171,9 @@ class CaseTiming:
         }
         reply = self._ask(wanted, "open", params, [buffer for _, buffer in wanted.pairs])
         try:
-            return kernel_timing.prepared_of(reply.result)
+            prepared, refused = kernel_timing.prepared_of(reply.result)
+            _require_wanted(wanted.request, prepared, refused)
+            return prepared, refused
         except _MALFORMED as error:
             raise self._runs.refuse(wanted.role, error, reply.output) from error
 
@@ -196,6 +199,19 @@ class CaseTiming:
             most_blocks=gate.max_blocks,
         )
         return rule.least_tolerated(self._noise(_ns_per_call(prepared)).spread)
+
+
+def _require_wanted(request: Mapping[str, Any], prepared: Prepared, refused: Mapping[str, str]) -> None:
+    """An arm that was asked for is there, or it is said why not; no other one is.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    wanted = {"kernel", "torch"} | {arm for arm in ("base", "compile") if request.get(arm)}
+    if {*prepared.arms, *refused} != wanted or set(prepared.arms) & set(refused):
+        raise ValueError(
+            f"{sorted(wanted)} were to be timed; there are {prepared.arms}, refused {sorted(refused)}"
+        )
 
 
 def _ns_per_call(prepared: Prepared) -> float:

@@ -19,6 +19,11 @@ UNTIMED = "the kernel was not timed"
 _ALIKE = ("call", "tensors", "outputs", "context", "mutated")
 _TIMED_ON = ("recorded", "fresh")
 METHODS: tuple[str, ...] = get_args(Method)
+MOST_CALLS, MOST_MHZ = 10**9, 10**6
+LEAST, MOST_NS = 1e-9, 1e18
+"""Numbers outside of these are no clock's: a worker under a kernel's control may tell any."""
+_MOST_NOTES = 16
+_SHOWN = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +75,23 @@ def prepared_of(result: Mapping[str, Any]) -> tuple[Prepared, dict[str, str]]:
     Raises:
         KeyError, TypeError, ValueError, AttributeError: it is not what our own service would tell.
     """
-    arms: tuple[ArmName, ...] = tuple(arm for arm in ARM_LETTERS if arm in result["arms"])
+    arms: tuple[ArmName, ...] = tuple(arm for arm in ARM_LETTERS if arm in set(result["arms"]))
     if "kernel" not in arms or "torch" not in arms or result["method"] not in METHODS:
         raise ValueError(f"no such measurement: {result['arms']} by {result['method']}")
     prepared = Prepared(
         arms=arms,
         method=result["method"],
-        calls={arm: int(result["calls"][arm]) for arm in arms},
-        batch_seconds={arm: float(result["batch_seconds"][arm]) for arm in arms},
-        host_ns_per_call={arm: float(one) for arm, one in result["host_ns_per_call"].items()},
+        calls={arm: int(_within(result["calls"][arm], MOST_CALLS, least=1)) for arm in arms},
+        batch_seconds={arm: _within(result["batch_seconds"][arm], MOST_NS) for arm in arms},
+        host_ns_per_call={
+            arm: _within(result["host_ns_per_call"][arm], MOST_NS)
+            for arm in arms
+            if arm in result["host_ns_per_call"]
+        },
         cold=bool(result["cold"]),
-        notes=tuple(str(note) for note in result["notes"]),
+        notes=tuple(str(note)[:_SHOWN] for note in result["notes"][:_MOST_NOTES]),
     )
-    return prepared, {str(arm): str(why) for arm, why in result["refused"].items()}
+    return prepared, {str(arm): str(why)[:_SHOWN] for arm, why in result["refused"].items()}
 
 
 def blocks_of(result: Mapping[str, Any], orders: Sequence[str]) -> list[Block]:
@@ -94,15 +103,22 @@ def blocks_of(result: Mapping[str, Any], orders: Sequence[str]) -> list[Block]:
     blocks = [
         Block(
             order=one["order"],
-            ns_per_call=tuple(float(time) for time in one["ns_per_call"]),
-            sm_mhz=None if one["sm_mhz"] is None else int(one["sm_mhz"]),
-            throttled=tuple(str(reason) for reason in one["throttled"]),
+            ns_per_call=tuple(_within(time, MOST_NS) for time in one["ns_per_call"]),
+            sm_mhz=None if one["sm_mhz"] is None else int(_within(one["sm_mhz"], MOST_MHZ, least=0)),
+            throttled=tuple(str(reason)[:_SHOWN] for reason in one["throttled"][:_MOST_NOTES]),
         )
         for one in result["blocks"]
     ]
     if [block.order for block in blocks] != list(orders):
         raise ValueError(f"{len(blocks)} blocks came for {len(orders)}, or in other orders")
     return blocks
+
+
+def _within(told: Any, most: float, *, least: float = LEAST) -> float:
+    number = float(told)
+    if not least <= number <= most:
+        raise ValueError(f"{number:g} was told where {least:g} to {most:g} can be")
+    return number
 
 
 def told_of(

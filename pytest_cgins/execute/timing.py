@@ -65,9 +65,9 @@ class TimingService:
                 from), `limit_s` (bounds one batch of every arm together), `seed`, and `sets` that differ in their
                 numbers alone, each with `name`, `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs`
                 (TensorMetas), `context` (Context) and, if any, `mutated` (indices of the tensors that the op
-                changes). If wanted: `base` (CompiledKernel) and `base_root`, its `import_root`; `compile`, whether
-                torch.compile is an arm; `cache`, `warm` if tensors may stay in it; `longer`, a factor for the
-                length of batches; `probes`, names of those that are switched on.
+                changes). If wanted: `base` (CompiledKernel); `compile`, whether torch.compile is an arm; `cache`,
+                `warm` if tensors may stay in it; `longer`, a factor for the length of batches; `probes`, names of
+                those that are switched on.
             buffers: one a set.
 
         Returns:
@@ -163,7 +163,8 @@ class _Opened:
                     Content(one, Kept(one["tensors"], buffer, self.device))
                     for one, buffer in zip(params["sets"], buffers, strict=True)
                 ]
-                rotation = _plan_rotation(contents, params, arms=2 + (base is not None))
+                arm_count = 2 + (base is not None) + bool(params.get("compile"))
+                rotation = _plan_rotation(contents, params, arms=arm_count)
                 turns = [contents[index % len(contents)] for index in range(rotation.copies)]
                 self._copies = [TimedCopy(kernel, one, self.device) for one in turns]
                 self._kernel = Rotating([copy.run for copy in self._copies])

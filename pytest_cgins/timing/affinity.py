@@ -26,20 +26,34 @@ def narrowed(threads: int) -> Iterator[tuple[int, ...]]:
     if not hasattr(os, "sched_getaffinity"):
         yield ()
         return
+    threads_before = _of_threads()
     before = os.sched_getaffinity(0)
     chosen = set(sorted(before)[-max(1, threads) :])
     if chosen == before:
         yield tuple(sorted(before))
         return
-    _set(chosen)
+    _set(dict.fromkeys(_threads(), chosen))
     try:
         yield tuple(sorted(chosen))
     finally:
-        _set(before)
+        # Those that began meanwhile have what their parents had.
+        _set(dict.fromkeys(_threads(), before) | threads_before)
 
 
-def _set(cpus: set[int]) -> None:
-    """Of every thread: pools that were started before do not follow the first one."""
-    for task in _TASKS.iterdir() if _TASKS.is_dir() else ():
+def _threads() -> list[int]:
+    """All of this process: pools that were started before do not follow the first one."""
+    return [int(task.name) for task in _TASKS.iterdir()] if _TASKS.is_dir() else [0]
+
+
+def _of_threads() -> dict[int, set[int]]:
+    found = {}
+    for thread in _threads():
+        with suppress(OSError):
+            found[thread] = os.sched_getaffinity(thread)
+    return found
+
+
+def _set(cpus: dict[int, set[int]]) -> None:
+    for thread, chosen in cpus.items():
         with suppress(OSError):  # it has ended, or is not ours to move
-            os.sched_setaffinity(int(task.name), cpus)
+            os.sched_setaffinity(thread, chosen)

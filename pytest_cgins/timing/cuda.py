@@ -26,6 +26,7 @@ WARM_UP_S = 0.05
 _PILOT_LAUNCHES = 16
 _PILOT_ROUNDS = 5
 _WARM_UP_CALLS = 3
+_HOST_ROUND_S = 5e-3
 _STEADY = 0.01
 
 
@@ -84,7 +85,7 @@ class GraphTimer:
         queued: deque[tuple[Order, list[torch.cuda.Event]]] = deque()
         for order in orders:
             before()
-            if not queued:
+            if not queued or _is_done(queued[-1][1][-1]):  # the GPU has nothing to do
                 self._graphs[order[-1]].replay()
             queued.append((order, self._queue(order)))
             if len(queued) > 1:
@@ -185,15 +186,20 @@ class LoopTimer:
 
 def host_seconds_per_call(arm: Callable[[int], object], copies: int) -> float:
     """What the host takes to launch one call, outside of a graph."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    arm(0)
+    torch.cuda.synchronize()
+    launches = max(1, min(_PILOT_LAUNCHES, int(_HOST_ROUND_S / (time.perf_counter() - start))))
     rounds = []
     for _ in range(3):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for index in range(_PILOT_LAUNCHES):
+        for index in range(launches):
             arm(index % copies)
         rounds.append(time.perf_counter() - start)
     torch.cuda.synchronize()
-    return min(rounds) / _PILOT_LAUNCHES
+    return min(rounds) / launches
 
 
 def _whole_turns(
@@ -224,6 +230,10 @@ def _time(action: Callable[[], object], *, before: Callable[[], object]) -> floa
 
 def _event() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def _is_done(event: torch.cuda.Event) -> bool:
+    return bool(event.query())  # type: ignore[no-untyped-call]
 
 
 def _warm_up(arm: Callable[[int], object]) -> None:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Literal
 
 from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement, Method
 from pytest_cgins.timing import clock_watch
@@ -127,13 +128,22 @@ class Course:
             speedup_low=math.exp(gain.low),
             speedup_high=math.exp(gain.high),
             speedup_vs_compile=math.exp(-median(compiled)) if compiled else None,
-            comparisons=tuple(self._comparisons()),
+            comparisons=self.comparisons(),
             clocks=clock_watch.clocks([*map(_reading, self._blocks)], self._redone),
             timed_ns=sum(
                 time * prepared.calls[name] for name in arms for time in arms[name].samples_ns_per_call
             ),
             notes=(*prepared.notes, *(() if prepared.cold or self._warm_wanted else (_WARM,))),
         )
+
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Of the tests, as far as they have come.
+
+        Raises:
+            ValueError: before `run`.
+        """
+        sides: tuple[Literal["base", "torch"], ...] = ("base", "torch")
+        return tuple(self._tests[side].comparison(side) for side in sides if side in self._tests)
 
     # ---- which blocks
 
@@ -152,9 +162,9 @@ class Course:
         """Orders of the blocks that are certainly wanted; [] at the end."""
         orders: list[str] = []
         seconds = 0.0
-        ahead = self._fewest_left()
-        for index in range(ahead):
-            arms = self._arms_of(len(self._blocks) + index)
+        reports = self._reports_left()
+        for index in range(self._fewest_left()):
+            arms = self._prepared.arms if index < reports else self._tested()
             seconds += self._prepared.seconds(arms)
             if orders and seconds > CHUNK_S:
                 break
@@ -162,16 +172,18 @@ class Course:
         return orders
 
     def _fewest_left(self) -> int:
-        reported = max(0, self._report_blocks - len(self._blocks))
         open_tests = [test.fewest_left for test in self._tests.values() if not test.done]
-        return max(reported, min(open_tests, default=0))
+        return max(self._reports_left(), min(open_tests, default=0))
 
-    def _arms_of(self, index: int) -> list[ArmName]:
-        """Arms of the block with this number: those that are tested still, and at first all."""
-        if index < self._report_blocks:
-            return list(self._prepared.arms)
-        tested = [arm for arm, test in self._tests.items() if not test.done]
-        return ["kernel", *tested]
+    def _reports_left(self) -> int:
+        """Blocks of all arms that are wanted still: those that were taken again left none."""
+        whole = 2 * len(self._prepared.arms)
+        return max(0, self._report_blocks - sum(len(block.order) == whole for block in self._blocks))
+
+    def _tested(self) -> list[ArmName]:
+        """Arms that are tested still, and the base beside torch: it keeps torch's batches apart, see `draw_order`."""
+        wanted = [arm for arm, test in self._tests.items() if arm == "base" or not test.done]
+        return ["kernel", *wanted]
 
     def _judged(self, blocks: Sequence[Block]) -> Sequence[str | None]:
         """Why each is to be taken again; None for those that are kept."""
@@ -203,14 +215,6 @@ class Course:
     def _log_ratios(self, against: ArmName) -> list[float]:
         ratios = (block.log_ratio("kernel", against) for block in self._blocks)
         return [ratio for ratio in ratios if ratio is not None]
-
-    def _comparisons(self) -> list[Comparison]:
-        found = []
-        if "base" in self._tests:
-            found.append(self._tests["base"].comparison("base"))
-        if "torch" in self._tests:
-            found.append(self._tests["torch"].comparison("torch"))
-        return found
 
 
 def _reading(block: Block) -> Reading:
