@@ -7,13 +7,11 @@ never fails a kernel; where nothing that a build reads has changed, both are one
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from pytest_cgins import config as configuration
 from pytest_cgins import gate
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import (
@@ -21,13 +19,12 @@ from pytest_cgins.errors import (
     CginsError,
     ConfigError,
     InfrastructureError,
-    RevisionError,
     SourceError,
 )
 from pytest_cgins.kernels import architectures, resources, toolchain
 from pytest_cgins.kernels import revision as revisions
 from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.build import default_cache
+from pytest_cgins.kernels.base import Absent, BaseSources
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.source import find
 from pytest_cgins.model import (
@@ -87,7 +84,6 @@ class Compiler:
         """
         self.config = config
         self._archs = tuple(dict.fromkeys(archs))
-        self._wanted = baseline
         self._instructions = instructions
         self._ahead = ahead or Ahead()
         self._own_ahead = ahead is None
@@ -95,12 +91,7 @@ class Compiler:
         self._started: list[Target] = []
         # Apart, so that what `ahead` counts are the kernels of this revision.
         self._ahead_at_base = Ahead(jobs=self._ahead.jobs)
-        self._lock = threading.Lock()
-        self._revision: revisions.Revision | None = None
-        self._no_base = ""
-        self._resolved = False
-        self._checkout: revisions.Checkout | None = None
-        self._base: dict[tuple[str, str, str], KernelSource | str] | None = None
+        self._base = BaseSources(config, baseline)
 
     def revision(self) -> revisions.Revision | None:
         """The commit that is compared with; None if there is none, for whatever reason.
@@ -108,18 +99,7 @@ class Compiler:
         Raises:
             RevisionError: a commit was named, and git does not know it.
         """
-        if not self._resolved:
-            if self._wanted == revisions.NONE:
-                self._no_base = "compared with nothing, as asked"
-            else:
-                try:
-                    self._revision = revisions.resolve(self._wanted, self.config.root)
-                except RevisionError as error:
-                    if self._wanted != revisions.MERGE_BASE:
-                        raise
-                    self._no_base = f"no base revision: {error.what} ({error.remedy})"
-            self._resolved = True
-        return self._revision
+        return self._base.revision()
 
     def targets(self) -> tuple[Target, ...]:
         """What there is to build, in the order of the file; CPU implementations are no part of it.
@@ -203,11 +183,10 @@ class Compiler:
                 numbers=gate.resource_numbers(found.functions),
             )
         else:
-            assert self._revision is not None
             verdict = gate.decide_resources(
                 found.functions,
                 base,
-                revision=self._revision.label,
+                revision=self._label,
                 limits=target.kernel.limits,
                 kernel=target.kernel.name,
             )
@@ -215,7 +194,7 @@ class Compiler:
             _compilation(target, verdict),
             resources=found.functions,
             base=base or (),
-            base_revision=self._revision.commit if self._revision is not None and base is not None else "",
+            base_revision=self._commit if base is not None else "",
             build_seconds=compiled.build_seconds,
             notes=found.notes,
         )
@@ -225,13 +204,23 @@ class Compiler:
 
     # ---- the base revision
 
+    @property
+    def _label(self) -> str:
+        found = self.revision()
+        return found.label if found is not None else ""
+
+    @property
+    def _commit(self) -> str:
+        found = self.revision()
+        return found.commit if found is not None else ""
+
     def _base_resources(
         self, target: Target, compiled: CompiledKernel, functions: tuple[KernelResources, ...]
     ) -> tuple[tuple[KernelResources, ...] | None, str]:
         """Resources at the base revision, or None and why there are none."""
         source = self._base_source(target)
-        if isinstance(source, str):
-            return None, source
+        if isinstance(source, Absent):
+            return None, source.why
         try:
             base = self._ahead_at_base.result(replace(source, archs=(target.arch,)))
             if base.key == compiled.key:
@@ -240,9 +229,8 @@ class Compiler:
                 self._build_more_at_base(target)
             return resources.of(base, target.arch, instructions=self._instructions).functions, ""
         except (CginsError, OSError) as error:
-            assert self._revision is not None
             first = str(error).partition("\n")[0]
-            return None, f"cannot be built at {self._revision.label}: {first}"
+            return None, f"cannot be built at {self._label}: {first}"
 
     def _build_more_at_base(self, target: Target) -> None:
         """Begin with those that come next.
@@ -253,55 +241,20 @@ class Compiler:
         place = self._started.index(target) + 1 if target in self._started else 0
         for one in self._started[place : place + self._ahead_at_base.jobs] if place else ():
             found = self._base_source(one)
-            if not isinstance(found, str):
+            if not isinstance(found, Absent):
                 self._ahead_at_base.add([replace(found, archs=(one.arch,))])
 
-    def _base_source(self, target: Target) -> KernelSource | str:
+    def _base_source(self, target: Target) -> KernelSource | Absent:
         """The implementation at the base revision, or why there is none."""
-        at_base = self.revision()
-        if at_base is None:
-            return self._no_base
-        with self._lock:
-            if self._base is None:
-                self._base = self._load_base(at_base)
-        key = (target.kernel.name, target.implementation.name, target.implementation.device)
-        absent = self._no_base or f"the kernel is not at {at_base.label}"
-        return self._base.get(key, absent)
-
-    def _load_base(self, at_base: revisions.Revision) -> dict[tuple[str, str, str], KernelSource | str]:
-        try:
-            self._checkout = revisions.Checkout(at_base, default_cache().parent / "revisions")
-            file = self._checkout.root / self.config.file.name
-            if not file.is_file():
-                self._no_base = f"{self.config.file.name} is not at {at_base.label}"
-                return {}
-            config = configuration.load(file, require_traces=False)
-        except RevisionError as error:
-            self._no_base = f"no base revision: {error.what} ({error.remedy})"
-            return {}
-        except ConfigError as error:
-            what = error.what.replace(f"{file.parent}/", "")
-            self._no_base = f"no base revision: {self.config.file.name} at {at_base.label} is refused: {what}"
-            return {}
-        found: dict[tuple[str, str, str], KernelSource | str] = {}
-        for kernel in config.kernels:
-            for one in kernel.implementations:
-                if one.device == "cuda" and one.contract != "python":
-                    try:
-                        source: KernelSource | str = find(config, kernel, one)
-                    except SourceError as error:
-                        source = f"cannot be built at {at_base.label}: {error.what}"
-                    found[kernel.name, one.name, one.device] = source
-        return found
+        implementation = target.implementation
+        return self._base.source(target.kernel.name, implementation.name, implementation.device)
 
     def close(self) -> None:
         """End builds that are under way, and remove the base revision's files."""
         self._ahead_at_base.close()
         if self._own_ahead:
             self._ahead.close()
-        if self._checkout is not None:
-            self._checkout.close()
-            self._checkout = None
+        self._base.close()
 
 
 def _check(arch: str, known: tuple[str, ...]) -> None:

@@ -82,17 +82,26 @@ class Ahead:
 
     Args:
         jobs: builds at the same time; 0 is one a core, bounded by memory.
-        cache: folder of built kernels, by default the user's.
+        cache: folder of built kernels, by default that of `beside`, else the user's.
         timeout_s: limit of one build.
+        beside: builds with which these are quiet, and with which they end: others are counted apart.
     """
 
     def __init__(
-        self, *, jobs: int = 0, cache: Path | None = None, timeout_s: float = builds.DEFAULT_TIMEOUT_S
+        self,
+        *,
+        jobs: int = 0,
+        cache: Path | None = None,
+        timeout_s: float = builds.DEFAULT_TIMEOUT_S,
+        beside: Ahead | None = None,
     ) -> None:
         self.jobs = jobs or default_jobs()
-        self._cache = Cache(cache or default_cache())
+        self._cache: Cache = Cache(cache or (beside._cache.folder if beside is not None else default_cache()))
         self._timeout_s = timeout_s
-        self._compilers = compilers.Compilers()
+        self._compilers: compilers.Compilers = (
+            beside._compilers if beside is not None else compilers.Compilers()
+        )
+        self._beside = beside is not None
         self._changed = threading.Condition()
         self._tasks: dict[KernelSource, _Task] = {}
         self._threads: set[threading.Thread] = set()
@@ -192,6 +201,8 @@ class Ahead:
             self._closed = True
             self._changed.notify_all()
             threads = list(self._threads)
+        if self._beside:  # a compiler that is under way goes on, and ends with those that it is beside
+            return
         self._compilers.close()
         end = time.monotonic() + END_WAIT_S
         for thread in threads:

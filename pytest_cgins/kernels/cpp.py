@@ -25,7 +25,7 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         InfrastructureError: there is no C++ compiler.
     """
     compiler = toolchain.cxx()
-    machine = toolchain.native_flags(compiler)
+    machine = (*toolchain.native_flags(compiler), *toolchain.own_statics(compiler))
     prototype, declarations = plans.launcher_prototype(source)
     return plans.Plan(
         compiler=Path(compiler[-1]).name,

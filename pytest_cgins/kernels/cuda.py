@@ -38,13 +38,21 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
     compiler = toolchain.nvcc()
     archs = source.archs or toolchain.present_archs()
     headers = cutlass.headers_for(source)
-    flags = [*FLAGS, *code_generation(archs), *source.flags, *headers.flags, *_library_folder(compiler)]
+    statics = own_statics(source.flags)
+    flags = [
+        *FLAGS,
+        *statics,
+        *code_generation(archs),
+        *source.flags,
+        *headers.flags,
+        *_library_folder(compiler),
+    ]
     prototype, declarations = plans.launcher_prototype(source)
     return plans.Plan(
         compiler="nvcc",
         archs=tuple(archs),
         identity=(
-            toolchain.version(compiler), toolchain.version(toolchain.cxx()), *FLAGS, *archs,
+            toolchain.version(compiler), toolchain.version(toolchain.cxx()), *FLAGS, *statics, *archs,
             *portable_flags(source.flags), declarations, headers.version,
             *plans.environment_identity(
                 "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "LIBRARY_PATH"
@@ -54,6 +62,22 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         prototyped=True,
         run=_Run(source, archs, compiler, tuple(flags), prototype, linked),
     )  # fmt: skip
+
+
+def own_statics(flags: Sequence[str]) -> tuple[str, ...]:
+    """What tells nvcc's host compiler to keep statics to the library; see `toolchain.own_statics`.
+
+    Args:
+        flags: of nvcc, in which another host compiler may be named than g++.
+    """
+    variables = (os.environ.get(f"NVCC_{name}_FLAGS", "").split() for name in ("PREPEND", "APPEND"))
+    words = [word for part in (*variables, flags) for word in part]
+    host = os.environ.get("NVCC_CCBIN") or "g++"
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        named = re.fullmatch(r"--?(?:ccbin|compiler-bindir)(?:=(.*))?", word, re.DOTALL)
+        if named:
+            host = named[1] or following
+    return tuple(f"-Xcompiler={flag}" for flag in toolchain.own_statics((host,)))
 
 
 def code_generation(archs: tuple[str, ...]) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -126,7 +127,7 @@ class _Project:
         return any(self._in_working_tree(place) for place in places)
 
     def _in_working_tree(self, place: Path) -> bool:
-        return is_in(place.absolute(), Path(self.namespace.apart_from))
+        return is_in(Path(os.path.realpath(place)), Path(self.namespace.apart_from))
 
 
 _projects: dict[str, _Project] = {}

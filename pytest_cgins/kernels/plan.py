@@ -100,8 +100,13 @@ def launcher_prototype(source: KernelSource) -> tuple[str, str]:
 
 def header_roots(source: KernelSource) -> tuple[Path, ...]:
     """Folders of the sources, those of flags that search headers (`-I`, `-isystem`), those of the environment."""
-    folders = [Path(file).parent for file in source.files]
-    for flag, following in zip(source.flags, (*source.flags[1:], ""), strict=False):
+    return header_folders(source.files, source.flags)
+
+
+def header_folders(files: Sequence[str | Path], flags: Sequence[str]) -> tuple[Path, ...]:
+    """As `header_roots`, of files and flags."""
+    folders = [Path(file).parent for file in files]
+    for flag, following in zip(flags, (*flags[1:], ""), strict=False):
         found = re.match(r"-(?:I|isystem|iquote|idirafter)=?(.*)", flag, re.DOTALL)
         if found:
             folders.append(Path(found[1] or following))

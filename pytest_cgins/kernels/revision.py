@@ -131,6 +131,30 @@ def changes(revision: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], 
     return tuple(zip(told[0:-1:2], told[1::2], strict=True))
 
 
+def untracked(revision: Revision, paths: Sequence[str]) -> tuple[str, ...]:
+    """Files that git knows nothing of and is not told to ignore, by their paths from the top.
+
+    Args:
+        revision: of the repository that is meant.
+        paths: git's pathspecs, from the top.
+
+    Raises:
+        RevisionError: git cannot tell.
+    """
+    words = ("ls-files", "--others", "--exclude-standard", "-z", "--", *paths)
+    return tuple(_git(revision.repository, *words).split("\0")[:-1])
+
+
+def has_all(revision: Revision, paths: Sequence[str]) -> bool:
+    """Whether a commit has all these files, given by their paths from the top.
+
+    Raises:
+        RevisionError: git cannot tell.
+    """
+    words = ("--literal-pathspecs", "ls-tree", "--name-only", "--full-tree", "-z", revision.commit, "--")
+    return not paths or set(paths) <= set(_git(revision.repository, *words, *paths).split("\0"))
+
+
 class Checkout:
     """The files of a commit in a temporary folder."""
 
@@ -164,14 +188,19 @@ class Checkout:
     @property
     def root(self) -> Path:
         """The counterpart of the folder that the revision was resolved for."""
-        return self._folder / "tree" / self.revision.prefix
+        return self.top / self.revision.prefix
+
+    @property
+    def top(self) -> Path:
+        """The counterpart of the top folder of the working tree."""
+        return self._folder / "tree"
 
     def close(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write(self) -> None:
-        top, commit, tree = self.revision.repository, self.revision.commit, self._folder / "tree"
+        top, commit, tree = self.revision.repository, self.revision.commit, self.top
         tree.mkdir()
         index = {"GIT_INDEX_FILE": str(self._folder / "index")}
         _git(top, "read-tree", commit, extra=index)

@@ -75,7 +75,7 @@ class Supply:
         """
         found = [self._source(name) for name in dict.fromkeys(names)]
         sources = [source for source in found if isinstance(source, KernelSource)]
-        if not any(Path(driver).exists() for driver in DRIVERS):
+        if not has_driver():
             self._withheld += [source for source in sources if source.device == "cuda"]
             sources = [source for source in sources if source.device != "cuda"]
         self.builds.add(sources)
@@ -100,7 +100,7 @@ class Supply:
         if isinstance(source, CginsError):
             raise source
         try:
-            compiled = self._unaltered(source)
+            compiled = unaltered(self.builds, source, on_wait=self._on_wait)
         except OSError as error:
             raise InfrastructureError(
                 f"the build cache {self._cache} cannot be used: {error}",
@@ -109,15 +109,6 @@ class Supply:
         if source in self._told:
             return replace(compiled, build_seconds=0.0, cached=True)
         self._told.add(source)
-        return compiled
-
-    def _unaltered(self, source: KernelSource) -> CompiledKernel:
-        """The build, whose file is what the compiler wrote: code of another kernel may have got at it since."""
-        compiled = self.builds.result(source, on_wait=self._on_wait)
-        if compiled.library and file_digest(compiled.library) != compiled.sha256:
-            logger.warning("%s was altered after it was built: it is built again", compiled.library)
-            self.builds.again(source)
-            compiled = self.builds.result(source, on_wait=self._on_wait)
         return compiled
 
     def _source(self, name: Name) -> KernelSource | CginsError:
@@ -137,3 +128,24 @@ class Supply:
             f"{self._config.file} has no implementation {implementation!r} of kernel {kernel!r} for {device}",
             remedy=nearest(kernel, [entry.name for entry in self._config.kernels]),
         )
+
+
+def has_driver() -> bool:
+    """Whether the driver of a GPU is loaded."""
+    return any(Path(driver).exists() for driver in DRIVERS)
+
+
+def unaltered(
+    builds: Ahead, source: KernelSource, *, on_wait: Callable[[Progress | None], object] | None = None
+) -> CompiledKernel:
+    """The build, whose file is what the compiler wrote: code of another kernel may have got at it since.
+
+    Raises:
+        CginsError, OSError: as `Ahead.result`.
+    """
+    compiled = builds.result(source, on_wait=on_wait)
+    if compiled.library and file_digest(compiled.library) != compiled.sha256:
+        logger.warning("%s was altered after it was built: it is built again", compiled.library)
+        builds.again(source)
+        compiled = builds.result(source, on_wait=on_wait)
+    return compiled

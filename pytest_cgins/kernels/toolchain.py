@@ -126,6 +126,19 @@ def native_flags(command: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
+def own_statics(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The flag that keeps the statics of templates and inline functions to their library; () where they always are.
+
+    GNU's compiler makes them unique in a process, across libraries that share nothing else: a kernel's two builds
+    would have one counter. Others have no such flag, and refuse it.
+    """
+    try:
+        gnu = "Free Software Foundation" in version(command)
+    except InfrastructureError:  # whoever needs the compiler is told
+        return ()
+    return ("-fno-gnu-unique",) if gnu else ()
+
+
 @lru_cache(maxsize=1)
 def present_archs() -> tuple[str, ...]:
     """CUDA architectures to build for when a kernel names none.

@@ -78,7 +78,7 @@ def plan(source: KernelSource) -> plans.Plan:
     vendor = cutlass.headers_for(source)
     nvcc = toolchain.nvcc() if source.device == "cuda" else ()
     identity = (
-        FORMAT, torch.identity, toolchain.version(compiler), *FLAGS, *archs, *portable_flags(source.flags),
+        FORMAT, torch.identity, toolchain.version(compiler), *FLAGS, *toolchain.own_statics(compiler), *archs, *portable_flags(source.flags),
         *((toolchain.version(nvcc), vendor.version) if nvcc else ()),
         *plans.environment_identity(
             "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CC"
@@ -154,23 +154,25 @@ class Tools:
 
     def cpp(self, headers: Headers) -> list[str]:
         """The command that compiles C++, but for the file names."""
-        flags = [*self.common(headers), "-fPIC", f"-std={self.torch.standard}", *FLAGS, *self.source.flags]
-        return [*self.compiler, *flags]
+        flags = [*self.common(headers), "-fPIC", f"-std={self.torch.standard}", *FLAGS]
+        return [*self.compiler, *flags, *toolchain.own_statics(self.compiler), *self.source.flags]
 
     def precompile(self) -> list[str]:
         """The command that compiles a header that C++ of this and of other sources begins with."""
         own = [flag for flag in self.source.flags if not flag.startswith(("-D", "-I"))]
         system = [word for folder in self.torch.includes for word in ("-isystem", str(folder))]
         flags = ["-DTORCH_API_INCLUDE_EXTENSION_H", *self.torch.defines, *system, "-fPIC"]
-        return [*self.compiler, *flags, f"-std={self.torch.standard}", *FLAGS, *own]
+        flags += [f"-std={self.torch.standard}", *FLAGS, *toolchain.own_statics(self.compiler)]
+        return [*self.compiler, *flags, *own]
 
     def cuda(self, headers: Headers) -> list[str]:
         """The command that compiles CUDA, but for the file names."""
         named = any(flag.startswith("-std=") for flag in self.source.flags)
         host = os.environ.get("CC")
+        chosen = ("-ccbin", host) if host else ()
         return [
-            *self.nvcc, *(("-ccbin", host) if host else ()), *self.common(headers), *self.vendor, *CUDA_FLAGS,
-            *cuda.code_generation(self.archs), *FLAGS, *self.source.flags,
+            *self.nvcc, *chosen, *self.common(headers), *self.vendor, *CUDA_FLAGS,
+            *cuda.own_statics((*chosen, *self.source.flags)), *cuda.code_generation(self.archs), *FLAGS, *self.source.flags,
             *(() if named else (f"-std={self.torch.standard}",)),
         ]  # fmt: skip
 

@@ -1,0 +1,212 @@
+"""The base revision's kernels, to be timed beside the same kernels of the working tree in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pytest_cgins.config import Config, Implementation
+from pytest_cgins.errors import CginsError, RevisionError
+from pytest_cgins.kernels import apart
+from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.base import Absent, BaseSources, Name
+from pytest_cgins.kernels.supply import has_driver, unaltered
+from pytest_cgins.model import CompiledKernel, KernelSource
+
+READ_BY_PYTHON = frozenset({
+    ".py", ".json", ".toml", ".yaml", ".yml", ".so", ".ptx", ".cubin", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx",
+    ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl",
+})  # fmt: skip
+"""Files that a Python kernel may import, compile or read its configurations from, whether or not it says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseKernel:
+    """One implementation at the base revision."""
+
+    state: Literal["changed", "unchanged", "new", "none", "refused"]
+    """`changed`: it is another build; `unchanged`: it is the same; `new`: the base revision does not have it; `none`:
+    there is no base revision; `refused`: it cannot be read, built or loaded beside the working tree's."""
+    compiled: CompiledKernel | None = None
+    """The build, where it is `changed`."""
+    note: str = ""
+    """For a person, one line: why there is no build; "" where it is `changed` or `unchanged`."""
+    revision: str = ""
+    """Its commit; "" where there is none."""
+
+
+class BaseKernels:
+    """The kernels of one `cgins.yaml` at the revision that it is compared with.
+
+    Nothing is asked of git, read or written before a method is called. Where no file that a build could read differs
+    from the base revision's, it stays at asking git.
+
+    Args:
+        config: the file of the working tree.
+        wanted: `merge-base`, a commit, or `none`.
+        builds: those of the run: base kernels are built beside them, and are quiet with them; None for none.
+        cache: folder of built kernels, by default that of `builds`, else the user's.
+    """
+
+    def __init__(
+        self, config: Config, *, wanted: str, builds: Ahead | None = None, cache: Path | None = None
+    ) -> None:
+        self._config = config
+        self._sources = BaseSources(config, wanted)
+        self._ahead = Ahead(cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0)
+        self._lock = threading.Lock()
+        self._found: dict[tuple[Name, str], BaseKernel] = {}
+
+    @property
+    def label(self) -> str:
+        """The revision for messages, as `Revision.label`; "" if there is none.
+
+        Raises:
+            RevisionError: a commit was named, and git does not know it. So does each method below.
+        """
+        found = self._sources.revision()
+        return found.label if found is not None else ""
+
+    @property
+    def note(self) -> str:
+        """Why there is no base revision; "" if there is one."""
+        return self._sources.note
+
+    @property
+    def root(self) -> Path | None:
+        """Top folder of the base revision's files, which workers must see; None where there is nothing in it for them.
+
+        They are written when it is first asked for, and stay until `close`.
+        """
+        return self._sources.top() if self._may_differ() else None
+
+    def build_ahead(self, kernels: Iterable[Name]) -> None:
+        """Begin to build what is another build than the working tree's, as far as their texts tell.
+
+        Args:
+            kernels: kernel, implementation and device type, in the order in which they will be needed.
+        """
+        if not self._may_differ():
+            return
+        own: dict[Name, Implementation] = {
+            (entry.name, one.name, one.device): one
+            for entry in self._config.kernels
+            for one in entry.implementations
+        }
+        changed = set(self._sources.changed)
+        listed = {file for one in own.values() for file in one.sources}
+        # Which headers a build reads is not known yet.
+        headers = any(file not in listed and file.suffix in READ_BY_PYTHON - {".py"} for file in changed)
+        sources = []
+        for name in dict.fromkeys(kernels):
+            one = own.get(name)
+            if one is None or one.contract == "python" or (name[2] == "cuda" and not has_driver()):
+                continue
+            found = self._sources.source(*name)
+            touched = headers or self._config.file in changed or not changed.isdisjoint(one.sources)
+            if touched and isinstance(found, KernelSource) and found.contract != "python":
+                sources.append(replace(found, archs=one.archs))
+        self._ahead.add(sources)
+
+    def of(self, kernel: str, implementation: str, device: str, compiled: CompiledKernel) -> BaseKernel:
+        """An implementation at the base revision, built for the same architectures; waits for the build.
+
+        Args:
+            kernel: its name.
+            implementation: its name.
+            device: `cpu` or `cuda`.
+            compiled: the working tree's build.
+        """
+        name = (kernel, implementation, device)
+        with self._lock:
+            known = self._found.get((name, compiled.key))
+        if known is not None:
+            return known
+        found = self._of(name, compiled)
+        revision = self._sources.revision()
+        if revision is not None and found.state != "none":
+            found = replace(found, revision=revision.commit)
+        with self._lock:
+            return self._found.setdefault((name, compiled.key), found)
+
+    def close(self) -> None:
+        """Remove the base revision's files; builds of them that are under way are not waited for."""
+        self._ahead.close()
+        self._sources.close()
+
+    def _may_differ(self) -> bool:
+        """Whether the base revision's files are needed to tell what differs.
+
+        Raises:
+            RevisionError: see `label`.
+        """
+        if self._sources.revision() is None:
+            return False
+        try:
+            return bool(self._sources.changed)
+        except RevisionError:  # the files themselves will tell
+            return True
+
+    def _of(self, name: Name, compiled: CompiledKernel) -> BaseKernel:
+        if self._sources.revision() is None:
+            return BaseKernel(state="none", note=self._sources.note)
+        if not self._may_differ():
+            return self._where_nothing_differs(compiled)
+        source = self._sources.source(*name)
+        if isinstance(source, Absent):
+            return BaseKernel(state=source.state, note=source.why)
+        source = replace(source, archs=compiled.source.archs)
+        why = "" if source.op == compiled.source.op else f"it was a kernel for {source.op}"
+        if not why and source.contract == "python":
+            if self._is_same_module(source, compiled):
+                return BaseKernel(state="unchanged")
+            why = _other_mode(source, compiled) or apart.obstacle_of_module(source)
+        if why:
+            return self._refused(why)
+        try:
+            built = unaltered(self._ahead, source)
+            if built.key == compiled.key:
+                return BaseKernel(state="unchanged")
+            why = apart.obstacle_of_library(built)
+        except (CginsError, OSError) as error:
+            first = self._sources.short(str(error).partition("\n")[0])
+            return BaseKernel(state="refused", note=f"cannot be built at {self.label}: {first}")
+        return self._refused(why) if why else BaseKernel(state="changed", compiled=built)
+
+    def _where_nothing_differs(self, compiled: CompiledKernel) -> BaseKernel:
+        try:
+            in_git = self._sources.has_all(compiled.source.files)
+        except RevisionError as error:
+            return BaseKernel(state="refused", note=f"{error.what} ({error.remedy})")
+        if in_git:
+            return BaseKernel(state="unchanged")
+        files = ", ".join(Path(file).name for file in compiled.source.files)
+        return BaseKernel(
+            state="refused", note=f"git does not have all of its files at {self.label}: {files}"
+        )
+
+    def _is_same_module(self, source: KernelSource, compiled: CompiledKernel) -> bool:
+        """Whether a Python target and all that it may import or read is as it was."""
+        if source.digest != compiled.source.digest or compiled.source.contract != "python":
+            return False
+        top = self._sources.top()
+        own = any(top is not None and Path(file).is_relative_to(top) for file in source.files)
+        return not (
+            own
+            and any(
+                file.suffix in READ_BY_PYTHON for file in self._sources.changed if file != self._config.file
+            )
+        )
+
+    def _refused(self, why: str) -> BaseKernel:
+        return BaseKernel(state="refused", note=f"cannot be loaded beside that of {self.label}: {why}")
+
+
+def _other_mode(source: KernelSource, compiled: CompiledKernel) -> str:
+    """Triton is in a process in one mode only."""
+    if compiled.source.contract != "python" or source.interpret == compiled.source.interpret:
+        return ""
+    return "only one of both is for Triton's interpreter, which is on or off for a whole process"
