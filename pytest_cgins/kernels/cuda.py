@@ -73,7 +73,7 @@ def own_statics(flags: Sequence[str]) -> tuple[str, ...]:
     variables = (os.environ.get(f"NVCC_{name}_FLAGS", "").split() for name in ("PREPEND", "APPEND"))
     words = [word for part in (*variables, flags) for word in part]
     host = os.environ.get("NVCC_CCBIN") or "g++"
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         named = re.fullmatch(r"--?(?:ccbin|compiler-bindir)(?:=(.*))?", word, re.DOTALL)
         if named:
             host = named[1] or following
