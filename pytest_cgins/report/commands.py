@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +66,7 @@ def run_summary(arguments: argparse.Namespace) -> int:
 
 def _load(path: Path) -> SessionReport:
     from pytest_cgins import documents
-    from pytest_cgins.model import REPORT_VERSION, SessionReport
+    from pytest_cgins.model import SessionReport
 
     remedy = "give it the file that --cgins-json wrote, by the same version of pytest-cgins"
     try:
@@ -76,10 +77,23 @@ def _load(path: Path) -> SessionReport:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", remedy=remedy) from None
     except ValueError as error:
+        _refuse_other_versions(path, remedy)
         lines = str(error).splitlines()
         raise ConfigError(f"{path} is not a report: {' '.join(lines[:3])}", remedy=remedy) from None
-    if report.version != REPORT_VERSION:
-        raise ConfigError(
-            f"{path}: a report of version {report.version}; this one reads {REPORT_VERSION}", remedy=remedy
-        )
+    _refuse_other_versions(path, remedy)
     return report
+
+
+def _refuse_other_versions(path: Path, remedy: str) -> None:
+    """Their fields mean other things, if they can be read at all."""
+    from pytest_cgins.model import REPORT_VERSION
+
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError:
+        return
+    version = document.get("version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version != REPORT_VERSION:
+        raise ConfigError(
+            f"{path}: a report of version {version}; this one reads {REPORT_VERSION}", remedy=remedy
+        )

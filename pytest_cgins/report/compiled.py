@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pytest_cgins import gate
+from pytest_cgins.figures import time_ns
 from pytest_cgins.model import Compilation, KernelResources, Status
 from pytest_cgins.report import console
-from pytest_cgins.figures import time_ns
 from pytest_cgins.report.summary import rank
 
 SHOWN_OPCODES = 6

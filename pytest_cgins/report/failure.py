@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_cgins.model import Check, Evaluation, Reason
 from pytest_cgins.figures import ratio
+from pytest_cgins.model import Check, Evaluation, Reason, Status
 
 OUTPUT_LINES = 40
 """Lines of what the kernel or its compiler printed that a message quotes, from the end."""
@@ -29,7 +29,7 @@ def message(evaluation: Evaluation, *, command: str) -> str:
         parts += ["\n".join(_line(check) for check in failed[1:])] if failed[1:] else []
     if evaluation.output.strip() and not _says_output(evaluation):
         parts.append(_quoted_output(evaluation.output))
-    parts.append(f"op      {evaluation.case.op}\nagain   {command}")
+    parts.append("\n".join([f"op      {evaluation.case.op}", *_changed(evaluation), f"again   {command}"]))
     return "\n\n".join(parts)
 
 
@@ -38,6 +38,18 @@ def headline(evaluation: Evaluation) -> str:
     verdict = evaluation.verdict
     first = verdict.message.partition("\n")[0]
     return f"{verdict.status.value} ({verdict.reason.value}){': ' if first else ''}{first}"
+
+
+def _changed(evaluation: Evaluation) -> list[str]:
+    """Where to look for what made it slower: the sources of both revisions, and what was built of today's."""
+    timing = evaluation.measurement
+    if evaluation.verdict.status is not Status.SLOWER or timing is None or not timing.base_revision:
+        return []
+    tested = evaluation.tested
+    built = (
+        [f"tested  sources {tested.sources[:12]}, build {tested.build[:12]}"] if tested is not None else []
+    )
+    return [*built, f"look    git diff {timing.base_revision[:10]}"]
 
 
 def _says_output(evaluation: Evaluation) -> bool:

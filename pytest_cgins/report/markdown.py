@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.gate_timing import interval
 from pytest_cgins.measurement import Measurement
 from pytest_cgins.model import Compilation, Environment, Evaluation, SessionReport, Status
-from pytest_cgins.report import compiled, coverage, summary
+from pytest_cgins.report import compiled, coverage, summary, time_lines, times
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
-from pytest_cgins.figures import ratio, speedup, time_ns
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""
@@ -26,7 +27,7 @@ ENVIRONMENTS = 8
 
 
 def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYTES) -> str:
-    """Totals, failures worst first, and times against torch; what does not fit is counted.
+    """Totals, failures worst first, and times; what does not fit is counted.
 
     Args:
         report: as `--cgins-json` wrote it; none of its texts is trusted.
@@ -40,14 +41,24 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     page = _Page(limit_nbytes)
     page.add(_heading(report, counts(report)))
     _add_coverage(page, report)
+    _add_time_totals(page, report)
     evaluations = report.evaluations
     failed = summary.failures(evaluations, strict=report.strict)
     if report.compilations:
         _add_builds(page, report.compilations)
-    page.table("Kernels", _KERNELS, [_kernel(row) for row in summary.rows(evaluations)], share=0.25)
+    rows = [_kernel(row) for row in summary.rows(evaluations)]
+    _add_figures(page, "Kernels", _KERNELS, rows, share=0.25)
     page.table("Failures", _FAILURES, [_failure(one, report) for one in failed], share=0.4)
     page.elements([_message(one, report) for one in failed[:MESSAGES]], share=0.5)
-    page.table("Times against torch", _TIMES, _times(evaluations), share=0.6)
+    let_pass = [_let_pass(one) for one in times.let_pass(evaluations)]
+    page.table("Slower, and let pass", _UNDECIDED, let_pass, share=0.4)
+    undecided = [_undecided(one) for one in times.undecided(evaluations)]
+    page.table("Undecided times", _UNDECIDED, undecided, share=0.4)
+    likely = [_likely(one) for one in times.probably_slower(evaluations)]
+    page.table("Probably slower", _LIKELY, likely, share=0.4)
+    if likely:
+        page.add(f"<p>{time_lines.LIKELY[0].upper()}{time_lines.LIKELY[1:]}.</p>\n")
+    _add_figures(page, "Times", _TIMES, _times(evaluations), share=0.6)
     if not report.strict:
         page.table("Weak cases", _WEAK, [_weak(*one) for one in summary.weak(evaluations)], share=0.4)
     page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
@@ -71,6 +82,22 @@ def _add_coverage(page: _Page, report: SessionReport) -> None:
     page.table("Changed after it was tested", ("what",), stale, share=0.2)
 
 
+def _add_time_totals(page: _Page, report: SessionReport) -> None:
+    """What gating times came to, and why some gate nothing."""
+    gate = times.time_gate(report)
+    if gate is not None:
+        page.add(f"\n<p>{code(time_lines.gate_line(gate), length=HEADLINE_LENGTH)}</p>\n")
+    lines = [
+        _row(str(one.cases), code(one.reason, length=HEADLINE_LENGTH))
+        for one in times.not_held(report.evaluations)
+    ]
+    page.table("Times that gate nothing", _REASONS, lines, share=0.1)
+    clocks = times.clock_notes(report.evaluations)
+    if clocks is not None:
+        said = [_row(code(line, length=HEADLINE_LENGTH)) for line in time_lines.clock_lines(clocks)]
+        page.table("Clocks", ("what",), said, share=0.1)
+
+
 def _add_builds(page: _Page, compilations: Sequence[Compilation]) -> None:
     failed = compiled.failures(compilations)
     page.table("Failed builds", _FAILURES, [_failed_build(one) for one in failed], share=0.4)
@@ -90,11 +117,17 @@ def _add_builds(page: _Page, compilations: Sequence[Compilation]) -> None:
 
 def reproduction(evaluation: Evaluation, report: SessionReport) -> str:
     """Shell command that runs a case again on the same inputs, in the folder where the session ran."""
-    strict = ["--cgins-strict"] * report.strict
+    options = ["--cgins-strict"] * report.strict
+    timing = evaluation.measurement
+    if timing is not None and timing.base_revision and evaluation.verdict.status in _ABOUT_TIME:
+        options.append(f"--cgins-baseline={timing.base_revision}")
     config = evaluation.config or "cgins.yaml"
     # A path that began with a dash would be an option.
     place = f"{'./' if config.startswith('-') else ''}{config}::{evaluation.case.name}"
-    return shlex.join(["pytest", "--cgins", f"--cgins-seed={report.seed}", *strict, place])
+    return shlex.join(["pytest", "--cgins", f"--cgins-seed={report.seed}", *options, place])
+
+
+_ABOUT_TIME = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
 
 
 class _Page:
@@ -180,19 +213,42 @@ def _environment(environment: Environment) -> str:
     return code(", ".join([device, *known]), length=500)
 
 
-_KERNELS = ("kernel", "implementation", "cases", "status", "worst error / allowed", "speed vs torch")
+_NOTHING = "–"
 
 
-def _kernel(row: summary.KernelRow) -> str:
-    speed = row.speed
+def _add_figures(
+    page: _Page, title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, share: float
+) -> None:
+    """A table without those of the columns of figures that are empty."""
+    kept = [
+        index
+        for index, name in enumerate(columns)
+        if name not in _OPTIONAL or any(row[index] != _NOTHING for row in rows)
+    ]
+    lines = [_row(*(row[index] for index in kept)) for row in rows]
+    page.table(title, [columns[index] for index in kept], lines, share=share)
+
+
+_OPTIONAL = ("base", "time vs base", "95%", "speed vs torch.compile", "share of peak")
+_KERNELS = (
+    "kernel", "implementation", "cases", "status", "worst error / allowed", "time vs base", "speed vs torch",
+    "share of peak",
+)  # fmt: skip
+
+
+def _kernel(row: summary.KernelRow) -> tuple[str, ...]:
+    base, speed = row.base, row.speed
+    worst = "" if base is None or base.cases == 1 else f" (worst {change(base.worst)})"
     spread = "" if speed is None or speed.cases == 1 else f" ({ratio(speed.low)}..{ratio(speed.high)})"
-    return _row(
+    return (
         code(row.kernel, length=NAME_LENGTH),
         code(f"{row.implementation} ({row.device})", length=NAME_LENGTH),
         str(row.cases),
         ", ".join(f"{count} {status.value}" for status, count in row.statuses),
-        "–" if row.share is None else ratio(row.share),
-        "–" if speed is None else f"{speedup(speed.median)}{spread}",
+        _NOTHING if row.share is None else ratio(row.share),
+        _NOTHING if base is None else f"{change(base.median)}{worst}",
+        _NOTHING if speed is None else f"{speedup(speed.median)}{spread}",
+        _NOTHING if row.peak is None else percent(row.peak),
     )
 
 
@@ -213,25 +269,64 @@ def _message(evaluation: Evaluation, report: SessionReport) -> str:
     return f"<details><summary>{name}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
 
 
-_TIMES = ("case", "kernel", "torch", "speed vs torch", "quartiles", "timed by", "cache")
+_TIMES = (
+    "case", "kernel", "base", "torch", "time vs base", "95%", "speed vs torch", "quartiles",
+    "speed vs torch.compile", "share of peak", "timed by", "cache",
+)  # fmt: skip
 
 
-def _times(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Slowest against torch first, so that these are there if not all fit."""
+def _times(evaluations: Sequence[Evaluation]) -> list[tuple[str, ...]]:
+    """Slowest against the base first, then slowest against torch, so that these are there if not all fit."""
+
+    def order(pair: tuple[Evaluation, Measurement]) -> tuple[float, float]:
+        test = times.comparison(pair[0])
+        return -(test.ratio if test is not None else 0.0), pair[1].speedup_vs_torch
+
     timed = [(one, one.measurement) for one in evaluations if one.measurement is not None]
-    return [_time(*one) for one in sorted(timed, key=lambda pair: pair[1].speedup_vs_torch)]
+    return [_time(*one) for one in sorted(timed, key=order)]
 
 
-def _time(evaluation: Evaluation, timing: Measurement) -> str:
-    return _row(
+def _time(evaluation: Evaluation, timing: Measurement) -> tuple[str, ...]:
+    test, peak = times.comparison(evaluation), times.share_of_peak(timing)
+    compiled_speed = timing.speedup_vs_compile
+    return (
         code(evaluation.case.name, length=NAME_LENGTH),
         time_ns(timing.kernel.median_ns_per_call),
+        _NOTHING if timing.base is None else time_ns(timing.base.median_ns_per_call),
         time_ns(timing.torch.median_ns_per_call),
+        _NOTHING if test is None else change(test.ratio),
+        _NOTHING if test is None else f"{change(test.ratio_low)}..{change(test.ratio_high)}",
         speedup(timing.speedup_vs_torch),
         f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}",
+        _NOTHING if compiled_speed is None else speedup(compiled_speed),
+        _NOTHING if peak is None else percent(peak),
         timing.method,
         timing.cache,
     )
+
+
+_UNDECIDED = ("case", "what")
+_LIKELY = ("case", "time vs base", "blocks")
+
+
+def _undecided(evaluation: Evaluation) -> str:
+    said = " ".join(evaluation.verdict.message.splitlines())
+    return _row(
+        code(evaluation.case.name, length=NAME_LENGTH),
+        code(f"{evaluation.verdict.reason.value}: {said}", length=2 * HEADLINE_LENGTH),
+    )
+
+
+def _let_pass(evaluation: Evaluation) -> str:
+    return _row(
+        code(evaluation.case.name, length=NAME_LENGTH), code(headline(evaluation), length=HEADLINE_LENGTH)
+    )
+
+
+def _likely(evaluation: Evaluation) -> str:
+    test = times.comparison(evaluation)
+    assert test is not None
+    return _row(code(evaluation.case.name, length=NAME_LENGTH), interval(test), f"{len(test.log_ratios):,}")
 
 
 _WEAK = ("case", "would pass too")

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
+from pytest_cgins.gate_timing import fails
 from pytest_cgins.model import Evaluation, Power, Reason, Status
+from pytest_cgins.report import times
 
 _WORST_FIRST = (
     Status.INCORRECT,
@@ -65,8 +67,12 @@ class KernelRow:
     """How many cases ended how, worst first."""
     share: float | None
     """Greatest error as a share of tolerance; None where nothing was compared."""
+    base: times.BaseTimes | None
+    """None where nothing was held against a base revision."""
     speed: Speed | None
     """None where nothing was timed."""
+    peak: float | None
+    """Median share of the peak that bounds a case; None where no peak is known."""
 
 
 def rows(evaluations: Iterable[Evaluation]) -> tuple[KernelRow, ...]:
@@ -102,7 +108,9 @@ def _row(kernel: str, implementation: str, device: str, members: list[Evaluation
         cases=len(members),
         statuses=tuple(sorted(counts.items(), key=lambda pair: rank(pair[0]))),
         share=max(shares, default=None),
+        base=times.base_times(members),
         speed=speed,
+        peak=times.peak_share(members),
     )
 
 
@@ -120,9 +128,11 @@ def failures(evaluations: Iterable[Evaluation], *, strict: bool) -> tuple[Evalua
 
 
 def outcome(evaluation: Evaluation, *, strict: bool) -> str:
-    """`pass`, `fail`, `error` or `skip`; under `--cgins-strict` a `WEAK` case fails."""
+    """`pass`, `fail`, `error` or `skip`: a `WEAK` case fails under `--cgins-strict`, a time as `gate.fail_on` says."""
     status = evaluation.verdict.status
-    return "fail" if strict and status is Status.WEAK else status.outcome
+    if status.outcome in ("error", "skip"):
+        return status.outcome
+    return "fail" if fails(status, evaluation.fail_on) or (strict and status is Status.WEAK) else "pass"
 
 
 def weak(evaluations: Iterable[Evaluation]) -> tuple[tuple[Evaluation, tuple[str, ...]], ...]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
+from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import compiled, console, coverage, summary
+from pytest_cgins.report import compiled, console, coverage, summary, time_lines, times
 from pytest_cgins.report.failure import headline
-from pytest_cgins.figures import ratio, speedup, time_ns
 
 SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""
@@ -59,10 +59,17 @@ def _kernels(report: SessionReport, *, width: int, colour: bool) -> Table:
             (str(row.cases),),
             _counts(row.statuses),
             ("-" if row.share is None else ratio(row.share),),
+            ("-",) if row.base is None else _base(row.base),
             ("-",) if row.speed is None else _speed(row.speed),
+            ("-" if row.peak is None else percent(row.peak),),
         )
         for column, cell in zip(columns, cells, strict=True):
             column.cells.append(cell)
+    columns = [
+        column
+        for index, column in enumerate(columns)
+        if index not in _OPTIONAL or any(cell != ("-",) for cell in column.cells)
+    ]
     room = _fit(columns, width)
     table = console.table(colour=colour)
     for index, column in enumerate(columns):
@@ -86,9 +93,13 @@ _HEADINGS = (
     (("cases",), True),
     (("status",), False),
     (("worst", " error"), True),
+    (("time", " vs base"), False),
     (("speed", " vs torch"), False),
+    (("of", " peak"), True),
 )
-_KERNEL, _IMPLEMENTATION, _, _STATUS, _ERROR, _SPEED = range(len(_HEADINGS))
+_KERNEL, _IMPLEMENTATION, _, _STATUS, _ERROR, _BASE, _, _PEAK = range(len(_HEADINGS))
+_OPTIONAL = (_BASE, _PEAK)
+"""Columns that are left out where they would be empty."""
 
 
 @dataclass(slots=True)
@@ -121,7 +132,7 @@ def _fit(columns: list[_Column], width: int) -> int:
         What the names of kernels may take. In a terminal too narrow for the numbers that is the width of their
         heading, and the table is wider than the terminal.
     """
-    for index in (_STATUS, _ERROR, _SPEED, _IMPLEMENTATION):
+    for index in (_STATUS, *range(_ERROR, len(columns)), _IMPLEMENTATION):
         if _left(columns, width) >= 0:
             break
         columns[index].narrow = True
@@ -167,28 +178,53 @@ def _speed(speed: summary.Speed) -> tuple[str, ...]:
     return speedup(speed.median), f" ({ratio(speed.low)}..{ratio(speed.high)})"
 
 
+def _base(base: times.BaseTimes) -> tuple[str, ...]:
+    if base.cases == 1:
+        return (change(base.median),)
+    return change(base.median), f" (worst {change(base.worst)})"
+
+
 def _cases(report: SessionReport, *, colour: bool) -> Table:
+    rows = [(one, _times(one)) for one in report.evaluations]
     table = console.table(colour=colour)
     table.add_column("case")
     table.add_column("status")
-    for heading in ("error", "kernel", "torch", "speed"):
-        table.add_column(heading, justify="right")
-    for evaluation in report.evaluations:
+    shown = [
+        index
+        for index, heading in enumerate(_TIMES)
+        if heading not in _OPTIONAL_TIMES or any(cells[index] != "-" for _, cells in rows)
+    ]
+    for index in shown:
+        table.add_column(_TIMES[index], justify="right")
+    for evaluation, cells in rows:
         status = evaluation.verdict.status
-        style = (
-            "red" if summary.outcome(evaluation, strict=report.strict) == "fail" else console.style(status)
-        )
-        share = evaluation.correctness.share if evaluation.correctness is not None else None
-        timing = evaluation.measurement
+        failed = summary.outcome(evaluation, strict=report.strict) == "fail"
+        style = "red" if failed else console.style(status)
         table.add_row(
-            evaluation.case.name,
-            Text(status.value, style=style),
-            "-" if share is None else ratio(share),
-            "-" if timing is None else time_ns(timing.kernel.median_ns_per_call),
-            "-" if timing is None else time_ns(timing.torch.median_ns_per_call),
-            "-" if timing is None else speedup(timing.speedup_vs_torch),
+            evaluation.case.name, Text(status.value, style=style), *(cells[index] for index in shown)
         )
     return table
+
+
+_TIMES = ("error", "kernel", "base", "torch", "vs base", "speed", "of peak")
+_OPTIONAL_TIMES = ("base", "vs base", "of peak")
+
+
+def _times(evaluation: Evaluation) -> tuple[str, ...]:
+    """Cells below `_TIMES`."""
+    share = evaluation.correctness.share if evaluation.correctness is not None else None
+    timing, test = evaluation.measurement, times.comparison(evaluation)
+    peak = times.share_of_peak(timing)
+    base = timing.base if timing is not None else None
+    return (
+        "-" if share is None else ratio(share),
+        "-" if timing is None else time_ns(timing.kernel.median_ns_per_call),
+        "-" if base is None else time_ns(base.median_ns_per_call),
+        "-" if timing is None else time_ns(timing.torch.median_ns_per_call),
+        "-" if test is None else change(test.ratio),
+        "-" if timing is None else speedup(timing.speedup_vs_torch),
+        "-" if peak is None else percent(peak),
+    )
 
 
 def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
@@ -203,6 +239,10 @@ def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
             passed = ", ".join(forgeries) or "a forged answer"
             yield Text(f"WEAK {evaluation.case.name}: {passed} would pass too", style="yellow")
         yield from _left_out(len(weak), shown, "weak cases")
+        for what, lines in time_lines.lists(report):
+            yield from lines[:shown]
+            yield from _left_out(len(lines), shown, what)
+    yield from time_lines.totals(report)
     for one in summary.ungated(report.evaluations):
         cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
         yield Text(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.model import Evaluation, Status
-from pytest_cgins.report import failure, summary
+from pytest_cgins.report import failure, summary, times
 
 if TYPE_CHECKING:
     from pytest_cgins.session.run import GateSession
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 class WeakCaseWarning(pytest.PytestWarning):
     """A kernel passed a case that some forged answer passes too."""
+
+
+class SlowKernelWarning(pytest.PytestWarning):
+    """A kernel passed whose time would have failed it, but for `gate.fail_on: never`."""
 
 
 def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
@@ -27,11 +31,13 @@ def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -
 
 
 def settle_call(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
-    """Fail what the kernel did wrong, warn of a case that proves little."""
+    """Fail what the kernel did wrong, warn of a case that proves little and of a slowdown that is let pass."""
     if summary.outcome(evaluation, strict=gate.strict) == "fail":
         _fail(item, evaluation, gate)
     if evaluation.verdict.status is Status.WEAK:
         item.warn(WeakCaseWarning(f"{item.name}: {failure.headline(evaluation)}"))
+    if times.let_pass([evaluation]):
+        item.warn(SlowKernelWarning(f"{item.name}: {failure.headline(evaluation)}; gate.fail_on is never"))
 
 
 def assert_ok(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import cli
-from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.model import REPORT_VERSION, Evaluation, Status
 from pytest_cgins.report import commands, document
 
 Make = Callable[..., Evaluation]
@@ -49,7 +49,7 @@ def test_markdown_and_counts_are_printed(
     assert capfdbinary.readouterr().out == b"total=1\n" + counted + b"\nerrors=0\nskipped=0\nweak=1\n"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 1, "cgins": "::error::x"}', "\udcff"])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 2, "cgins": "::error::x"}', "\udcff"])
 def test_damaged_report_is_a_clear_error(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,9 +65,13 @@ def test_damaged_report_is_a_clear_error(
 
 def test_report_of_another_version_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A later version may mean other things by the same fields."""
-    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 99}))
-    assert cli.main(["summary", str(file)]) == 2
-    assert f"{file}: a report of version 99; this one reads 1" in capsys.readouterr().err
+    whole = json.loads(file.read_text())
+    for other in (1, 99):
+        for text in ({**whole, "version": other}, {"version": other, "speed": "of light"}):
+            file.write_text(json.dumps(text))
+            assert cli.main(["summary", str(file)]) == 2
+            told = capsys.readouterr().err
+            assert f"{file}: a report of version {other}; this one reads {REPORT_VERSION}" in told
 
 
 def test_missing_oversized_and_cramped_are_told(

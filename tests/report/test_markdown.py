@@ -124,7 +124,7 @@ def test_clean_report_has_no_empty_sections(make_evaluation: Make) -> None:
     assert re.findall("^##.*$", text, re.MULTILINE) == [
         "## cgins: 1 passed",
         "### Kernels",
-        "### Times against torch",
+        "### Times",
     ]
     assert "<details>" not in text
 

@@ -1,0 +1,211 @@
+"""What a session found of times, as numbers: counts, medians and lists, all from the documents. Pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pytest_cgins.gate_timing import NOT_HELD, confirmation, found
+from pytest_cgins.measurement import Comparison, Measurement
+from pytest_cgins.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.timing.e_bh import e_bh
+
+LISTED_FALSE = 0.1
+"""Share of false alarms that is expected, at most, among the cases proven slower and those listed as probably so."""
+_SHORT = 10
+"""Characters of a commit that messages show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseTimes:
+    """Times against the base revision over the cases of a kernel."""
+
+    cases: int
+    """How many were compared."""
+    median: float
+    """Median of their ratios, time over time."""
+    worst: float
+    """Greatest of them."""
+
+
+def base_times(members: Iterable[Evaluation]) -> BaseTimes | None:
+    """Of the cases that were held against the base; None if none was."""
+    ratios = [one.ratio for one in (comparison(member) for member in members) if one is not None]
+    return BaseTimes(cases=len(ratios), median=median(ratios), worst=max(ratios)) if ratios else None
+
+
+def peak_share(members: Iterable[Evaluation]) -> float | None:
+    """Median share of the peak that bounds each case; None where no peak is known."""
+    shares = [
+        share for share in (share_of_peak(member.measurement) for member in members) if share is not None
+    ]
+    return median(shares) if shares else None
+
+
+def share_of_peak(measurement: Measurement | None) -> float | None:
+    """Share of the measured bandwidth of a call that memory bounds, of the measured compute otherwise."""
+    if measurement is None or measurement.roofline is None:
+        return None
+    roofline = measurement.roofline
+    return roofline.share_of_bandwidth if roofline.bound == "memory" else roofline.share_of_compute
+
+
+def comparison(evaluation: Evaluation) -> Comparison | None:
+    """The test against the base revision; None also where the base's answers turned out to be wrong."""
+    if evaluation.measurement is None or evaluation.verdict.reason is Reason.NOT_COMPARABLE:
+        return None
+    return evaluation.measurement.against("base")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeGate:
+    """What gating times came to, over all cases that were held against a base revision; a count each."""
+
+    label: str
+    """The base revision: `1a2b3c4d5e (merge-base with main)`."""
+    cases: int
+    """The sum of the next four."""
+    same: int
+    """Not slower."""
+    faster: int
+    """Proven faster."""
+    slower: int
+    """Proven slower, in two processes."""
+    undecided: int
+    """Left open by noise, or slower in one process only."""
+    false_alarms: float
+    """Bound of the chance that any case of the suite was called slower that is not."""
+
+
+def time_gate(report: SessionReport) -> TimeGate | None:
+    """Counted from the tests, whatever became of the cases otherwise; None if no case was held against a base."""
+    tested = [
+        (one.measurement, test)
+        for one, test in ((one, comparison(one)) for one in report.evaluations)
+        if one.measurement is not None and test is not None
+    ]
+    if not tested:
+        return None
+    outcomes = Counter(found(one, "base") for one, _ in tested)
+    # Boole's inequality: tests of one suite share one level, suites that were merged add up.
+    spent = sum(test.alpha / test.tests for _, test in tested)
+    level = max(test.alpha for _, test in tested)
+    return TimeGate(
+        label=_label(report, [one for one, _ in tested]),
+        cases=len(tested),
+        same=outcomes["clean"],
+        faster=outcomes["faster"],
+        slower=outcomes["slower"],
+        undecided=outcomes["inconclusive"] + outcomes["unconfirmed"],
+        false_alarms=level if spent <= level * (1 + 1e-9) else min(1.0, spent),
+    )
+
+
+def _label(report: SessionReport, measured: Sequence[Measurement]) -> str:
+    commits = list(dict.fromkeys(one.base_revision[:_SHORT] for one in measured))
+    if len(commits) == 1 and report.base_revision.startswith(commits[0]):
+        return report.base_revision
+    return ", ".join(commit for commit in commits if commit) or "the base revision"
+
+
+def undecided(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    """The `INCONCLUSIVE` cases, those that seem slowest first."""
+
+    def order(evaluation: Evaluation) -> tuple[float, str]:
+        test = comparison(evaluation)
+        return -(test.ratio if test is not None else 0.0), evaluation.case.name
+
+    chosen = (one for one in evaluations if one.verdict.status is Status.INCONCLUSIVE)
+    return tuple(sorted(chosen, key=order))
+
+
+def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    """Cases that are not proven slower, and are in e-BH's list with those that are; most evidence first.
+
+    The evidence of a case is the product of both processes' e-values, which is an e-value again.
+    """
+    tested = [
+        (one, test) for one, test in ((one, comparison(one)) for one in evaluations) if test is not None
+    ]
+    logs = [_evidence(one, test) for one, test in tested]
+    tests = max([len(tested), *(test.tests for _, test in tested)])
+    listed = [(logs[index], tested[index][0]) for index in e_bh(logs, LISTED_FALSE, tests=tests)]
+    listed.sort(key=lambda pair: (-pair[0], pair[1].case.name))
+    return tuple(one for _, one in listed if _found(one) != "slower")
+
+
+def _evidence(evaluation: Evaluation, test: Comparison) -> float:
+    again = confirmation(evaluation.measurement, "base") if evaluation.measurement is not None else None
+    return test.log_e_slower + (again.log_e_slower if again is not None else 0.0)
+
+
+def _found(evaluation: Evaluation) -> str | None:
+    return found(evaluation.measurement, "base") if evaluation.measurement is not None else None
+
+
+def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    """Cases that are proven slower, or below their floor, and pass because `gate.fail_on` is `never`."""
+    return tuple(
+        one
+        for one in evaluations
+        if one.fail_on == "never"
+        and one.measurement is not None
+        and one.verdict.status in (Status.SLOWER, Status.BELOW_FLOOR, Status.WEAK)
+        and "slower" in (found(one.measurement, "base"), found(one.measurement, "torch"))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotHeld:
+    """Right kernels whose time was measured and not held against a base revision."""
+
+    reason: str
+    """Why not."""
+    cases: int
+    """How many."""
+    floor: bool
+    """Whether they were held against a declared floor at least."""
+
+
+def not_held(evaluations: Iterable[Evaluation]) -> tuple[NotHeld, ...]:
+    """By reason, most frequent first. Kernels that are new or unchanged are not among them: nothing is missing there."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for one in evaluations:
+        if one.measurement is None or comparison(one) is not None:
+            continue
+        told = [line.partition(NOT_HELD)[2] for line in one.verdict.message.splitlines() if NOT_HELD in line]
+        if one.verdict.reason is Reason.NOT_COMPARABLE:
+            told.append(one.verdict.message.partition("\n")[0])
+        if told:
+            counts[told[0], one.measurement.against("torch") is not None] += 1
+    return tuple(NotHeld(reason=reason, cases=n, floor=floor) for (reason, floor), n in counts.most_common())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockNotes:
+    """What became of blocks because of the GPU's clock."""
+
+    redone_blocks: int
+    """Taken anew."""
+    redone_cases: int
+    """Cases with such blocks."""
+    throttled: tuple[tuple[str, int], ...]
+    """Reasons for lower clocks that stood during kept blocks too, and in how many cases."""
+
+
+def clock_notes(evaluations: Iterable[Evaluation]) -> ClockNotes | None:
+    """Of both processes of each case; None if there is nothing to tell."""
+    redone = cases = 0
+    throttled: Counter[str] = Counter()
+    for evaluation in evaluations:
+        first = evaluation.measurement
+        processes = [first, first.confirmation] if first is not None else []
+        clocks = [one.clocks for one in processes if one is not None and one.clocks is not None]
+        blocks = sum(len(one.redone) for one in clocks)
+        redone, cases = redone + blocks, cases + bool(blocks)
+        throttled.update({reason for one in clocks for reason in one.throttled})
+    if not (redone or throttled):
+        return None
+    return ClockNotes(redone_blocks=redone, redone_cases=cases, throttled=tuple(throttled.most_common()))
