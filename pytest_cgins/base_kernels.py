@@ -14,13 +14,17 @@ from pytest_cgins.kernels import apart
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.base import Absent, BaseSources, Name
 from pytest_cgins.kernels.supply import has_driver, unaltered
-from pytest_cgins.model import CompiledKernel, KernelSource
+from pytest_cgins.model import CompiledKernel, KernelSource, Namespace
 
 READ_BY_PYTHON = frozenset({
     ".py", ".json", ".toml", ".yaml", ".yml", ".so", ".ptx", ".cubin", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx",
     ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl",
 })  # fmt: skip
 """Files that a Python kernel may import, compile or read its configurations from, whether or not it says so."""
+
+
+TWIN = "_cgins_twin"
+"""What a second build of the same sources has in its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +135,34 @@ class BaseKernels:
             found = replace(found, revision=revision.commit)
         with self._lock:
             return self._found.setdefault((name, compiled.key), found)
+
+    def twin(self, compiled: CompiledKernel) -> BaseKernel:
+        """A second build of the working tree's own sources: what lies between both is noise.
+
+        Args:
+            compiled: the first build.
+        """
+        source = compiled.source
+        if source.contract == "python":
+            why = apart.obstacle_of_module(source)
+            root = source.import_root
+            space = Namespace(name=f"{TWIN}_{source.digest[:10]}", folders=(root,), apart_from=root)
+            source = replace(source, namespace=space)
+            if why:
+                return self._refused(why)
+            built = replace(compiled, source=source, key=f"{compiled.key}-{TWIN}")
+        else:
+            try:
+                built = unaltered(self._ahead, replace(source, flags=(*source.flags, f"-D{TWIN}=1")))
+                why = apart.obstacle_of_library(built)
+            except (CginsError, OSError) as error:
+                why = self._sources.short(str(error).partition("\n")[0])
+            if why:
+                return self._refused(why)
+        revision = self._sources.revision()
+        return BaseKernel(
+            state="changed", compiled=built, revision=revision.commit if revision is not None else ""
+        )
 
     def close(self) -> None:
         """Remove the base revision's files; builds of them that are under way are not waited for."""

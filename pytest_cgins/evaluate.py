@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import documents, evidence, gate, kernel_timing
+from pytest_cgins.base_kernels import BaseKernels
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.endings import EndedError, forged, not_the_kernels
@@ -34,6 +35,7 @@ from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.progress import Progress
+from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.kernels.supply import Supply
 from pytest_cgins.model import (
     Case,
@@ -102,12 +104,19 @@ class Evaluator:
         self._probes = probes
         self._sanitize = sanitize
         self._sanitizers = Sanitizers(sanitize, env=_worker_environment(), seed=seed, timeout_s=timeout_s)
+        self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
+        self._bases = BaseKernels(
+            config,
+            wanted=timing_options.baseline if timing and timing_options else NONE,
+            builds=self.supply.builds,
+            cache=cache,
+        )
         self._pool = WorkerPool(
             env=_worker_environment(),
             isolation=isolation,
-            wrap=_fence(sandbox, config, cache or default_cache()).wrap if sandbox else None,
+            wrap=_fence(sandbox, config, cache or default_cache(), self._bases).wrap if sandbox else None,
         )
-        self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
+        self._cases: tuple[Case, ...] | None = None
         self._environments: dict[str, Environment] | None = None
         self._locks: dict[str, str] = {}
         self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
@@ -115,17 +124,23 @@ class Evaluator:
             config,
             self._runs,
             timing_options or TimingOptions(),
+            self._bases,
             seed=seed,
             timeout_s=timeout_s,
             builds=self.supply.builds,
-            cache=cache,
             device_key=self._lock_key,
             own_tests=self.tests,
         )
 
     def cases(self) -> tuple[Case, ...]:
         """All cases, kernel by kernel in the order of the file; errors are those of `cases_of`."""
-        return cases_of(self.config, device=self._device)
+        if self._cases is None:
+            self._cases = cases_of(self.config, device=self._device)
+        return self._cases
+
+    def require_base(self) -> None:
+        """Raise RevisionError if a base revision was named that git does not know."""
+        self._bases.label  # noqa: B018
 
     def tests(self) -> int:
         """How many tests of times the cases make: one against the base revision, one against a declared floor."""
@@ -145,7 +160,7 @@ class Evaluator:
         """End the worker processes, and builds that are its own."""
         self._pool.close()
         self._sanitizers.close()
-        self._stage.close()
+        self._bases.close()
         self.supply.close()
 
     def build_ahead(self, cases: Iterable[Case]) -> None:
@@ -155,7 +170,9 @@ class Evaluator:
             cases: in the order in which they will be evaluated.
         """
         self._warm()
-        self.supply.build_ahead(_kernel_of(case) for case in cases)
+        wanted = [_kernel_of(case) for case in cases]
+        self.supply.build_ahead(wanted)
+        self._bases.build_ahead(wanted)
 
     def evaluate(self, case: Case) -> Evaluation:
         """Build, verify, time and judge one case."""
@@ -454,12 +471,13 @@ class Evaluator:
         raise AssertionError("the loop above returns or raises")
 
 
-def _fence(sandbox: Sandbox, config: Config, builds: Path) -> Sandbox:
+def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:
     """With what the kernels of a project need, and without what they are judged by."""
+    base = (bases.root,) if bases.root is not None else ()
     builds.mkdir(parents=True, exist_ok=True)  # what is not there when a worker starts, it will never see
     implementations = (one for entry in config.kernels for one in entry.implementations)
     sources = (source for one in implementations for source in one.sources)
-    return sandbox.around(visible=(config.root, builds, *sources), hidden=config.traces)
+    return sandbox.around(visible=(config.root, builds, *base, *sources), hidden=config.traces)
 
 
 def _blamed(role: str, error: ServiceError, output: str) -> EndedError:

@@ -11,6 +11,9 @@ FIXTURES = frozenset({"cgins_case", "cgins_kernel", "cgins_benchmark", "cgins_re
 BASELINE = "merge-base"
 """Default of `--cgins-baseline`."""
 
+COMPARISONS = ("compile", "unchanged")
+"""Values of `--cgins-compare`."""
+
 HISTORY_FILE = "cgins-history.jsonl"
 """What `cgins history` reads if no other file is named."""
 

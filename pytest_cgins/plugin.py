@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.options import BASELINE, FIXTURES, PROBE_LEVELS, SANITIZERS, TIMEOUT_S
+from pytest_cgins.options import BASELINE, COMPARISONS, FIXTURES, PROBE_LEVELS, SANITIZERS, TIMEOUT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +49,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="kernels that are built at the same time (default: one a core, as memory allows)",
     )
     group.addoption("--cgins-no-timing", action="store_true", help="check answers, do not time kernels")
+    group.addoption(
+        "--cgins-compare",
+        type=_comparisons,
+        default=(),
+        metavar="WHAT[,WHAT]",
+        help="time more than the kernel, its base revision and torch: compile (torch.compile too); unchanged (a kernel "
+        "that did not change against a second build of itself)",
+    )
+    group.addoption(
+        "--cgins-suite-tests",
+        type=_jobs,
+        default=0,
+        metavar="N",
+        help="tests of times that share the chance of a false alarm, where several runs are one suite (default: those "
+        "of the cgins.yaml files of this run)",
+    )
     group.addoption(
         "--cgins-log-level",
         choices=("debug", "info", "warning", "error"),
@@ -111,9 +127,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cgins-baseline",
         metavar="REV",
-        default=BASELINE,
-        help="commit whose cases and builds are compared with; merge-base: where HEAD left the default branch; none: with "
-        "nothing (default: %(default)s)",
+        help="commit whose cases, builds and times are compared with; merge-base: where HEAD left the default branch; "
+        f"none: with nothing (default: gate.baseline of cgins.yaml, else {BASELINE})",
     )
     group.addoption(
         "--cgins-history",
@@ -218,6 +233,13 @@ def _sanitizers(text: str) -> tuple[str, ...]:
     if not set(tools) <= set(SANITIZERS):
         raise ValueError(text)
     return tools
+
+
+def _comparisons(text: str) -> tuple[str, ...]:
+    wanted = tuple(text.split(","))
+    if not set(wanted) <= set(COMPARISONS):
+        raise ValueError(text)
+    return wanted
 
 
 def _jobs(text: str) -> int:

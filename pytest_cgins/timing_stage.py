@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pytest_cgins import documents, kernel_timing
@@ -58,11 +57,11 @@ class TimingStage:
         config: Config,
         runs: KernelRuns,
         options: TimingOptions,
+        bases: BaseKernels,
         *,
         seed: int,
         timeout_s: float,
         builds: Ahead,
-        cache: Path | None,
         device_key: Callable[[str], str],
         own_tests: Callable[[], int],
     ) -> None:
@@ -72,10 +71,10 @@ class TimingStage:
             config: the loaded file.
             runs: asks workers.
             options: of the run.
+            bases: what kernels are held against; closed by their owner.
             seed: of the run.
             timeout_s: limit for one request to a worker.
             builds: compilers rest while anything is timed.
-            cache: folder of built kernels.
             device_key: what processes that use the same hardware agree on, by device.
             own_tests: how many tests the file alone makes.
         """
@@ -87,7 +86,7 @@ class TimingStage:
         self._builds = builds
         self._device_key = device_key
         self._own_tests = own_tests
-        self.bases = BaseKernels(config, wanted=options.baseline, cache=cache)
+        self._bases = bases
 
     def run(
         self,
@@ -162,19 +161,15 @@ class TimingStage:
             base_state=outcome.base.state,
             base_note=outcome.base.note,
             gate=entry.timing,
-            base_label=self.bases.label,
+            base_label=self._bases.label,
             kernel=case.kernel,
         )
 
-    def close(self) -> None:
-        """Remove the base revision's files."""
-        self.bases.close()
-
     def _base(self, case: Case, compiled: CompiledKernel) -> BaseKernel:
         device = case.device.partition(":")[0]
-        base = self.bases.of(case.kernel, case.implementation, device, compiled)
+        base = self._bases.of(case.kernel, case.implementation, device, compiled)
         if base.state == "unchanged" and self._options.unchanged:
-            return self.bases.twin(base, compiled)
+            return self._bases.twin(compiled)
         return base
 
     def _tests(self) -> int:

@@ -14,7 +14,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.compilation import Compiler, Target
 from pytest_cgins.errors import CginsError
 from pytest_cgins.model import Compilation
-from pytest_cgins.options import FIXTURES
+from pytest_cgins.options import BASELINE, FIXTURES
 from pytest_cgins.report import compiled
 from pytest_cgins.session import results
 from pytest_cgins.session.builds import RunBuilds
@@ -33,7 +33,7 @@ class CompileOnly:
         self._compilers: dict[Path, Compiler] = {}
         archs: str = config.getoption("--cgins-arch") or ""
         self._archs = tuple(arch.strip() for arch in archs.split(",") if arch.strip())
-        self._baseline: str = config.getoption("--cgins-baseline")
+        self._baseline: str = config.getoption("--cgins-baseline") or ""
 
     def compiler(self, file: Path) -> Compiler:
         """The compiler of one `cgins.yaml`, made at the first call.
@@ -47,7 +47,7 @@ class CompileOnly:
             compiler = Compiler(
                 config,
                 archs=self._archs,
-                baseline=self._baseline,
+                baseline=self._baseline or config.baseline or BASELINE,
                 ahead=self._builds.ahead,
                 on_wait=self._builds.show,
             )
@@ -65,7 +65,8 @@ class CompileOnly:
     def pytest_report_header(self) -> str:
         """Say what this run is not."""
         archs = f" for {', '.join(self._archs)}" if self._archs else ""
-        return f"cgins: CUDA kernels are built{archs}, none is run; compared with {self._baseline}"
+        base = self._baseline or f"gate.baseline, else {BASELINE}"
+        return f"cgins: CUDA kernels are built{archs}, none is run; compared with {base}"
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every `cgins.yaml`."""

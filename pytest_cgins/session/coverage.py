@@ -7,8 +7,8 @@ What the command line left out (`-k`, `-m`, `--lf`, node ids, `--cgins-device`) 
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from os.path import relpath
@@ -17,10 +17,13 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins import config as configuration
 from pytest_cgins import evidence
 from pytest_cgins.baseline import held_against
+from pytest_cgins.errors import CginsError
 from pytest_cgins.kernels.revision import target_branch
 from pytest_cgins.model import Evaluation, SessionReport, Status
+from pytest_cgins.options import BASELINE
 from pytest_cgins.session.collect import CginsFile
 
 RUNS_KERNELS = frozenset({"cgins_kernel", "cgins_benchmark"})
@@ -76,7 +79,7 @@ class Coverage:
         folder = self._config.invocation_params.dir
         places = [Path(folder, word) for word in self._config.args]
         held = held_against(
-            option("--cgins-baseline"),
+            option("--cgins-baseline") or _declared(self._files) or BASELINE,
             self._files,
             device=option("--cgins-device"),
             folders=[place for place in places if place.is_dir()],
@@ -95,7 +98,7 @@ class Coverage:
             empty=not (ran or self._ran_alone),
             ci=in_ci(),
             allow_fewer=option("--cgins-allow-fewer"),
-            told_only=not (target_branch() or _names_a_baseline(self._config)),
+            told_only=not (target_branch() or option("--cgins-baseline")),
         )
 
 
@@ -113,11 +116,14 @@ def settled(report: SessionReport, exit_status: int) -> int:
     return exit_status
 
 
-def _names_a_baseline(config: pytest.Config) -> bool:
-    """Whether `--cgins-baseline` was given, be it with the value that is the default."""
-    given = [*config.invocation_params.args, *config.getini("addopts")]
-    given += shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
-    return any(str(word).partition("=")[0] == "--cgins-baseline" for word in given)
+def _declared(files: Iterable[Path]) -> str:
+    """`gate.baseline` of the first file that has it; "" if none does. One that cannot be read is told elsewhere."""
+    for file in files:
+        with suppress(CginsError):
+            baseline = configuration.load(file, require_traces=False, require_sources=False).baseline
+            if baseline:
+                return baseline
+    return ""
 
 
 def _is_ignored(file: Path, places: Iterable[Path], config: pytest.Config) -> bool:

@@ -20,7 +20,7 @@ from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import environment
 from pytest_cgins.model import Case, Environment, SessionReport
-from pytest_cgins.options import PROBE_LEVELS, TIMEOUT_S
+from pytest_cgins.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
 from pytest_cgins.session import coverage, fencing, results
 from pytest_cgins.session.benchmark_records import BenchmarkRecords
@@ -28,6 +28,7 @@ from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
 from pytest_cgins.session.parametrize import parametrize
+from pytest_cgins.timing_stage import TimingOptions
 
 EXIT_INFRASTRUCTURE = 6
 """Exit code when all that failed was a drifted trace, a tool or a device."""
@@ -98,11 +99,13 @@ class GateSession:
         """
         if file not in self._evaluators:
             option = self.config.getoption
+            loaded = configuration.load(file)
             self._evaluators[file] = Evaluator(
-                configuration.load(file),
+                loaded,
                 seed=self.seed,
                 device=option("--cgins-device"),
                 timing=not option("--cgins-no-timing"),
+                timing_options=self._timing_options(loaded),
                 timeout_s=option("--cgins-timeout"),
                 isolation=option("--cgins-isolation"),
                 sandbox=self._sandbox,
@@ -113,6 +116,23 @@ class GateSession:
             )
         return self._evaluators[file]
 
+    def _timing_options(self, loaded: configuration.Config) -> TimingOptions:
+        option = self.config.getoption
+        return TimingOptions(
+            baseline=option("--cgins-baseline") or loaded.baseline or BASELINE,
+            tests=self._tests,
+            unchanged="unchanged" in option("--cgins-compare"),
+            compile="compile" in option("--cgins-compare"),
+        )
+
+    def _tests(self) -> int:
+        """Tests of times in the whole suite, whatever part of it this process or this command line runs.
+
+        All files are collected by the time that anything is timed, by every worker of xdist.
+        """
+        given: int = self.config.getoption("--cgins-suite-tests")
+        return given or sum(evaluator.tests() for evaluator in self._evaluators.values())
+
     def cases(self, file: Path) -> tuple[Case, ...]:
         """The cases of one `cgins.yaml`.
 
@@ -120,7 +140,9 @@ class GateSession:
             CginsError: the file or one of its trace packs is wrong.
         """
         if file not in self._cases:
-            self._cases[file] = self.evaluator(file).cases()
+            evaluator = self.evaluator(file)
+            evaluator.require_base()
+            self._cases[file] = evaluator.cases()
         return self._cases[file]
 
     def environments(self) -> tuple[Environment, ...]:

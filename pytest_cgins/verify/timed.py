@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_cgins import documents
 from pytest_cgins.config import Tolerance
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer

@@ -1,0 +1,152 @@
+"""Kernels of set lengths, compiled twice, and slower variants of them: what verdicts.py judges."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from pytest_cgins.timing.cuda import GraphTimer
+from pytest_cgins.timing.rotation import last_level_cache_bytes, plan
+
+SOURCE = Path(__file__).with_name("work.cu")
+KINDS = ("scale", "fma", "row_norm")
+TARGETS_US = {
+    "scale": (2, 4, 9, 20, 60, 120, 250, 500),
+    "fma": (1, 1.5, 3, 6, 12, 30, 90, 235, 400),
+    "row_norm": (3, 8, 16, 40, 80, 180, 350),
+}
+LIMIT_S = 0.05
+FMA_GROUPS = 256
+COLUMNS = 256
+MEMORY_BYTES = 24 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One kernel, and how much work makes it slower by how much."""
+
+    name: str
+    """`fma-12us`."""
+    kind: int
+    """Index in `KINDS`."""
+    groups: int
+    """Groups of four numbers in a buffer."""
+    work: int
+    """What the kernel and its base are given."""
+    slower: dict[str, int]
+    """Work of planted slowdowns: `0.05` is 5%."""
+
+
+def compile_twice(folder: Path) -> list[str]:
+    """Two libraries of one source that differ in layout and digest."""
+    paths = []
+    for copy in (0, 1):
+        path = folder / f"work{copy}.so"
+        command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-arch=native", "-O3", f"-DCOPY={copy}"]
+        subprocess.run([*command, str(SOURCE), "-o", str(path)], check=True)
+        paths.append(str(path))
+    return paths
+
+
+class Library:
+    """One of the two."""
+
+    def __init__(self, path: str) -> None:
+        self._launch = ctypes.CDLL(path).launch
+        self._launch.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2, ctypes.c_void_p]
+
+    def arm(self, kind: int, groups: int, work: int, copies: int) -> Callable[[int], None]:
+        """An arm with tensors of its own."""
+        tensors = [torch.rand(2, 4 * groups, device="cuda") for _ in range(copies)]
+        pointers = [(one[0].data_ptr(), one[1].data_ptr()) for one in tensors]
+
+        def run(index: int) -> None:
+            source, target = pointers[index]
+            status = self._launch(kind, source, target, groups, work, torch.cuda.current_stream().cuda_stream)
+            assert status == 0, status
+
+        run.tensors = tensors  # type: ignore[attr-defined]
+        return run
+
+
+def copies_of(groups: int) -> int:
+    cache = last_level_cache_bytes("cuda:0")
+    return plan(2 * 16 * groups, cache, memory_bytes=MEMORY_BYTES // 4, contents=2).copies
+
+
+def timer_of(kernel: Library, base: Library, subject: Subject, work: int) -> GraphTimer:
+    """The gate's timer on a subject with some work, and its base."""
+    copies = copies_of(subject.groups)
+    arms = {
+        "kernel": kernel.arm(subject.kind, subject.groups, work, copies),
+        "base": base.arm(subject.kind, subject.groups, subject.work, copies),
+    }
+    return GraphTimer(arms, copies=copies, limit_s=LIMIT_S)
+
+
+# ---- how much work takes how long
+
+
+def make_subjects(libraries: list[Library], slowdowns: tuple[float, ...]) -> list[dict[str, Any]]:
+    """Subjects for all targets, with the work of each slowdown found by trial."""
+    return [
+        asdict(_subject(libraries, kind, target, slowdowns))
+        for kind, name in enumerate(KINDS)
+        for target in TARGETS_US[name]
+    ]
+
+
+def _subject(libraries: list[Library], kind: int, target_us: float, slowdowns: tuple[float, ...]) -> Subject:
+    step = COLUMNS if KINDS[kind] == "row_norm" else 1
+    groups = FMA_GROUPS if KINDS[kind] == "fma" else 2 * step
+    work = 64 if KINDS[kind] == "fma" else groups
+
+    for _ in range(7):
+        seconds = _seconds(libraries[0], kind, groups, work)
+        scale = target_us * 1e-6 / seconds
+        if abs(scale - 1) < 0.03:
+            break
+        work = max(step, round(work * min(scale, 64.0) / step) * step)
+        groups = groups if KINDS[kind] == "fma" else math.ceil(work * 1.3 / step) * step
+    subject = Subject(f"{KINDS[kind]}-{target_us:g}us", kind, groups, work, {})
+    slower = {f"{one:g}": _slower(libraries, subject, one, step) for one in slowdowns}
+    return Subject(subject.name, kind, groups, work, slower)
+
+
+def _slower(libraries: list[Library], subject: Subject, slowdown: float, step: int) -> int:
+    """Work that takes longer by a share, to within a tenth of it."""
+    work = max(subject.work + 1, round(subject.work * (1 + slowdown)))
+    for _ in range(5):
+        work = max(subject.work + step, round(work / step) * step)
+        found = _ratio(libraries, subject, work) - 1
+        if abs(found - slowdown) < 0.04 * slowdown or work - subject.work <= step:
+            break
+        more = (work - subject.work) * slowdown / max(found, slowdown / 8)
+        work = subject.work + round(min(more, 0.29 * subject.work if subject.kind != 1 else more))
+    return work
+
+
+def _seconds(library: Library, kind: int, groups: int, work: int) -> float:
+    copies = copies_of(groups)
+    timer = GraphTimer({"kernel": library.arm(kind, groups, work, copies)}, copies=copies, limit_s=LIMIT_S)
+    times = [time for block in timer.blocks([("kernel", "kernel")] * 4) for time in block]
+    return median(times) * 1e-9
+
+
+def _ratio(libraries: list[Library], subject: Subject, work: int) -> float:
+    """Over both ways of compiling, so that the planted share is not one copy's luck."""
+    logs = []
+    for kernel, base in (libraries, libraries[::-1]):
+        timer = timer_of(kernel, base, subject, work)
+        for k1, b1, b2, k2 in timer.blocks([("kernel", "base", "base", "kernel")] * 24):
+            logs.append((math.log(k1) + math.log(k2) - math.log(b1) - math.log(b2)) / 2)
+    half = len(logs) // 2
+    return math.exp((median(logs[:half]) + median(logs[half:])) / 2)
