@@ -1,0 +1,148 @@
+"""A call's work held against what its device was measured to reach.
+
+The model is Williams, Waterman and Patterson's ("Roofline", 2009): at best a call takes as long as its bytes at the
+copy's bandwidth, or its operations at the rate of a product of matrices, whichever is longer. It tells and gates nothing:
+what no right kernel can pass is `probes.physical_floor`, which knows neither what cgins.yaml declares nor these peaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pytest_cgins import documents
+from pytest_cgins.config import DeclaredWork, KernelEntry
+from pytest_cgins.expression import ExpressionError
+from pytest_cgins.measurement import Measurement, Roofline
+from pytest_cgins.model import Case, Context, OpCall, TensorMeta
+from pytest_cgins.timing import declared_work
+from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.timing.nominal_work import nominal
+
+LEEWAY = 1.1
+"""A kernel that only reads may pass a copy by so much: buses turn around between reads and writes."""
+
+
+def roofline(
+    call: OpCall,
+    tensors: Sequence[TensorMeta],
+    outputs: Sequence[TensorMeta],
+    mutated: Iterable[int],
+    declared: DeclaredWork,
+    *,
+    median_ns_per_call: float,
+    dtype: str,
+    tf32: bool,
+    cache: Literal["cold", "warm"],
+    peaks: MeasuredPeaks,
+) -> tuple[Roofline | None, tuple[str, ...]]:
+    """Where a call stands.
+
+    Args:
+        call: the call that was timed.
+        tensors: its argument tensors.
+        outputs: what it returns.
+        mutated: indices of the tensors that it changes.
+        declared: what cgins.yaml says of its work; where it says nothing, the op's signature does.
+        median_ns_per_call: of the kernel.
+        dtype: of the factors of products: see `factors_dtype`.
+        tf32: whether fp32 products may be rounded to TF32.
+        cache: whether inputs came from memory.
+        peaks: of the device.
+
+    Returns:
+        The roofline and notes. It is None, with a note, where what is declared has no value for this call, and without
+        one where there is no time or no work.
+    """
+    try:
+        nbytes, flops = _declared(declared, call, tensors, outputs)
+    except ExpressionError as error:
+        return None, (f"no roofline: {error} (work of the kernel in cgins.yaml)",)
+    work = nominal(call, tensors, outputs, mutated)
+    nbytes = work.nbytes if nbytes is None else nbytes
+    flops = work.flops if flops is None else flops
+    if not (nbytes or flops) or not median_ns_per_call > 0:
+        return None, ()
+    rate = peaks.flops_per_s_of(dtype, tf32=tf32)
+    seconds = median_ns_per_call / 1e9
+    moving, computing = nbytes / peaks.copy_bytes_per_s, flops / rate if rate else 0.0
+    found = Roofline(
+        nbytes=nbytes,
+        flops=flops,
+        source="declared" if declared != DeclaredWork() else "signature",
+        peak_bytes_per_s=peaks.copy_bytes_per_s,
+        peak_flops_per_s=rate,
+        share_of_bandwidth=moving / seconds,
+        share_of_compute=computing / seconds,
+        bound="compute" if computing > moving else "memory",
+    )
+    return found, tuple(_doubts(found, cache, declared))
+
+
+def with_roofline(
+    measurement: Measurement, inputs: Mapping[str, Any], kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
+) -> Measurement:
+    """A measurement with its roofline, and what there is to note about it.
+
+    Args:
+        measurement: of the case.
+        inputs: the set that it was timed on, as the reference worker's `prepare` gives it.
+        kernel: the case's entry.
+        case: what was timed.
+        peaks: of its device.
+    """
+    context = documents.load_python(Context, inputs["context"])
+    found, notes = roofline(
+        documents.load_python(OpCall, inputs["call"]),
+        [documents.load_python(TensorMeta, meta) for meta in inputs["tensors"]["metas"]],
+        [documents.load_python(TensorMeta, meta) for meta in inputs["outputs"]],
+        inputs["mutated"],
+        kernel.work,
+        median_ns_per_call=measurement.kernel.median_ns_per_call,
+        dtype=factors_dtype(case, context),
+        tf32=kernel.allow_tf32 or context.float32_matmul_precision != "highest",
+        cache=measurement.cache,
+        peaks=peaks,
+    )
+    return replace(measurement, roofline=found, notes=(*measurement.notes, *notes))
+
+
+def factors_dtype(case: Case, context: Context) -> str:
+    """Type of the factors of products: the case's own, or what autocast makes of fp32."""
+    if case.dtype != "float32":
+        return case.dtype
+    states = context.autocast
+    # As in replay, autocast that was recorded on one device alone holds for the case's.
+    here = states if len(states) == 1 else [one for one in states if case.device.startswith(one.device_type)]
+    return here[0].dtype if here else case.dtype
+
+
+def _declared(
+    declared: DeclaredWork, call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]
+) -> tuple[int | None, int | None]:
+    """Bytes and operations that are declared, each None where it is not."""
+    nbytes, flops = (
+        declared_work.evaluate(text, call, tensors, outputs) if text else None
+        for text in (declared.nbytes, declared.flops)
+    )
+    return nbytes, flops
+
+
+def _doubts(found: Roofline, cache: Literal["cold", "warm"], declared: DeclaredWork) -> Iterable[str]:
+    """What a share above 1 means: work that is not done, or a peak that was measured on a busy device."""
+    nbytes_by, flops_by = (
+        "cgins.yaml declares" if text else "its signature has" for text in (declared.nbytes, declared.flops)
+    )
+    if found.share_of_bandwidth > LEEWAY and cache == "cold":
+        yield (
+            f"roofline: {found.share_of_bandwidth:.0%} of the bandwidth of a copy, with inputs that no cache holds: the "
+            f"call moves less than the {found.nbytes:,} bytes that {nbytes_by}, or the device was busy when its peaks were "
+            "measured; say what it moves with work: {bytes: …}, or measure the peaks again"
+        )
+    if found.share_of_compute > LEEWAY:
+        yield (
+            f"roofline: {found.share_of_compute:.0%} of what a product of matrices reaches: the call computes less than "
+            f"the {found.flops:,} operations that {flops_by}, or the device was busy when its peaks were measured; say what it "
+            "computes with work: {flops: …}, or measure the peaks again"
+        )
