@@ -5,26 +5,58 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.timing.timer import calls_for
+from pytest_cgins.measurement import ArmName
+from pytest_cgins.timing.timer import TWINS, calls_for
 
+NAMES: tuple[ArmName, ...] = ("kernel", "base", "torch", "compile")
 seconds = st.floats(1e-9, 10)
+arms = st.dictionaries(st.sampled_from(NAMES), seconds, min_size=1)
+targets = st.floats(1e-6, 1e-2)
+limits = st.floats(1e-3, 10)
 
 
-@given(target=st.floats(1e-6, 1e-2), kernel=seconds, torch=seconds, limit=st.floats(1e-3, 10))
+@given(target=targets, taken=arms, limit=limits)
 def test_a_batch_reaches_its_length_unless_that_takes_too_long(
-    target: float, kernel: float, torch: float, limit: float
+    target: float, taken: dict[ArmName, float], limit: float
 ) -> None:
-    """The fastest arm fills the target, or one call more of both would pass the limit."""
-    calls = calls_for(target, {"kernel": kernel, "torch": torch}, limit)
-    fills = calls * min(kernel, torch) >= target * (1 - 1e-9)
-    passes = (calls + 1) * (kernel + torch) > limit * (1 - 1e-9)
-    assert calls >= 1
-    assert fills or passes
-    assert calls == 1 or calls * (kernel + torch) <= limit * (1 + 1e-9)
+    """Each arm fills the target, or one call more would pass its share of the limit; twins go by the faster one."""
+    calls = calls_for(target, taken, limit)
+    assert calls.keys() == taken.keys()
+    share = limit / len(taken)
+    for name, number in calls.items():
+        alike = [taken[twin] for twin in TWINS if twin in taken] if name in TWINS else [taken[name]]
+        assert number >= 1
+        assert number * min(alike) >= target * (1 - 1e-9) or (number + 1) * max(alike) > share * (1 - 1e-9)
+        assert number == 1 or number * max(alike) <= share * (1 + 1e-9)
+        assert number == 1 or (number - 1) * min(alike) < target * (1 + 1e-9)
+
+
+@given(target=targets, taken=arms, limit=limits)
+def test_all_batches_together_keep_the_limit(
+    target: float, taken: dict[ArmName, float], limit: float
+) -> None:
+    """Unless an arm's single call takes more than its share."""
+    calls = calls_for(target, taken, limit)
+    if max(taken.values()) <= limit / len(taken):
+        assert sum(calls[name] * one for name, one in taken.items()) <= limit * (1 + 1e-9)
+
+
+@given(target=targets, kernel=seconds, base=seconds, torch=seconds, limit=limits)
+def test_twins_share_one_number(
+    target: float, kernel: float, base: float, torch: float, limit: float
+) -> None:
+    """Kernel and base have as many calls in a batch, whichever is faster; torch's number is its own."""
+    calls = calls_for(target, {"kernel": kernel, "base": base, "torch": torch}, limit)
+    assert calls["kernel"] == calls["base"]
+    swapped = calls_for(target, {"kernel": base, "base": kernel, "torch": torch}, limit)
+    assert swapped == calls
+    assert calls["torch"] == calls_for(target, {"torch": torch}, limit / 3)["torch"]
 
 
 def test_known_batches() -> None:
-    """1 µs against 3 µs for 300 µs takes 300 calls; a clock that saw no time passing is not believed."""
-    assert calls_for(300e-6, {"kernel": 1e-6, "torch": 3e-6}, 1.0) == 300
-    assert calls_for(1e-3, {"kernel": 0.0, "torch": 0.0}, 1.0) == 1_000_000
-    assert calls_for(1e-3, {"kernel": 5.0, "torch": 5.0}, 1.0) == 1
+    """1 µs for 300 µs takes 300 calls, 3 µs a third; a clock that saw no time passing is not believed."""
+    assert calls_for(300e-6, {"kernel": 1e-6, "torch": 3e-6}, 1.0) == {"kernel": 300, "torch": 100}
+    assert calls_for(300e-6, {"kernel": 3e-6, "base": 1e-6}, 1.0) == {"kernel": 300, "base": 300}
+    assert calls_for(1e-3, {"kernel": 0.0}, 1.0) == {"kernel": 1_000_000}
+    assert calls_for(1e-3, {"kernel": 5.0, "torch": 1e-3}, 1.0) == {"kernel": 1, "torch": 1}
+    assert calls_for(1.0, {"kernel": 1e-3, "torch": 1e-3}, 0.1) == {"kernel": 50, "torch": 50}
