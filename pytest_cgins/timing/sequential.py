@@ -9,7 +9,9 @@ several λ. By Ville's inequality it ever reaches N/α with a chance of at most 
 
 The mirrored bet, against "slower", has its bound halfway between ln(1+δ₀) and ln(1+δ₁): a kernel slower by just δ₁
 must not be cleared, and on the bound itself, where blocks lie on either side by the spread between processes alone,
-half of such kernels would be. `tests/benchmarks/sequential_simulation.py` shows what holds and what breaks it.
+half of such kernels would be. "Clean" takes fewer blocks than "slower", so it does not end a test while the bet on
+"slower" is ahead: else a kernel between both bounds would be cleared, however surely it is slower than δ₀, and one
+slower by δ₁ whose process favours it by half the distance. `tests/benchmarks/sequential_simulation.py` shows what holds and what breaks it.
 """
 
 from __future__ import annotations
@@ -135,10 +137,14 @@ class SequentialTest:
 
     @property
     def done(self) -> bool:
-        """Whether further blocks are of no use. One that is clean and may be faster goes on."""
+        """Whether further blocks are of no use. One that is clean and may be slower than δ₀, or faster, goes on."""
         if len(self._log_ratios) >= self.rule.most_blocks or self.outcome in ("slower", "faster"):
             return True
-        return self.outcome == "clean" and self._faster.log_e < 0
+        return self.outcome == "clean" and not self._ahead
+
+    @property
+    def _ahead(self) -> bool:
+        return max(self._slower.log_e, self._faster.log_e) >= 0
 
     @property
     def fewest_left(self) -> int:
@@ -154,7 +160,7 @@ class SequentialTest:
                 (self._clean, self.rule.log_clear),
             )
         )
-        return min(left, slower, faster, max(clean, int(self._faster.log_e >= 0)))
+        return min(left, slower, faster, max(clean, int(self._ahead)))
 
     def comparison(self, against: Literal["base", "torch"]) -> Comparison:
         """All of it as data.
@@ -248,8 +254,8 @@ def median_interval(values: Sequence[float], coverage: float = COVERAGE) -> tupl
 def power(sigma: float, rule: Rule) -> Power:
     """What a test by this rule sees where a block's log ratio is normal with this standard deviation.
 
-    `detectable` counts a proof at any block, and one of "clean" that may come before it. `blocks_needed` counts what
-    stands proven at the last block only, so that slightly fewer would do.
+    Counted is what stands proven at the last block. A proof on the way ends the test too, so that a little more is
+    found, or slightly fewer blocks would do; but some of what lies between both bounds is cleared first.
     """
     return Power(sigma=sigma, detectable=_detectable(sigma, rule), blocks_needed=_blocks_needed(sigma, rule))
 
@@ -296,51 +302,24 @@ def _binomial_tail(n: int, least: int, share: float) -> float:
     )
 
 
-def _chance_of_finding(log_ratio: float, sigma: float, rule: Rule) -> float:
-    """At least: "clean" takes fewer blocks than "slower", and ends the test where both bets win."""
-    proof = chance_ever(_share(log_ratio - rule.slower_bound, sigma), rule.most_blocks, rule.log_proof)
-    return proof - chance_ever(_share(rule.clean_bound - log_ratio, sigma), rule.most_blocks, rule.log_clear)
-
-
-def chance_ever(share: float, blocks: int, target: float) -> float:
-    """Chance that the log e-value is `target` or more after any of so many blocks, of which this share is won.
-
-    The share is rounded to a thousandth, since many cases ask.
-    """
-    return _first_passage(round(share, 3), blocks, target)
-
-
-@lru_cache(maxsize=8192)
-def _first_passage(share: float, blocks: int, target: float) -> float:
-    """Row by row of blocks lost: chances of each number of blocks won, up to the number that is enough in that row."""
-    chance, enough = 0.0, 0
-    row: list[float] = []
-    for lost in range(blocks + 1):
-        while enough + lost <= blocks and log_e(enough, lost) < target:
-            enough += 1
-        if enough + lost > blocks:
-            break
-        above, row = row, []
-        here = 0.0 if lost else 1.0
-        for won in range(enough):
-            if lost:
-                here = here * share + (above[won] * (1 - share) if won < len(above) else 0.0)
-            elif won:
-                here *= share
-            row.append(here)
-        chance += here * share
-    return chance
-
-
 def _detectable(sigma: float, rule: Rule) -> float | None:
-    low, high = rule.slower_bound, math.log(2)
-    if _chance_of_finding(high, sigma, rule) < POWER:
+    share = _share_needed(rule.most_blocks, rule.log_proof)
+    if share is None:
         return None
-    while high - low > 1e-4:
+    log_ratio = rule.slower_bound + sigma * statistics.NormalDist().inv_cdf(share)
+    return math.expm1(log_ratio) if log_ratio <= math.log(2) else None
+
+
+@lru_cache
+def _share_needed(blocks: int, target: float) -> float | None:
+    """Share of blocks to be won for a log e-value of `target` with a chance of `POWER`; the same whatever the noise."""
+    if _chance(1.0, blocks, target) < POWER:
+        return None
+    low, high = 0.5, 1 - 1e-9
+    while high - low > 1e-6:
         middle = (low + high) / 2
-        found = _chance_of_finding(middle, sigma, rule) >= POWER
-        low, high = (low, middle) if found else (middle, high)
-    return math.expm1(high)
+        low, high = (low, middle) if _chance(middle, blocks, target) >= POWER else (middle, high)
+    return high
 
 
 def _blocks_needed(sigma: float, rule: Rule) -> int | None:

@@ -22,7 +22,6 @@ from pytest_cgins.timing.sequential import (
     Outcome,
     Rule,
     SequentialTest,
-    chance_ever,
     chance_of_clearing,
     chance_of_proof,
     log_e,
@@ -81,6 +80,7 @@ def test_an_e_value_is_the_mean_over_stakes_of_the_product_of_bets(signs: list[b
 
 
 @given(n=st.integers(0, 400), share=st.floats(0, 0.5))
+@settings(deadline=None)
 def test_the_expectation_under_the_null_is_at_most_1(n: int, share: float) -> None:
     """At every number of blocks: just 1 where half of them are won, and no more where fewer are."""
     expected = math.fsum(
@@ -105,11 +105,12 @@ def test_a_won_block_raises_the_e_value_and_a_lost_one_lowers_it(won: int, lost:
 
 
 @given(values=log_ratios, order=st.randoms(use_true_random=False))
+@settings(deadline=None)
 def test_e_values_hang_on_counts_alone(values: list[float], order: Any) -> None:
     """The same blocks in another order make the same e-values."""
     shuffled = values[:]
     order.shuffle(shuffled)
-    endless = rule(alpha=1e-300, beta=1e-300, most_blocks=1000)
+    endless = rule(alpha=1e-300, beta=1e-300, most_blocks=65)
     one, other = SequentialTest(endless), SequentialTest(endless)
     assert ended(one, values) == ended(other, shuffled) == len(values)
     if values:
@@ -120,6 +121,20 @@ def test_e_values_hang_on_counts_alone(values: list[float], order: Any) -> None:
 
 
 # ---- the bound
+
+
+def chance_ever(share: float, blocks: int, target: float) -> float:
+    """That the log e-value is `target` or more after any of so many blocks, of which this share is won."""
+    chance, undecided = 0.0, {0: 1.0}
+    for n in range(1, blocks + 1):
+        after: dict[int, float] = {}
+        for won, part in undecided.items():
+            after[won] = after.get(won, 0.0) + part * (1 - share)
+            after[won + 1] = after.get(won + 1, 0.0) + part * share
+        proven = {won for won in after if log_e(won, n - won) >= target}
+        chance += math.fsum(after[won] for won in proven)
+        undecided = {won: part for won, part in after.items() if won not in proven}
+    return chance
 
 
 @pytest.mark.parametrize("tests", [1, 20, 200, 2000])
@@ -152,15 +167,15 @@ def spikes(source: np.random.Generator, runs: int) -> Any:
 
 @pytest.mark.parametrize("noise", [normal, heavy, skewed, spikes])
 def test_no_shape_of_noise_breaks_the_bound(noise: Noise) -> None:
-    """Blocks whose median is the tolerated slowdown: among 1,500 tests at α = 5% no more alarms than that, and
+    """Blocks whose median is the tolerated slowdown: among 600 tests at α = 5% no more alarms than that, and
     no more are cleared whose median is the bound of that."""
     by = rule(alpha=0.05, beta=0.05, tests=1)
-    draws = noise(np.random.default_rng(6), 1500)
-    most = 75 + 4 * math.sqrt(75 * 0.95)
+    draws = noise(np.random.default_rng(6), 600)
+    most = 30 + 4 * math.sqrt(30 * 0.95)
     found, _ = outcomes(rule(alpha=0.05, beta=1e-300, tests=1), draws + by.slower_bound)
-    assert 10 < found.count("slower") <= most
+    assert 5 < found.count("slower") <= most
     found, _ = outcomes(rule(alpha=1e-300, beta=0.05, tests=1), draws + by.clean_bound)
-    assert 10 < found.count("clean") <= most
+    assert 5 < found.count("clean") <= most
 
 
 def test_the_bound_is_one_of_the_whole_suite() -> None:
@@ -211,10 +226,25 @@ def test_much_noise_ends_undecided_rather_than_in_a_lie() -> None:
     assert "slower" not in outcomes(DEFAULT, drawn(0.0, 0.04, 300))[0]
 
 
-def test_a_kernel_slower_by_what_must_be_caught_is_not_cleared_by_a_biased_process() -> None:
-    """A process that makes it look faster by 1% does not undo the bound of clearing, halfway to the tolerated."""
-    found, _ = outcomes(DEFAULT, drawn(math.log(1.05) - 0.01, 0.002, 500))
+@pytest.mark.parametrize(("bias", "sigma"), [(0.01, 0.01), (0.02, 0.002)])
+def test_a_kernel_slower_by_what_must_be_caught_is_not_cleared_by_a_biased_process(
+    bias: float, sigma: float
+) -> None:
+    """Neither with noise, for the bound of clearing lies halfway to the tolerated, nor without, where more bias is seen
+    through, since nothing is cleared that may still be proven slower."""
+    found, _ = outcomes(DEFAULT, drawn(math.log(1.05) - bias, sigma, 500))
     assert found.count("clean") <= 5 + 4 * math.sqrt(5)
+
+
+def test_between_both_bounds_a_quiet_kernel_is_called_slower() -> None:
+    """3% is more than the tolerated 2%, and each block says so: that "clean" has its proof first does not end it."""
+    test = SequentialTest(DEFAULT)
+    assert ended(test, [math.log(1.03)] * 64) == 17
+    assert test.outcome == "slower"
+    assert test.comparison("base").log_e_clean > DEFAULT.log_clear
+    ahead = SequentialTest(DEFAULT)
+    ended(ahead, [math.log(1.03)] * 9)
+    assert (ahead.outcome, ahead.done, ahead.fewest_left) == ("clean", False, 1)
 
 
 # ---- ends
@@ -223,7 +253,7 @@ def test_a_kernel_slower_by_what_must_be_caught_is_not_cleared_by_a_biased_proce
 @given(values=log_ratios, more=log_ratios)
 # Cleared, and perhaps faster: a single block that speaks against "faster" ends it.
 @example(values=[-0.05] * 9 + [0.0] * 3, more=[0.0] * 9)
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_fewest_left_is_never_too_many(values: list[float], more: list[float]) -> None:
     """However the blocks fall, a test is not done before so many more."""
     test = SequentialTest(DEFAULT)
@@ -251,6 +281,7 @@ def test_fewest_left_is_what_a_row_of_wins_takes() -> None:
 
 
 @given(values=log_ratios)
+@settings(deadline=None)
 def test_an_outcome_is_what_the_e_values_prove(values: list[float]) -> None:
     """Each by its own threshold, never two at once, and the end comes with a proof or with the last block."""
     test = SequentialTest(DEFAULT)
@@ -268,7 +299,12 @@ def test_an_outcome_is_what_the_e_values_prove(values: list[float]) -> None:
     assert (comparison.outcome == "slower") == slower
     assert (comparison.outcome == "faster") == faster
     assert (comparison.outcome == "clean") == (clean and not slower and not faster)
-    assert test.done == (slower or faster or taken == 64 or (clean and comparison.log_e_faster < 0))
+    assert test.done == (
+        slower
+        or faster
+        or taken == 64
+        or (clean and max(comparison.log_e_slower, comparison.log_e_faster) < 0)
+    )
     if taken < len(values):
         with pytest.raises(ValueError, match=f"the test ended after {taken} blocks: {test.outcome}"):
             test.add(0.0)
@@ -282,6 +318,7 @@ def test_a_kernel_that_is_clean_and_may_be_faster_goes_on() -> None:
 
 
 @given(values=log_ratios, shift=st.floats(-0.1, 0.1))
+@settings(deadline=None)
 def test_a_shift_moves_what_is_tested_and_not_what_is_told(values: list[float], shift: float) -> None:
     """A floor of so much of torch's speed is the same test on shifted blocks; the ratio stays the measured one."""
     shifted, plain = SequentialTest(DEFAULT, shift=shift), SequentialTest(DEFAULT)
@@ -355,6 +392,7 @@ def test_clean_lies_halfway(tolerate: float, gap: float) -> None:
 
 
 @given(n=st.integers(1, 300))
+@settings(deadline=None)
 def test_an_interval_holds_the_median_with_its_chance_and_no_narrower_one_does(n: int) -> None:
     """By the exact binomial; with fewer than six values the extremes are given, which hold it less often."""
     low, middle, high = median_interval([float(value) for value in range(n)][::-1])
@@ -388,6 +426,7 @@ def test_the_spread_is_that_of_the_bulk() -> None:
 
 
 @given(share=st.floats(0, 1), blocks=st.integers(1, 60), side=st.sampled_from(["proof", "clearing"]))
+@settings(deadline=None)
 def test_chances_are_those_of_the_binomial(share: float, blocks: int, side: str) -> None:
     """Exact in fractions: that as many blocks are won as are enough."""
     by = rule(most_blocks=blocks)
@@ -412,27 +451,16 @@ def test_without_noise_everything_is_certain() -> None:
     assert chance_of_proof(0.03, 0.0, DEFAULT, 16) == 0
     assert chance_of_proof(DEFAULT.slower_bound, 0.0, DEFAULT, 64) == 0
     assert power(0.0, DEFAULT).blocks_needed == 17
-    assert power(0.0, DEFAULT).detectable == pytest.approx(math.expm1(DEFAULT.clean_bound), abs=2e-4)
+    assert power(0.0, DEFAULT).detectable == pytest.approx(0.02, abs=2e-4)
 
 
-@pytest.mark.parametrize("share", [0.4, 0.6, 0.75, 0.9])
-def test_the_chance_of_ever_is_that_of_looking_after_each_block(share: float) -> None:
-    """Against signs drawn by lot."""
-    signs = np.random.default_rng(6).random((4000, 40)) < share
-    won = np.cumsum(signs, axis=1)
-    proven = [
-        any(log_e(int(w), n - int(w)) >= DEFAULT.log_clear for n, w in enumerate(row, start=1)) for row in won
-    ]
-    assert np.mean(proven) == pytest.approx(chance_ever(share, 40, DEFAULT.log_clear), abs=0.025)
-
-
-@pytest.mark.parametrize(("sigma", "most"), [(0.001, 1.0), (0.01, 0.97), (0.02, 0.93), (0.04, 0.93)])
-def test_what_is_detectable_is_found_in_9_of_10_runs(sigma: float, most: float) -> None:
-    """Or in somewhat more where "clean" comes first in the others; of three quarters of that slowdown, in far less."""
+@pytest.mark.parametrize(("sigma", "least_share"), [(0.001, 0.75), (0.01, 0.89), (0.02, 0.89), (0.04, 0.89)])
+def test_what_is_detectable_is_found_in_9_of_10_runs(sigma: float, least_share: float) -> None:
+    """With little noise in somewhat fewer, since "clean" may come first; of 3/4 of that slowdown, in far fewer."""
     least = power(sigma, DEFAULT).detectable
     assert least is not None
     found, _ = outcomes(DEFAULT, drawn(math.log1p(least), sigma, 1200))
-    assert 0.87 < found.count("slower") / 1200 <= most
+    assert least_share < found.count("slower") / 1200 < 0.95
     found, _ = outcomes(DEFAULT, drawn(math.log1p(0.75 * least), sigma, 400))
     assert found.count("slower") / 400 < 0.7
 
@@ -450,13 +478,13 @@ def test_the_blocks_needed_decide_in_9_of_10_runs(sigma: float) -> None:
 
 
 @given(sigma=st.floats(0, 2))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_more_noise_is_never_less_to_overcome(sigma: float) -> None:
     """As many blocks or more, no end beyond `MOST_NEEDED`, and nothing below the bounds is ever called detectable."""
     one, other = power(sigma, DEFAULT), power(sigma * 1.5, DEFAULT)
     assert other.blocks_needed is None or (one.blocks_needed or 0) <= other.blocks_needed <= MOST_NEEDED
     for told in (one, other):
-        assert told.detectable is None or 0.02 < told.detectable <= 1
+        assert told.detectable is None or 0.02 * (1 - 1e-9) <= told.detectable <= 1
 
 
 def test_hopeless_noise_is_told_as_such() -> None:
