@@ -20,8 +20,8 @@ from pytest_cgins.timing import declared_work
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.nominal_work import nominal
 
-LEEWAY = 1.1
-"""A kernel that only reads may pass a copy by so much: buses turn around between reads and writes."""
+LEEWAY = 1.15
+"""Kernels that only read or only write pass a copy: on an H200 torch's sum by 2%, and fill by 10%."""
 
 
 def roofline(
