@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import pytest
 
+from pytest_cgins.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.session.run import GateSession
 from pytest_cgins.timing import environment, lock, stats
-from pytest_cgins.timing.timer import Arms, Timer
+from pytest_cgins.timing.timer import Arms
+from pytest_cgins.timing.timers import make_timer
 
 LEAST_BATCHES = 6
 
@@ -41,7 +45,8 @@ class Benchmark:
     """Times a callable in this process, unlike kernels of `cgins.yaml`, which run in workers.
 
     Every call gets the same arguments, so times are those of a warm cache. One process times at once
-    on a device, xdist's workers included, and no compiler of this process runs meanwhile.
+    on a device, xdist's workers included, and no compiler of this process runs meanwhile. Where
+    pytest-benchmark keeps records, each call makes one.
     """
 
     def __init__(self, item: pytest.Item, *, lock_wait_s: float) -> None:
@@ -69,23 +74,13 @@ class Benchmark:
             InfrastructureError: another process held the device for longer than `--cgins-timeout`.
         """
         device = device or _device_of([*args, *kwargs.values()])
-        arms: Arms = {"kernel": lambda _: function(*args, **kwargs)}
         key = environment.device_key(device)
         builds = GateSession.of(self._item.config).builds.ahead
         with builds.quiet(), lock.exclusive(key, wait_s=self._lock_wait_s), _current(device):
-            timer, notes = _make_timer(arms, device, budget_s / LEAST_BATCHES)
-            samples = _batches(timer, budget_s)
-        spread = stats.quartiles(samples)
-        self._item.user_properties.append(("cgins_median_ns_per_call", spread.median))
-        return Timing(
-            device=device,
-            method=timer.method,
-            calls_per_batch=timer.calls_per_batch,
-            samples_ns_per_call=tuple(samples),
-            median_ns_per_call=spread.median,
-            iqr_ns_per_call=spread.range,
-            notes=notes,
-        )
+            timing = _time(lambda: function(*args, **kwargs), device, budget_s)
+        self._item.user_properties.append(("cgins_median_ns_per_call", timing.median_ns_per_call))
+        BenchmarkRecords.of(self._item.config).add_callable(self._item, timing)
+        return timing
 
 
 def _current(device: str) -> AbstractContextManager[object]:
@@ -97,25 +92,30 @@ def _current(device: str) -> AbstractContextManager[object]:
     return torch.cuda.device(device)
 
 
-def _make_timer(arms: Arms, device: str, limit_s: float) -> tuple[Timer, tuple[str, ...]]:
-    if device.startswith("cuda"):
-        from pytest_cgins.timing.cuda import make_timer
-
-        return make_timer(arms, copies=1, limit_s=limit_s)
-    from pytest_cgins.timing.cpu import HostTimer
-
-    return HostTimer(arms, copies=1, limit_s=limit_s), ()
-
-
-def _batches(timer: Timer, budget_s: float) -> list[float]:
+def _time(function: Callable[[], Any], device: str, budget_s: float) -> Timing:
+    """Time batches until the budget is spent, with the timer that the gate has for the device."""
+    arms: Arms = {"kernel": lambda _: function()}
+    timer, notes = make_timer(arms, device, copies=1, limit_s=budget_s / LEAST_BATCHES)
     end = time.perf_counter() + budget_s
     samples: list[float] = []
-    while len(samples) < LEAST_BATCHES or time.perf_counter() < end:
-        samples.append(timer.batch("kernel"))
-    return samples
+    for block in timer.blocks(repeat(("kernel",))):
+        samples += block
+        if len(samples) >= LEAST_BATCHES and time.perf_counter() >= end:
+            break
+    spread = stats.quartiles(samples)
+    return Timing(
+        device=device,
+        method=timer.method,
+        calls_per_batch=timer.calls["kernel"],
+        samples_ns_per_call=tuple(samples),
+        median_ns_per_call=spread.median,
+        iqr_ns_per_call=spread.range,
+        notes=notes,
+    )
 
 
 def _device_of(values: list[Any]) -> str:
-    import torch
-
+    torch = sys.modules.get("torch")  # where nobody imported it, no argument is a tensor
+    if torch is None:
+        return "cpu"
     return next((str(value.device) for value in values if isinstance(value, torch.Tensor)), "cpu")
