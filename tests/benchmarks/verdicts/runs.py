@@ -32,7 +32,7 @@ def main() -> None:
     specification = json.loads(Path(sys.argv[1]).read_text())
     libraries = [Library(path) for path in specification["libraries"]]
     if specification["task"] == "subjects":
-        result: Any = make_subjects(libraries, tuple(specification["slowdowns"]))
+        result: Any = make_subjects(libraries, tuple(specification["slowdowns"]), specification["only"])
     else:
         result = list(_process(specification, libraries))
     Path(sys.argv[2]).write_text(json.dumps(result))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -95,12 +96,13 @@ def timer_of(kernel: Library, base: Library, subject: Subject, work: int) -> Gra
 # ---- how much work takes how long
 
 
-def make_subjects(libraries: list[Library], slowdowns: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Subjects for all targets, with the work of each slowdown found by trial."""
+def make_subjects(libraries: list[Library], slowdowns: tuple[float, ...], only: str) -> list[dict[str, Any]]:
+    """Subjects for all targets, or those of a name, with the work of each slowdown found by trial."""
     return [
         asdict(_subject(libraries, kind, target, slowdowns))
         for kind, name in enumerate(KINDS)
         for target in TARGETS_US[name]
+        if re.search(only, f"{name}-{target:g}us")
     ]
 
 

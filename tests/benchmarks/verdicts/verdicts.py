@@ -57,6 +57,7 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=float, default=420.0, help="seconds after which no process is started"
     )
+    parser.add_argument("--only", default="", help="regular expression on the kernels' names")
     parser.add_argument("--no-rivals", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
@@ -75,7 +76,10 @@ def main() -> int:
 def _measure(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     started = time.monotonic()
     libraries = compile_twice(folder)
-    subjects = _ask(folder, {"task": "subjects", "libraries": libraries, "slowdowns": [0.05, 0.03]})
+    subjects = _ask(
+        folder,
+        {"task": "subjects", "libraries": libraries, "slowdowns": [0.05, 0.03], "only": arguments.only},
+    )
     print(f"{len(subjects)} subjects after {time.monotonic() - started:.0f} s", flush=True)
     runs: list[dict[str, Any]] = []
     process, pending = 0, []
@@ -316,9 +320,11 @@ def markdown(document: dict[str, Any]) -> str:
     """Every figure from the document."""
     environment, groups = document["environment"], document["groups"]
     lines = [
-        (f"{environment['device_name']}, driver {environment['driver']}, torch {environment['torch']}, "
-        f"{document['date']}; {document['processes']} processes; each run is one test of a suite of "
-        f"{document['suite']}."),
+        (
+            f"{environment['device_name']}, driver {environment['driver']}, torch {environment['torch']}, "
+            f"{document['date']}; {document['processes']} processes; each run is one test of a suite of "
+            f"{document['suite']}."
+        ),
         "",
         "| runs | of | clean | faster | slower | slower, confirmed | undecided | blocks | GPU ms, median (95%) | wall ms |",
         "|---|---|---|---|---|---|---|---|---|---|",
