@@ -63,6 +63,7 @@ _.iqr_ns_per_call
 _.speedup_low
 _.speedup_high
 _.report_schema
+_.history_schema
 
 # what exported packages call, and what torch's logger reads
 _.refuse_gradients

@@ -61,10 +61,6 @@ class Gpu:
         """Clock of the multiprocessors now."""
         return self._number("nvmlDeviceGetClockInfo", _SM)
 
-    def max_sm_mhz(self) -> int | None:
-        """The highest that the GPU has."""
-        return self._number("nvmlDeviceGetMaxClockInfo", _SM)
-
     def throttle_reasons(self) -> tuple[str, ...]:
         """Why clocks are lower now than they could be, in the order of NVML's bits; unknown bits by their number."""
         mask = ctypes.c_ulonglong()
@@ -79,15 +75,11 @@ class Gpu:
 
     def mig(self) -> bool | None:
         """Whether this is a part of a GPU, or a GPU that is divided into such."""
-        return True if self.uuid.startswith("MIG-") else self._switch("nvmlDeviceGetMigMode", pending=True)
+        return True if self.uuid.startswith("MIG-") else self._switch("nvmlDeviceGetMigMode")
 
     def ecc(self) -> bool | None:
         """Whether memory is corrected."""
-        return self._switch("nvmlDeviceGetEccMode", pending=True)
-
-    def persistence(self) -> bool | None:
-        """Whether the driver keeps the GPU set up while nobody uses it."""
-        return self._switch("nvmlDeviceGetPersistenceMode")
+        return self._switch("nvmlDeviceGetEccMode")
 
     def clock_policy(self) -> str | None:
         """`default`, or `applications-1410-mhz` where other applications clocks were set than the GPU comes with.
@@ -117,10 +109,11 @@ class Gpu:
         found = ctypes.c_uint()
         return found.value if self._ask(function, ctypes.c_uint(kind), ctypes.byref(found)) else None
 
-    def _switch(self, function: str, *, pending: bool = False) -> bool | None:
+    def _switch(self, function: str) -> bool | None:
+        """What is set; what will be after a reset is told too, and left out."""
         now, later = ctypes.c_uint(), ctypes.c_uint()
-        outputs = [ctypes.byref(now), ctypes.byref(later)][: 2 if pending else 1]
-        return bool(now.value) if self._ask(function, *outputs) else None
+        answered = self._ask(function, ctypes.byref(now), ctypes.byref(later))
+        return bool(now.value) if answered else None
 
 
 def load() -> Any | None:
