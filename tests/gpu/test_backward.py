@@ -12,11 +12,11 @@ from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.tensors import pack
-from pytest_cgins.measurement import Measurement
 from pytest_cgins.model import CompiledKernel, KernelSource, Trace
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_inputs
 from pytest_cgins.trace.store import PackReader, open_pack
+from tests.whole_timing import measured, of_worker
 
 pytestmark = pytest.mark.gpu
 
@@ -112,8 +112,6 @@ def request_for(trace: Trace, reader: PackReader, function: str) -> tuple[dict[s
                 "context": documents.dump_python(trace.context),
             }
         ],
-        "budget_s": 0.3,
-        "seed": 1,
     }
     return params, buffer
 
@@ -125,8 +123,7 @@ def test_the_backward_alone_is_timed_in_a_graph(recorded: PackReader, name: str)
     (forward,) = (t for t in recorded.pack.traces if t.call.op.endswith(name))
     params, buffer = request_for(trace, recorded, name)
     with WorkerPool() as pool:
-        reply = pool.call("timing", "measure", params, [buffer], timeout_s=120)
-    measurement = documents.load_python(Measurement, reply.result["measurement"])
+        measurement = measured(of_worker(pool), params, [buffer]).measurement
     assert measurement.method == "cuda-graph", measurement.notes
     from pytest_cgins.trace.backward import prepared
     from pytest_cgins.trace.context import restore

@@ -16,7 +16,6 @@ from pytest_cgins import documents
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.execute.timing import TimingService
 from pytest_cgins.execute.verification import VerificationService
-from pytest_cgins.measurement import Measurement
 from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.probes import (
     content_cache,
@@ -29,6 +28,7 @@ from pytest_cgins.probes import (
 )
 from pytest_cgins.timing import peaks
 from pytest_cgins.timing.work import Work
+from tests.whole_timing import Whole, here, measured
 
 pytestmark = pytest.mark.gpu
 
@@ -162,12 +162,11 @@ def a_set(tensor: torch.Tensor, name: str) -> tuple[dict[str, Any], Any]:
     return one, buffer
 
 
-def timed(kernel: Any, probes: list[str], sets: list[Any]) -> tuple[dict[str, Any], list[Any]]:
+def timed(kernel: Any, probes: list[str], sets: list[Any]) -> Whole:
     params = {
-        "kernel": kernel, "device": DEVICE, "import_root": "", "seed": 1, "budget_s": 0.1,
-        "sets": [one for one, _ in sets], "probes": probes,
+        "kernel": kernel, "device": DEVICE, "import_root": "", "sets": [one for one, _ in sets], "probes": probes,
     }  # fmt: skip
-    return TimingService({}).measure(params, [buffer for _, buffer in sets])
+    return measured(here(TimingService({})), params, [buffer for _, buffer in sets])
 
 
 def observed(kernel: Any) -> dict[str, Any]:
@@ -203,22 +202,22 @@ def telling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_carve_out_is_found_and_given_back(kernel: Callable[[str], Any], text: str) -> None:
     """Set at import or in a call: the probe tells its size, and the next kernel finds none."""
     sets = [a_set(torch.randn(10_000), "0")]
-    result, _ = timed(kernel(text), ["l2_carve_out"], sets)
-    assert "of the L2 aside for itself" in l2_carve_out.judge(result["observed"]["l2_carve_out"])
-    result, _ = timed(kernel(RIGHT), ["l2_carve_out"], sets)
-    assert l2_carve_out.judge(result["observed"]["l2_carve_out"]) == ""
+    observed = timed(kernel(text), ["l2_carve_out"], sets).observed
+    assert "of the L2 aside for itself" in l2_carve_out.judge(observed["l2_carve_out"])
+    observed = timed(kernel(RIGHT), ["l2_carve_out"], sets).observed
+    assert l2_carve_out.judge(observed["l2_carve_out"]) == ""
 
 
 @pytest.mark.parametrize(("text", "right"), [(RIGHT, True), (COUNTS_ON_THE_DEVICE, False)])
 def test_answers_of_graphs_are_judged(kernel: Callable[[str], Any], text: str, right: bool) -> None:
     """What the last replay of a graph left is handed over, and one call afterwards, for both sets of numbers."""
     inputs = {"0": torch.linspace(-1, 1, 10_000), "1": torch.linspace(2, -2, 10_000)}
-    result, buffers = timed(kernel(text), ["after_timing"], [a_set(x, name) for name, x in inputs.items()])
-    assert result["measurement"]["method"] == "cuda-graph"
-    assert {(one["name"], one["when"]) for one in result["answers"]} == {
+    whole = timed(kernel(text), ["after_timing"], [a_set(x, name) for name, x in inputs.items()])
+    assert whole.measurement.method == "cuda-graph"
+    assert {(one["name"], one["when"]) for one in whole.answers} == {
         (name, when) for name in inputs for when in ("last", "after")
     }
-    for one, buffer in zip(result["answers"], buffers, strict=True):
+    for one, buffer in zip(whole.answers, whole.buffers, strict=True):
         (output,) = unpack(one["tensors"], buffer, "cpu")
         expected = inputs[one["name"]].relu() if right else inputs[one["name"]]
         assert torch.equal(output, expected)
@@ -227,8 +226,8 @@ def test_answers_of_graphs_are_judged(kernel: Callable[[str], Any], text: str, r
 @pytest.mark.parametrize(("text", "stale"), [(RIGHT, False), (KEEPS_BY_CONTENT, True)])
 def test_results_kept_by_content_are_seen(kernel: Callable[[str], Any], text: str, stale: bool) -> None:
     """A kernel that looks answers up takes longer on numbers that it never saw."""
-    result, _ = timed(kernel(text), ["content_cache"], [a_set(torch.randn(10_000), "0")])
-    assert bool(content_cache.judge(result["observed"]["content_cache"])) is stale
+    observed = timed(kernel(text), ["content_cache"], [a_set(torch.randn(10_000), "0")]).observed
+    assert bool(content_cache.judge(observed["content_cache"])) is stale
 
 
 @pytest.mark.usefixtures("telling")
@@ -297,8 +296,7 @@ def test_torch_itself_is_never_faster_than_the_floor(kernel: Callable[[str], Any
     assert limits is not None
     for numel in (2**10, 2**20, 2**24, 2**27):
         sets = [a_set(torch.randn(numel), "0"), a_set(torch.randn(numel), "1")]
-        result, _ = timed(kernel(RIGHT), [], sets)
-        measurement = documents.load_python(Measurement, result["measurement"])
+        measurement = timed(kernel(RIGHT), [], sets).measurement
         floor = physical_floor.floor_ns_per_call(
             Work(nbytes=8 * numel), limits, cold=measurement.cache == "cold"
         )

@@ -13,9 +13,9 @@ from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.measurement import Measurement
 from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.probes.bits import same
+from tests.whole_timing import measured, of_worker
 
 pytestmark = pytest.mark.gpu
 
@@ -127,9 +127,8 @@ def test_a_kernel_that_does_what_torch_does_is_as_fast(
 ) -> None:
     """clamp against relu in graphs: a speed-up near 1, cold where the tensors outrun the cache."""
     request, inputs, buffer = request_for("relu", root, elements)
-    params = {**request, "sets": [{"name": "0", **inputs}], "budget_s": 0.2, "seed": 1}
-    reply = pool.call("timing", "measure", params, [buffer], timeout_s=LIMIT_S)
-    measurement = documents.load_python(Measurement, reply.result["measurement"])
+    params = {**request, "sets": [{"name": "0", **inputs}]}
+    measurement = measured(of_worker(pool), params, [buffer]).measurement
     assert measurement.method == "cuda-graph"
     assert measurement.cache == cache
     assert 0.7 < measurement.speedup_vs_torch < 1.4
@@ -140,9 +139,8 @@ def test_a_failed_capture_costs_one_worker(pool: WorkerPool, root: Path) -> None
     found = {}
     for function in ("waiting_relu", "relu"):
         request, inputs, buffer = request_for(function, root)
-        params = {**request, "sets": [{"name": "0", **inputs}], "budget_s": 0.1, "seed": 1}
-        reply = pool.call("timing", "measure", params, [buffer], timeout_s=LIMIT_S)
-        found[function] = documents.load_python(Measurement, reply.result["measurement"])
+        params = {**request, "sets": [{"name": "0", **inputs}]}
+        found[function] = measured(of_worker(pool), params, [buffer]).measurement
     assert found["waiting_relu"].method == "cuda-event"
     assert "the kernel arm cannot be captured in a CUDA graph" in found["waiting_relu"].notes[0]
     assert found["waiting_relu"].speedup_high < 1

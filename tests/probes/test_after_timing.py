@@ -15,6 +15,7 @@ from pytest_cgins.execute.timing import TimingService
 from pytest_cgins.kernels.build import build
 from pytest_cgins.model import KernelSource
 from pytest_cgins.probes import after_timing
+from tests.whole_timing import here, measured
 
 Make = Callable[..., Any]
 RIGHT = """
@@ -57,16 +58,14 @@ def measure(kernel: Any, sets: list[Any], **changes: Any) -> dict[tuple[str, str
         "kernel": kernel,
         "device": "cpu",
         "import_root": "",
-        "seed": 1,
-        "budget_s": 0.02,
         "sets": [one for one, _ in sets],
         "probes": ["after_timing"],
         **changes,
     }
-    result, buffers = TimingService({}).measure(params, [buffer for _, buffer in sets])
+    whole = measured(here(TimingService({})), params, [buffer for _, buffer in sets])
     return {
         (one["name"], one["when"]): one["error"] or unpack(one["tensors"], buffer, "cpu")
-        for one, buffer in zip(result["answers"], buffers, strict=True)
+        for one, buffer in zip(whole.answers, whole.buffers, strict=True)
     }
 
 

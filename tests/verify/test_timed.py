@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,12 @@ import pytest_cgins
 from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.model import Case, Probe, Reason
 from pytest_cgins.probes.registry import TIMED
 from pytest_cgins.trace.store import open_pack
 from pytest_cgins.verify.judge import JudgeService
 
 RELU = "torch.nn.functional.relu"
-ARM = Arm(
-    name="kernel", samples_ns_per_call=(9e6, 9e6), calls_per_batch=5, median_ns_per_call=9e6, iqr_ns_per_call=0.0
-)  # fmt: skip
-MEASUREMENT = Measurement(
-    method="perf-counter", cache="warm", orders="KTTK", kernel=ARM,
-    torch=replace(ARM, name="torch"), speedup_vs_torch=1.0, speedup_low=1.0, speedup_high=1.0,
-)  # fmt: skip
 
 
 class Timed:
@@ -61,7 +52,7 @@ class Timed:
             header, buffer = pack([] if error else [answer])
             entries.append({"name": name, "when": when, "tensors": header, "error": error})
             buffers.append(buffer)
-        rest = {"measurement": documents.dump_python(MEASUREMENT), "answers": entries, "observed": {}, **told}
+        rest = {"cold": False, "median_ns_per_call": 9e6, "answers": entries, "observed": {}, **told}
         result, _ = self.service.judge_timed({**self.params, **rest}, buffers)
         probes = [documents.load_python(Probe, one) for one in result["probes"]]
         return {probe.name: probe for probe in probes}, result["floor_ns_per_call"]
@@ -115,11 +106,19 @@ def test_what_was_found_right_is_known_by_its_bytes(timed: Timed) -> None:
 
 
 def test_a_time_below_the_floor_trips(timed: Timed) -> None:
-    """With both times."""
-    fast = replace(MEASUREMENT, kernel=replace(ARM, median_ns_per_call=1e-3))
-    probes, _ = timed.judge(measurement=documents.dump_python(fast))
+    """With both times; a time above it holds."""
+    probes, floor = timed.judge(median_ns_per_call=1e-3)
     assert probes["physical_floor"].reason is Reason.TOO_FAST
     assert "at the peaks of the device" in probes["physical_floor"].message
+    probes, _ = timed.judge(median_ns_per_call=1.01 * floor)
+    assert probes["physical_floor"].outcome == "held"
+
+
+def test_a_cold_cache_has_no_lower_floor(timed: Timed) -> None:
+    """Memory is no faster than the cache before it."""
+    _, warm = timed.judge(cold=False)
+    _, cold = timed.judge(cold=True)
+    assert 0 < warm <= cold
 
 
 def test_facts_are_judged_and_reasons_not_to_look_are_shown(timed: Timed) -> None:
@@ -146,7 +145,8 @@ def test_facts_are_judged_and_reasons_not_to_look_are_shown(timed: Timed) -> Non
         {"observed": {"content_cache": {"rounds": [[1, 2], [3]]}}},
         {"observed": 3},
         {"answers": [{"name": "recorded"}]},
-        {"measurement": {}},
+        {"median_ns_per_call": "fast"},
+        {"median_ns_per_call": None},
     ],
 )
 def test_what_no_service_of_ours_would_tell_is_refused(timed: Timed, told: dict[str, Any]) -> None:
