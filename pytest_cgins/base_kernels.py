@@ -14,7 +14,7 @@ from pytest_cgins.kernels import apart
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.base import Absent, BaseSources, Name
 from pytest_cgins.kernels.supply import has_driver, unaltered
-from pytest_cgins.model import CompiledKernel, KernelSource, Namespace
+from pytest_cgins.model import CompiledKernel, KernelSource
 
 READ_BY_PYTHON = frozenset({
     ".py", ".json", ".toml", ".yaml", ".yml", ".so", ".ptx", ".cubin", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx",
@@ -144,10 +144,8 @@ class BaseKernels:
         """
         source = compiled.source
         if source.contract == "python":
+            source = replace(source, namespace=self._sources.own_namespace())
             why = apart.obstacle_of_module(source)
-            root = source.import_root
-            space = Namespace(name=f"{TWIN}_{source.digest[:10]}", folders=(root,), apart_from=root)
-            source = replace(source, namespace=space)
             if why:
                 return self._refused(why)
             built = replace(compiled, source=source, key=f"{compiled.key}-{TWIN}")

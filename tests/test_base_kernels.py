@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,9 @@ extern "C" int scale(const DLTensor* input, DLTensor* out, cgins_stream) {
 """
 EXTENSION = """\
 #include <torch/extension.h>
+#include "twice.h"
 inline int& calls() { static int count = 0; return count; }
-torch::Tensor twice(torch::Tensor input) { return torch::full_like(input, 2 * ++calls()); }
+torch::Tensor twice(torch::Tensor input) { return torch::full_like(input, TWICE * ++calls()); }
 """
 YAML = """\
 version: 1
@@ -56,6 +58,7 @@ FILES = {
     "native/scale.cpp": CPP,
     "native/factor.h": "#define FACTOR 2\n",
     "native/twice.cpp": EXTENSION,
+    "native/twice.h": "#define TWICE 2\n",
     "kernels/__init__.py": "",
     "kernels/scale.py": "from kernels.common import FACTOR\ndef scale(input):\n    return input * 0 + FACTOR\n",
     "kernels/common.py": "FACTOR = 2\n",
@@ -227,30 +230,32 @@ def test_an_ignored_source_has_no_base(project: Path, of: Of) -> None:
     base = BaseKernels(load(project / "cgins.yaml", require_traces=False), wanted="HEAD")
     twice = head(project, "python")
     files = (str(project / "native" / "twice.cpp"),)
-    from dataclasses import replace
-
     told = base.of("scale", "extension", "cpu", replace(twice, source=replace(twice.source, files=files)))
     assert told.state == "refused"
     assert "git does not have all of its files at" in told.note
 
 
+@pytest.mark.slow
 def test_a_torch_extension_of_both_revisions(project: Path, of: Of) -> None:
-    """Functions bound by pybind11 are loaded twice, and have statics of their own."""
-    (project / "native" / "twice.cpp").write_text(EXTENSION.replace("2 *", "3 *"))
+    """pybind11 binds both functions, which have statics of their own, though only a header differs."""
+    (project / "native" / "twice.h").write_text("#define TWICE 3\n")
     assert both(project, of, "extension") == [[3.0, 6.0], [2.0, 4.0]]
 
 
 REGISTERED = EXTENSION + 'TORCH_LIBRARY(cgins_base_test, m) { m.def("twice", &twice); }\n'
 
 
-def test_an_extension_that_registers_operators_is_refused(project: Path, of: Of) -> None:
+@pytest.mark.slow
+def test_an_extension_that_registers_operators_is_refused(
+    project: Path, made: Callable[..., BaseKernels]
+) -> None:
     """torch has one operator of a name in a process, and would end it."""
     file = project / "cgins.yaml"
     file.write_text(YAML.replace("entry: twice", "entry: 'cgins_base_test::twice'"))
     (project / "native" / "twice.cpp").write_text(REGISTERED)
     commit(project)
-    (project / "native" / "twice.cpp").write_text(REGISTERED.replace("2 *", "3 *"))
-    found = of("extension")
+    (project / "native" / "twice.h").write_text("#define TWICE 3\n")
+    found = made().of("scale", "extension", "cpu", head(project, "python"))
     assert (found.state, found.compiled) == ("refused", None)
     assert (
         "it registers operators with torch (TORCH_LIBRARY), which has one of each name in a process"
@@ -360,6 +365,37 @@ def test_kernels_from_a_folder_of_sources_beside_the_file(
     commit(project.parent)
     (source / "kernels" / "common.py").write_text("FACTOR = 7\n")
     assert both(project, of, "python") == [[7.0, 7.0], [2.0, 2.0]]
+
+
+def test_trace_packs_are_not_shown_to_workers(
+    project: Path, of: Of, made: Callable[..., BaseKernels]
+) -> None:
+    """The base's files have no gold in them, neither of packs that it lists nor of those that are listed now."""
+    for pack in ("old", "new"):
+        (project / "traces" / pack).mkdir(parents=True)
+        (project / "traces" / pack / "gold.bin").write_text(pack)
+    (project / "cgins.yaml").write_text(YAML + "traces: [traces/old]\n")
+    commit(project)
+    (project / "cgins.yaml").write_text(YAML + "traces: [traces/new]\n")
+    (project / "kernels" / "common.py").write_text("FACTOR = 3\n")
+    root = made().root
+    assert root is not None
+    assert (root / "project" / "cgins.yaml").is_file()
+    assert not list(root.rglob("gold.bin"))
+
+
+@pytest.mark.parametrize("implementation", ["cpp", "python"])
+def test_a_twin_of_an_unchanged_kernel(
+    project: Path, made: Callable[..., BaseKernels], implementation: str
+) -> None:
+    """It is built or imported once more, and has counters of its own."""
+    ours = head(project, implementation)
+    found = made().twin(ours)
+    assert (found.state, found.note) == ("changed", "")
+    assert found.compiled is not None
+    assert found.compiled.key != ours.key
+    said = called(ours, found.compiled)
+    assert said[0] == said[1]
 
 
 def test_what_changed_is_built_ahead(project: Path) -> None:

@@ -23,8 +23,10 @@ def obstacle_of_module(source: KernelSource) -> str:
     """Why a Python target's modules cannot be imported in two revisions; "" if they can.
 
     Args:
-        source: with the namespace in whose folders its modules are.
+        source: with the namespace in whose folders its modules are; one of another contract has none.
     """
+    if source.contract != "python":
+        return ""
     folders = source.namespace.folders if source.namespace is not None else (source.import_root,)
     for file in _closure(source.module, folders):
         try:

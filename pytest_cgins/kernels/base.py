@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterable
@@ -138,13 +139,24 @@ class BaseSources:
             file = self._checkout.root / self._config.file.name
             if not file.is_file():
                 return Absent(state="new", why=f"{self._config.file.name} is not at {at_base.label}")
-            return configuration.load(file, require_traces=False, require_sources=False)
+            found = configuration.load(file, require_traces=False, require_sources=False)
+            self._drop_traces(found)
+            return found
         except RevisionError as error:
             return Absent(state="none", why=f"no base revision: {error.what} ({error.remedy})")
         except ConfigError as error:
             what = self.short(error.what)
             why = f"no base revision: {self._config.file.name} at {at_base.label} is refused: {what}"
             return Absent(state="refused", why=why)
+
+    def _drop_traces(self, base: Config) -> None:
+        """Remove trace packs, which tell a kernel the right answers: workers are shown the other files."""
+        assert self._checkout is not None
+        top, tree = self._checkout.revision.repository, self._checkout.top
+        packs = [*base.traces, *(tree / path for path in _below(self._config.traces, top))]
+        for pack in packs:
+            if is_in(pack, tree) and pack != tree:
+                shutil.rmtree(pack, ignore_errors=True)
 
     def short(self, text: str) -> str:
         """A message without the folder of the base revision's files, which is soon gone."""
@@ -184,6 +196,20 @@ class BaseSources:
             folders=self._folders,
             apart_from=str(revision.repository),
         )
+
+    def own_namespace(self) -> Namespace:
+        """A namespace of the working tree's own modules.
+
+        Raises:
+            RevisionError: as `revision`.
+        """
+        root = Path(os.path.realpath(self._config.root))
+        at_base = self.revision()
+        top = at_base.repository if at_base is not None else root
+        places = [root, *(place for place in _search_path() if is_in(place, top))]
+        folders = tuple(dict.fromkeys(map(str, places)))
+        digest = hashlib.sha256("\0".join(folders).encode()).hexdigest()
+        return Namespace(name=f"_cgins_twin_{digest[:8]}", folders=folders, apart_from=str(top))
 
     # ---- what changed
 

@@ -111,7 +111,9 @@ def _extension_function(compiled: CompiledKernel) -> object:
     namespace, colons, operator = compiled.source.entry.partition("::")
     if colons:
         return _operator(library, namespace, operator)
-    name = json.loads(library.with_name("build.json").read_bytes())["module"]
+    module_name = json.loads(library.with_name("build.json").read_bytes())["module"]
+    # pybind11 gives out a module again by its full name; builds that differ in headers alone have one module name.
+    name = f"_cgins_{compiled.key[:16]}.{module_name}"
     loader = ExtensionFileLoader(name, str(library))
     spec = spec_from_loader(name, loader, origin=str(library))
     try:

@@ -46,7 +46,7 @@ class _Project:
         self._has: dict[str, bool] = {}
         self._importlib = _Importlib("importlib", self)
         package = ModuleType(namespace.name)
-        package.__path__ = list(namespace.folders)
+        vars(package)["__path__"] = list(namespace.folders)
         package.__spec__ = ModuleSpec(namespace.name, None, is_package=True)
         sys.modules[namespace.name] = package
 
