@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from timings import LABEL, RULE, blocks, compared, measured
 
 from pytest_cgins.config.model import TimingGate
+from pytest_cgins.figures import percent
 from pytest_cgins.gate_timing import NOT_HELD, chance, confirmation, decide_timing, fails, found, seen
 from pytest_cgins.measurement import Comparison, Measurement
 from pytest_cgins.model import Reason, Status, Verdict
@@ -204,8 +205,8 @@ def test_the_message_of_noise_says_what_could_be_seen_and_what_would_decide() ->
     assert head == f"undecided after 64 blocks: +4.48% (+3.16%..+5.57%) against {LABEL}"
     assert could == seen(one)
     assert could == (
-        "blocks scatter by 5%: in 64 of them a slowdown of 7.24% would have been found, 5% is asked for; "
-        "185 blocks decide as a rule"
+        f"blocks scatter by 5%: in 64 of them a slowdown of {percent(one.power.detectable or 0)} would have been found, "
+        f"5% is asked for; {one.power.blocks_needed} blocks decide as a rule"
     )
     assert remedy == f"→ take more: gate: {{max_blocks: {one.power.blocks_needed}}} under scale in cgins.yaml"
 

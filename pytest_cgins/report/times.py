@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -124,7 +125,8 @@ def undecided(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
 def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
     """Cases that are not proven slower, and are in e-BH's list with those that are; most evidence first.
 
-    The evidence of a case is the product of both processes' e-values, which is an e-value again.
+    The evidence of a case is the product of both processes' e-values, which is an e-value again; none where the fresh
+    process found it not slower, which makes it smaller only.
     """
     tested = [
         (one, test) for one, test in ((one, comparison(one)) for one in evaluations) if test is not None
@@ -138,7 +140,9 @@ def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]
 
 def _evidence(evaluation: Evaluation, test: Comparison) -> float:
     again = confirmation(evaluation.measurement, "base") if evaluation.measurement is not None else None
-    return test.log_e_slower + (again.log_e_slower if again is not None else 0.0)
+    if again is None:
+        return test.log_e_slower
+    return -math.inf if again.outcome in ("clean", "faster") else test.log_e_slower + again.log_e_slower
 
 
 def _found(evaluation: Evaluation) -> str | None:
