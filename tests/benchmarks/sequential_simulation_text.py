@@ -88,7 +88,7 @@ def markdown(document: dict[str, Any]) -> str:
         ("Alarms a case, and in brackets the mean number of blocks; at +0% each is a false alarm, and of 200 such cases the "
         "chance of any is given after the arrow."),
         rivals_table(document["rivals"], document["suite"]),
-        f"{document['seconds']:.0f} s; " + ", ".join(f"{key} {value}" for key, value in document["environment"].items()) + ".",
+        f"{document['cpu_seconds']:.0f} s of one core; " + ", ".join(f"{key} {value}" for key, value in document["environment"].items()) + ".",
     ]  # fmt: skip
     return "\n\n".join(parts)
 
