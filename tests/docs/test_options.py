@@ -86,6 +86,7 @@ def test_options_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> No
     documented = {
         heading: {row[0]: row[1] for row in rows(text)}
         for heading, text in sections(document("options.md")).items()
+        if heading != "Exit codes"
     }
     wanted = {heading for heading, found in expected.items() if found}
     assert {heading for heading, found in documented.items() if found} == wanted
@@ -97,5 +98,5 @@ def test_every_row_says_what_it_means() -> None:
     """No meaning is left empty."""
     for heading, text in sections(document("options.md")).items():
         for row in rows(text):
-            assert len(row) == 3, (heading, row)
-            assert row[2], (heading, row)
+            assert len(row) == (2 if heading == "Exit codes" else 3), (heading, row)
+            assert row[-1], (heading, row)
