@@ -94,14 +94,15 @@ def _evaluation(
     output: str = "",
     build_seconds: float = 0.0,
 ) -> Evaluation:
+    right = status.outcome == "pass" or status in (Status.SLOWER, Status.BELOW_FLOOR)
     check = Check(
         rule="reference",
         inputs="fresh",
-        passed=status.outcome == "pass",
+        passed=right,
         reason=reason,
         message=message,
         share=share,
-        wrong=0 if status.outcome == "pass" else 2,
+        wrong=0 if right else 2,
         compared=6,
         worst=worst,
         map=picture,
