@@ -152,7 +152,10 @@ def pytest_plugins() -> tuple[Finding, ...]:
         _registered(),
         requirements(),
         package(
-            "pytest-benchmark", oldest=(5, 0), disables="timings in pytest-benchmark's records", group=PYTEST
+            "pytest-benchmark",
+            oldest=(5, 0, 1),
+            disables="timings in pytest-benchmark's records",
+            group=PYTEST,
         ),
         package("pytest-xdist", oldest=(3, 6), disables="several test processes (-n)", group=PYTEST),
     )

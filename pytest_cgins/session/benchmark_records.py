@@ -8,6 +8,7 @@ is absent or off.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -170,8 +171,12 @@ class BenchmarkRecords:
     def _fixture(self, item: pytest.Item) -> Any:
         """What the fixture `benchmark` would be in this item, with the group that a marker gives it."""
         session: Any = self._session
+        # Not the item itself: releases before 5.3.1 read its `_nodeid`, which new ones of pytest do not have.
+        node = SimpleNamespace(name=item.name, nodeid=item.nodeid, _nodeid=item.nodeid)
+        if hasattr(item, "callspec"):
+            node.callspec = item.callspec
         fixture: Any = BenchmarkFixture(  # type: ignore[no-untyped-call]
-            item,
+            node,
             add_stats=session.benchmarks.append,
             logger=session.logger,
             warner=item.warn,

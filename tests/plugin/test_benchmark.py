@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -140,6 +139,11 @@ class Project:
     def json(self, name: str = "out.json") -> Any:
         return json.loads((self._pytester.path / name).read_text())
 
+    def written(self) -> bool:
+        """Whether `--benchmark-json` has records; releases before 5.3 leave an empty file when there are none."""
+        path = self._pytester.path / "out.json"
+        return path.exists() and path.stat().st_size > 0
+
     def records(self, *options: str) -> dict[str, Any]:
         """Records of a run by their full names."""
         self.run("--benchmark-json=out.json", *options)
@@ -210,7 +214,7 @@ def test_a_wrong_kernel_s_time_is_no_record(project: Project, status: Status, re
     """What gives wrong answers, or only seems right, may be as fast as it likes."""
     project.finds(TWO_ARMS, status=status, reason=reason)
     project.run("--benchmark-json=out.json", "--cgins-json=gate.json")
-    assert not Path("out.json").exists() or not project.json()["benchmarks"]
+    assert not project.written()
     assert (
         len(project.json("gate.json")["evaluations"][0]["measurement"]["kernel"]["samples_ns_per_call"]) == 3
     )
@@ -306,7 +310,7 @@ def test_a_user_s_own_benchmark_is_checked_as_ever(project: Project) -> None:
     project.test("import time\n" + body.format(0.001))
     project.run("--benchmark-autosave")
     project.test("import time\n" + body.format(0.02))
-    found = project.run("--benchmark-compare", "--benchmark-compare-fail=min:100%")
+    found = project.run("--benchmark-compare", "--benchmark-compare-fail=min:90%")
     assert found.ret != 0
     regressed = (found.stdout.str() + found.stderr.str()).rpartition("Performance has regressed:")[2]
     assert "test_own" in regressed
@@ -393,7 +397,7 @@ def test_without_pytest_benchmark_all_else_works(project: Project, off: list[str
     found = project.run("-v", "-W", "error", "--cgins-json=gate.json", *off)
     assert found.ret == 0, found.stdout.str()
     assert "warning" not in (found.stdout.str() + found.stderr.str()).lower()
-    assert not Path("out.json").exists()
+    assert not project.written()
     (evaluation,) = project.json("gate.json")["evaluations"]
     assert evaluation["measurement"]["kernel"]["samples_ns_per_call"] == [1000.0, 1010.0, 990.0]
     assert evaluation["measurement"]["torch"]["samples_ns_per_call"] == [2000.0, 2020.0, 1980.0]
@@ -409,7 +413,7 @@ def test_under_xdist_the_gate_s_json_has_it_all(project: Project) -> None:
     found.stdout.fnmatch_lines(
         ["cgins: pytest-benchmark keeps no records under xdist, so --benchmark-json will *"]
     )
-    assert not Path("out.json").exists()
+    assert not project.written()
     taken = [one["measurement"] for one in project.json("gate.json")["evaluations"]]
     assert [len(one["kernel"]["samples_ns_per_call"]) for one in taken] == [3, 2]
     assert taken[1]["base"]["samples_ns_per_call"] == [900.0, 910.0]
