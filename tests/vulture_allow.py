@@ -2,10 +2,11 @@
 
 # ruff: noqa: B018, F821
 
-# hooks that pytest and xdist call
+# hooks that pytest, xdist and pytest-benchmark call
 _.pytest_addoption
 _.pytest_configure
 _.pytest_configure_node
+_.pytest_benchmark_update_json
 _.pytest_collect_file
 _.pytest_collection_finish
 _.pytest_collectstart
