@@ -126,6 +126,8 @@ class CaseTiming:
             return replace(timed, refused={**timed.refused, "base": f"beside it the worker ended: {first}"})
 
     def _once(self, wanted: Wanted) -> Timed:
+        # A process that starts while the device is held would keep others waiting.
+        self._ask(wanted, "ready", {"device": wanted.request["device"]}, ())
         started = time.monotonic()
         with self._lock():
             prepared, refused = self._open(wanted)

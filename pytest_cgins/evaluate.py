@@ -19,6 +19,7 @@ from pytest_cgins import documents, evidence, gate, kernel_timing
 from pytest_cgins.base_kernels import BaseKernels
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.device_peaks import DevicePeaks
 from pytest_cgins.endings import EndedError, forged, not_the_kernels
 from pytest_cgins.errors import (
     BuildError,
@@ -75,6 +76,7 @@ class Evaluator:
         sanitize: tools of compute-sanitizer that CUDA kernels are run under.
         isolation: `none` runs kernels in this process, for debuggers; see `execute.local`.
         sandbox: put around the workers that run kernels; shows them the project and the builds, and hides the packs.
+        environment: added to that of all workers, such as which GPU they may see.
         builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
     """
@@ -93,6 +95,7 @@ class Evaluator:
         sanitize: tuple[str, ...] = (),
         isolation: Isolation = "process",
         sandbox: Sandbox | None = None,
+        environment: Mapping[str, str] | None = None,
         builds: Ahead | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
     ) -> None:
@@ -103,7 +106,8 @@ class Evaluator:
         self._timeout_s = timeout_s
         self._probes = probes
         self._sanitize = sanitize
-        self._sanitizers = Sanitizers(sanitize, env=_worker_environment(), seed=seed, timeout_s=timeout_s)
+        workers = {**_worker_environment(), **(environment or {})}
+        self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s)
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._bases = BaseKernels(
             config,
@@ -112,7 +116,7 @@ class Evaluator:
             cache=cache,
         )
         self._pool = WorkerPool(
-            env=_worker_environment(),
+            env=workers,
             isolation=isolation,
             wrap=_fence(sandbox, config, cache or default_cache(), self._bases).wrap if sandbox else None,
         )
@@ -130,6 +134,11 @@ class Evaluator:
             builds=self.supply.builds,
             device_key=self._lock_key,
             own_tests=self.tests,
+        )
+        self._peaks = DevicePeaks(
+            lambda device: (self._environments or {})[device.partition(":")[0]],
+            lambda device: self._reference("peaks", {"device": device}).result,
+            self._stage.alone_on,
         )
 
     def cases(self) -> tuple[Case, ...]:
@@ -355,6 +364,9 @@ class Evaluator:
             return replace(verified, verdict=verdict, output=end.output)
         except InfrastructureError as error:
             raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, f"not timed: {error}") from error
+        peaks = self._peaks.of(case.device)
+        if peaks is not None:
+            outcome = outcome.with_roofline(pairs[0][0], self._entry(case), case, peaks)
         correctness = outcome.timing.merged(verified.correctness)
         verdict = gate.decide(correctness, outcome.timing.measurement)
         verdict = self._stage.decide(verdict, case, outcome)
@@ -366,6 +378,7 @@ class Evaluator:
             correctness=correctness,
             measurement=outcome.timing.measurement,
             verdict=replace(verdict, numbers={**verdict.numbers, **outcome.timing.numbers}),
+            fail_on=self._entry(case).timing.fail_on,
         )
 
     def _judge_timed(

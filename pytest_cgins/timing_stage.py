@@ -17,9 +17,11 @@ from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, CompiledKernel, Reason, Status, Verdict
+from pytest_cgins.roofline import with_roofline
 from pytest_cgins.timing.lock import timing as timing_lock
+from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 
-LOCK_WAIT_S = 120.0
+LOCK_WAIT_S = 600.0
 """How long a case waits for other processes that use its device; each holds it for a case."""
 
 
@@ -47,6 +49,13 @@ class Outcome:
     """The measurement, with what probes saw."""
     base: BaseKernel
     """What it was held against."""
+
+    def with_roofline(
+        self, inputs: Mapping[str, Any], kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
+    ) -> Outcome:
+        """The same with the measurement's roofline; arguments are those of `roofline.with_roofline`."""
+        found = with_roofline(self.timing.measurement, inputs, kernel, case, peaks)
+        return replace(self, timing=replace(self.timing, measurement=found))
 
 
 class TimingStage:
@@ -136,7 +145,7 @@ class TimingStage:
             timeout_s=self._timeout_s,
         )
         timer = CaseTiming(
-            self._runs, noise=self._options.noise(device), lock=lambda: self._alone_on(case.device)
+            self._runs, noise=self._options.noise(device), lock=lambda: self.alone_on(case.device)
         )
         timed = timer.time(wanted)
         with ExitStack() as open_buffers:
@@ -176,7 +185,12 @@ class TimingStage:
         return max(1, (self._options.tests or self._own_tests)())
 
     @contextmanager
-    def _alone_on(self, device: str) -> Iterator[None]:
+    def alone_on(self, device: str) -> Iterator[None]:
+        """Have nobody else time or verify on a device, and no compiler of this process run.
+
+        Raises:
+            InfrastructureError: it was not to be had in time.
+        """
         with timing_lock(self._device_key(device), wait_s=LOCK_WAIT_S), self._builds.quiet():
             yield
 

@@ -12,7 +12,7 @@ from pytest_cgins.execute.kernels import wait_for_device
 from pytest_cgins.execute.tensors import Kept
 from pytest_cgins.execute.trial import plain
 from pytest_cgins.kernels.callable import LoadedKernel
-from pytest_cgins.kernels.launcher import poison
+from pytest_cgins.kernels.launcher import poison, reusing
 from pytest_cgins.model import OpCall, TensorMeta
 
 
@@ -39,6 +39,11 @@ class TimedCopy:
         self.inputs = content.kept.unpack()
         self._bound = kernel.bind(content.call, self.inputs, content.outputs, device)
         self.run = self._bound.run
+
+    def bind_beside(self, kernel: LoadedKernel) -> Callable[[], object]:
+        """Another kernel on the same tensors: that they lie elsewhere would make a difference of its own."""
+        with reusing(self._bound.memory):
+            return kernel.bind(self.content.call, self.inputs, self.content.outputs, self._device).run
 
     @property
     def name(self) -> str:

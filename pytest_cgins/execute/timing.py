@@ -1,6 +1,6 @@
 """The service that times a kernel against its base revision and torch, after it has passed verification elsewhere.
 
-A measurement is three kinds of requests: `open` makes the arms ready, `blocks` runs blocks of batches, as many and as
+A measurement is three kinds of requests: after `ready`, `open` makes the arms ready, `blocks` runs blocks of batches, as many and as
 often as the caller wants, and `finish` has the probes look. Who calls decides when enough is known: it is not in the
 process that the kernel shares.
 """
@@ -23,7 +23,7 @@ from pytest_cgins.execute.trial import plain
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.measurement import ArmName
 from pytest_cgins.model import Context
-from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, snooping
+from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, settings, snooping
 from pytest_cgins.probes.after_timing import Given
 from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.probes.raised import attempt
@@ -56,6 +56,13 @@ class TimingService:
         self.fatal = False
         self._kernels = KernelCache()
         self._opened: _Opened | None = None
+
+    def ready(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Have everything imported, and the context of a GPU made."""
+        del buffers
+        use_device(params["device"])
+        wait_for_device(params["device"])
+        return {}, []
 
     def open(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Make the arms of a case ready to be timed.
@@ -163,21 +170,17 @@ class _Opened:
                     Content(one, Kept(one["tensors"], buffer, self.device))
                     for one, buffer in zip(params["sets"], buffers, strict=True)
                 ]
-                arm_count = 2 + (base is not None) + bool(params.get("compile"))
-                rotation = _plan_rotation(contents, params, arms=arm_count)
+                rotation = _plan_rotation(contents, params)
                 turns = [contents[index % len(contents)] for index in range(rotation.copies)]
                 self._copies = [TimedCopy(kernel, one, self.device) for one in turns]
                 self._kernel = Rotating([copy.run for copy in self._copies])
-                arms: dict[ArmName, Callable[[int], object]] = {"kernel": self._kernel}
+                arms = self._arms(turns, base, compiled=bool(params.get("compile")))
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
-                arms["torch"] = self._torch_arm(turns)
-                if base is not None:
-                    self._add("base", arms, lambda: _bound_to(base, turns, self.device))
-                if params.get("compile"):
-                    self._add("compile", arms, lambda: self._compile_arm(turns))
                 with self._watch.timing():
                     self._carve_out.settle(self._copies[0].once_more)
                     self._copies[0].take(self._copies[0].content)
+                    # Before anything is captured: results of calls outside of the graphs would take their place.
+                    self._host_ns = self._host_times(arms, rotation.copies)
                     self._timer, self._notes = make_timer(
                         arms,
                         self.device,
@@ -185,7 +188,6 @@ class _Opened:
                         limit_s=params["limit_s"],
                         longer=params.get("longer", 1.0),
                     )
-                    self._host_ns = self._host_times(arms, rotation.copies)
             self._cold = rotation.is_cold(self._timer.distinct_calls)
             on_gpu = self.device.startswith("cuda")
             gpu = nvml.Gpu.of(nvml.cuda_uuids(torch.device(self.device).index or 0)) if on_gpu else None
@@ -261,15 +263,31 @@ class _Opened:
             stack.enter_context(restore(self._context, self.device.partition(":")[0], repeatable=False))
             yield
 
+    def _arms(
+        self, turns: Sequence[Content], base: Any, *, compiled: bool
+    ) -> dict[ArmName, Callable[[int], object]]:
+        arms: dict[ArmName, Callable[[int], object]] = {
+            "kernel": self._kernel,
+            "torch": self._torch_arm(turns),
+        }
+        if base is not None:
+            self._add("base", arms, lambda: self._base_arm(base))
+        if compiled:
+            self._add("compile", arms, lambda: self._compile_arm(turns))
+        return arms
+
     def _base(self, params: dict[str, Any], kernels: KernelCache) -> Any:
         """The kernel at the base revision; None if there is none, or it cannot be loaded here."""
         if not params.get("base"):
             return None
+        before = settings.read()
         try:
             return kernels.load(params["base"])
         except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
             self._refused["base"] = f"it cannot be loaded: {_short(error)}"
             return None
+        finally:
+            settings.put_back(before)
 
     def _add(
         self,
@@ -277,7 +295,8 @@ class _Opened:
         arms: dict[ArmName, Callable[[int], object]],
         make: Callable[[], Callable[[int], object]],
     ) -> None:
-        """Add an arm if it runs."""
+        """Add an arm if it runs, and leaves settings as they are: while it is timed, nobody knows whose change it is."""
+        before = settings.read()
         try:
             arm = make()
             arm(0)
@@ -286,6 +305,13 @@ class _Opened:
             self._refused[name] = f"it does not run on these inputs: {_short(error)}"
         else:
             arms[name] = arm
+        finally:
+            changes = settings.put_back(before)
+        if changes and name == "base" and arms.pop(name, None) is not None:
+            self._refused[name] = f"it changes settings that others are timed with: {changes[0]}"
+
+    def _base_arm(self, base: Any) -> Rotating:
+        return Rotating([copy.bind_beside(base) for copy in self._copies])
 
     def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
         derived = is_derived(turns[0].call.op)
@@ -323,11 +349,6 @@ class _Opened:
         return answers, observed
 
 
-def _bound_to(kernel: Any, turns: Sequence[Content], device: str) -> Rotating:
-    calls = [kernel.bind(one.call, one.kept.unpack(), one.outputs, device) for one in turns]
-    return Rotating([call.run for call in calls])
-
-
 def _short(error: BaseException) -> str:
     text = str(error).strip().partition("\n")[0][:_SHOWN]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -353,11 +374,16 @@ def _capture_stream(device: str) -> Iterator[None]:
     wait_for_device(device)
 
 
-def _plan_rotation(contents: Sequence[Content], params: dict[str, Any], *, arms: int) -> Rotation:
+def _plan_rotation(contents: Sequence[Content], params: dict[str, Any]) -> Rotation:
     first, device = params["sets"][0], params["device"]
     outputs = contents[0].outputs
     touched = sum(first["tensors"]["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
     on_gpu = device.startswith("cuda")
     memory = torch.cuda.mem_get_info(torch.device(device))[0] // 2 if on_gpu else CPU_COPIES_BYTES
-    cache = 0 if params.get("cache") == "warm" else last_level_cache_bytes(device)
-    return plan(touched, cache, memory_bytes=memory // arms, contents=len(contents))
+    return plan(
+        touched,
+        last_level_cache_bytes(device),
+        memory_bytes=memory // (2 + bool(params.get("compile"))),  # the base runs on the kernel's
+        contents=len(contents),
+        cold=params.get("cache") != "warm",
+    )

@@ -41,6 +41,11 @@ class BoundCall(Protocol):
         """What was written just outside the allocated outputs or scratch memory; "" if nothing was."""
         ...
 
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """What was allocated for it, outputs and scratch memory; empty where the kernel allocates its own."""
+        ...
+
 
 class LoadedKernel(Protocol):
     """A kernel in this process."""

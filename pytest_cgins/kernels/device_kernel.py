@@ -210,6 +210,11 @@ class BoundDeviceCall:
         """See `callable.BoundCall.overrun`."""
         return self._packer.overrun()
 
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.memory`."""
+        return self._packer.memory
+
 
 def _constants(source: KernelSource) -> dict[str, int]:
     """Whole numbers that cgins.yaml or the source defines; those of cgins.yaml win."""

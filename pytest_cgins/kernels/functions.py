@@ -271,6 +271,11 @@ class BoundFunction:
         """Not to be known: the function allocates its outputs itself."""
         return ""
 
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.memory`."""
+        return []
+
 
 def _anew(
     function: Callable[..., object], call: OpCall, values: dict[str, Any], tensors: Sequence[torch.Tensor]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -179,6 +179,11 @@ class BoundLaunch:
         """See `callable.BoundCall.overrun`."""
         return self._packer.overrun()
 
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.memory`."""
+        return self._packer.memory
+
 
 class Packer:
     """C arguments of a call in order, and the memory that they point to."""
@@ -191,6 +196,11 @@ class Packer:
         self.scratch: torch.Tensor | None = None
         """Flat memory of the workspace, guards included."""
         self._kept: list[object] = []
+
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """All that was allocated."""
+        return [*self.allocated, *([] if self.scratch is None else [self.scratch])]
 
     def add(self, argument: SchemaArgument, value: Any) -> None:
         """Append one argument of the schema.
@@ -254,7 +264,7 @@ class Packer:
 
     def add_workspace(self, nbytes: int, device: str) -> None:
         """Append scratch memory and its size."""
-        memory = torch.empty(nbytes + 2 * GUARD_NBYTES, dtype=torch.uint8, device=device)
+        memory = _memory(nbytes + 2 * GUARD_NBYTES, torch.uint8, device)
         self.scratch = memory
         inner = memory[GUARD_NBYTES : GUARD_NBYTES + nbytes]
         self.arguments += [ctypes.c_void_p(inner.data_ptr() or None), ctypes.c_int64(nbytes)]
@@ -268,7 +278,7 @@ class Packer:
             else 0
         )
         guard = GUARD_NBYTES // dtype.itemsize
-        memory = torch.empty(guard + extent + guard, dtype=dtype, device=device)
+        memory = _memory(guard + extent + guard, dtype, device)
         self.allocated.append(memory)
         return memory.as_strided(meta.shape, meta.stride, guard)
 
@@ -319,6 +329,30 @@ class Packer:
         )
         self._kept += [tensor, sizes, strides, structure]
         return structure
+
+
+@contextmanager
+def reusing(memory: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Have calls that are bound in the body get this memory for their outputs, as far as it fits.
+
+    Where a tensor lies decides how far its numbers have to go: two kernels of a microsecond that differ in nothing
+    else differed by up to 8% on an H200.
+    """
+    _reused.extend(memory)
+    try:
+        yield
+    finally:
+        _reused.clear()
+
+
+_reused: list[torch.Tensor] = []
+
+
+def _memory(numel: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    for index, one in enumerate(_reused):
+        if (one.numel(), one.dtype) == (numel, dtype):
+            return _reused.pop(index)
+    return torch.empty(numel, dtype=dtype, device=device)
 
 
 def allocate_outputs(

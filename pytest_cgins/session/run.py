@@ -22,7 +22,7 @@ from pytest_cgins.execute import environment
 from pytest_cgins.model import Case, Environment, SessionReport
 from pytest_cgins.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
-from pytest_cgins.session import coverage, fencing, results
+from pytest_cgins.session import coverage, fencing, pinning, results
 from pytest_cgins.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import CaseItem, CginsFile
@@ -109,6 +109,7 @@ class GateSession:
                 timeout_s=option("--cgins-timeout"),
                 isolation=option("--cgins-isolation"),
                 sandbox=self._sandbox,
+                environment=pinning.of(self.config),
                 probes=option("--cgins-probes"),
                 sanitize=option("--cgins-sanitize") or (),
                 builds=self.builds.ahead,
@@ -163,6 +164,9 @@ class GateSession:
         isolation = option("--cgins-isolation")
         words += [f"--cgins-isolation={isolation}"] * (isolation != "process")
         words += ["--cgins-sandbox=on"] * (self._sandbox is not None)
+        words += [f"--cgins-baseline={base}" for base in [option("--cgins-baseline")] if base]
+        words += [f"--cgins-compare={','.join(what)}" for what in [option("--cgins-compare")] if what]
+        words += [f"--cgins-suite-tests={self._tests()}"] * (not option("--cgins-no-timing"))
         words += [f"--cgins-sanitize={','.join(tools)}" for tools in [option("--cgins-sanitize")] if tools]
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]
@@ -175,7 +179,7 @@ class GateSession:
         lines = [] if self._compile_only else [f"cgins: seed {self.seed}"]
         if lines and self.config.getoption("--cgins-isolation") == "none":
             lines.append(UNISOLATED)
-        return lines
+        return lines + (pinning.header(self.config) if lines else [])
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every `cgins.yaml`."""

@@ -1,0 +1,50 @@
+"""What the devices of a session reach: as it is stored, or measured once by the trusted worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from pytest_cgins import documents
+from pytest_cgins.model import Environment
+from pytest_cgins.timing import measured_peaks
+from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+
+
+class DevicePeaks:
+    """Answers by device."""
+
+    def __init__(
+        self,
+        environment: Callable[[str], Environment],
+        measure: Callable[[str], Mapping[str, Any]],
+        alone_on: Callable[[str], AbstractContextManager[None]],
+    ) -> None:
+        """Nothing is read or measured yet.
+
+        Args:
+            environment: of a device.
+            measure: has `JudgeService.peaks` answer for a device.
+            alone_on: holds a device meanwhile.
+        """
+        self._environment = environment
+        self._measure = measure
+        self._alone_on = alone_on
+        self._known: dict[str, MeasuredPeaks | None] = {}
+
+    def of(self, device: str) -> MeasuredPeaks | None:
+        """Of `cpu` or `cuda:0`; None if they are neither stored nor to be measured."""
+        if device not in self._known:
+            found = measured_peaks.stored(self._environment(device))
+            self._known[device] = found if found is not None else self._measured(device)
+        return self._known[device]
+
+    def _measured(self, device: str) -> MeasuredPeaks | None:
+        with self._alone_on(device):
+            told = self._measure(device)["peaks"]
+        if told is None:
+            return None
+        found = documents.load_python(MeasuredPeaks, told)
+        measured_peaks.store(found)
+        return found
