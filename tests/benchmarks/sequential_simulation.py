@@ -321,7 +321,7 @@ class Simulation:
             for profile, rule in RULES.items()
             for shape in SHAPES
             for size, told in self.false_alarms(
-                rule, (1, 20, SUITE, 2000), 64_000_000 // rule.most_blocks // 2, shape=shape
+                rule, (1, 20, SUITE, 2000), 128_000_000 // rule.most_blocks, shape=shape
             ).items()
         ]
 
@@ -330,7 +330,7 @@ class Simulation:
         found = []
         for profile, rule in RULES.items():
             for rho in RHOS:
-                told = self.false_alarms(rule, (1, SUITE), 128_000_000 // rule.most_blocks // 2, rho=rho)
+                told = self.false_alarms(rule, (1, SUITE), 128_000_000 // rule.most_blocks, rho=rho)
                 row: dict[str, Any] = {
                     "profile": profile,
                     "rho": rho,
@@ -402,7 +402,7 @@ class Simulation:
     def biased(self, sigma: float, tau: float, tolerance: str) -> dict[str, Any]:
         rule = RULES["default"]
         row: dict[str, Any] = {"sigma": sigma, "tau": tau, "tolerance": tolerance}
-        for slowdown, tests in ((0.0, 120_000), (0.05, 20_000), (0.08, 6_000)):
+        for slowdown, tests in ((0.0, 300_000), (0.05, 20_000), (0.08, 6_000)):
             counts, confirmed, suites, doubly, drawn = np.zeros(4, dtype=int), 0, 0, 0, 0
             for rows in self.chunks(tests):
                 spread = np.full(rows // SUITE, tau)
