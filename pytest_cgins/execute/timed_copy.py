@@ -107,6 +107,7 @@ def exchange(copies: Sequence[TimedCopy], results: list[Any], *, captured: bool,
         if len(sets) > 1:
             copy.take(sets[(index + 1) % len(sets)])
         else:
+            copy.take(copy.content)  # the base has run on it, too, and may have changed it
             copy.poison(results[index] if stays else ())
         if not stays:
             results[index] = None

@@ -1,8 +1,8 @@
 """The service that times a kernel against its base revision and torch, after it has passed verification elsewhere.
 
-A measurement is three kinds of requests: after `ready`, `open` makes the arms ready, `blocks` runs blocks of batches, as many and as
-often as the caller wants, and `finish` has the probes look. Who calls decides when enough is known: it is not in the
-process that the kernel shares.
+A measurement is three kinds of requests after `ready`: `open` makes the arms ready, `blocks` runs blocks of batches,
+as many and as often as the caller wants, and `finish` has the probes look. Who calls decides when enough is known: it
+is not in the process that the kernel shares.
 """
 
 from __future__ import annotations

@@ -75,3 +75,13 @@ class Dressed(Tensor):
 
 def dressed(input: Tensor) -> Tensor:
     return input.clamp(min=0).as_subclass(Dressed)
+
+
+def quiet_relu(input: Tensor) -> Tensor:
+    return input.clamp(min=0)
+
+
+def tells_cpus(input: Tensor) -> Tensor:
+    """On which CPUs it may run, in a list that a test has laid down."""
+    torch.cgins_seen.append(os.sched_getaffinity(0))
+    return input.clamp(min=0)

@@ -1,0 +1,424 @@
+"""One kernel timed, with a worker that answers what a test has it answer."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from pytest_cgins.case_timing import BATCH_LIMIT_S, COMPILE_LIMIT_S, CaseTiming, Noise, Wanted
+from pytest_cgins.config import TimingGate
+from pytest_cgins.endings import EndedError
+from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.process import Reply
+from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.model import Reason, Status
+from pytest_cgins.timing.block import LETTER_ARMS
+
+NS = {"kernel": 1000.0, "base": 1000.0, "torch": 3000.0, "compile": 2000.0}
+GATE = TimingGate()
+
+
+@dataclass
+class Worker:
+    """One process: how long its arms take, and where it deviates from an honest one."""
+
+    ns: dict[str, float] = field(default_factory=dict)
+    """Differing from `NS`."""
+    raises: dict[str, Exception] = field(default_factory=dict)
+    """By method."""
+    dies_with_base: Exception | None = None
+    """In `blocks`, if the base is there."""
+    answers: dict[str, Any] = field(default_factory=dict)
+    """Instead of honest ones, by method."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Of the answer to `open`."""
+
+
+class Pool:
+    """Workers of one role, one after the other."""
+
+    def __init__(self, *workers: Worker) -> None:
+        self.asked: list[tuple[int, str, dict[str, Any], float]] = []
+        """Number of the process, method, params, and limit of each request."""
+        self.buffers: list[Buffer] = []
+        """What was handed out at the ends."""
+        self.held = False
+        """Whether the lock is held now."""
+        self._workers = workers
+        self._now = 0
+        self._params: dict[str, Any] = {}
+        self._draw = random.Random(1)
+
+    def discard(self, role: str) -> None:
+        assert role == "timing"
+        self._now = min(self._now + 1, len(self._workers) - 1)
+        self._params = {}
+
+    def call(
+        self, role: str, method: str, params: dict[str, Any], buffers: Sequence[Buffer], *, timeout_s: float
+    ) -> Reply:
+        assert role == "timing"
+        assert self.held is (method != "ready"), "nobody else may time meanwhile; nobody waits for a start"
+        if method == "ready":
+            assert params == {"device": "cuda:0"}
+            return Reply({}, ())
+        self.asked.append((self._now, method, params, timeout_s))
+        worker = self._workers[self._now]
+        if method in worker.raises:
+            self.discard(role)
+            raise worker.raises[method]
+        if method == "open":
+            assert len(buffers) == len(params["sets"])
+            self._params = params
+        if method == "blocks" and self._params.get("base") and worker.dies_with_base:
+            self.discard(role)
+            raise worker.dies_with_base
+        made = (Buffer.from_chunks([b"answer"]),) if method == "finish" else ()
+        self.buffers += made
+        return Reply(worker.answers.get(method, getattr(self, f"_{method}")(worker, params)), made)
+
+    def _arms(self) -> list[str]:
+        return ["kernel", "torch", *(arm for arm in ("base", "compile") if self._params.get(arm))]
+
+    def _open(self, worker: Worker, params: dict[str, Any]) -> dict[str, Any]:
+        del params
+        arms, ns = self._arms(), NS | worker.ns
+        batch_s = 3e-4 * self._params["longer"]
+        return {
+            "arms": arms, "method": "cuda-graph", "calls": {arm: round(batch_s * 1e9 / ns[arm]) for arm in arms},
+            "batch_seconds": dict.fromkeys(arms, batch_s), "host_ns_per_call": {}, "cold": True, "notes": [],
+            "refused": {}, **worker.changes,
+        }  # fmt: skip
+
+    def _blocks(self, worker: Worker, params: dict[str, Any]) -> dict[str, Any]:
+        ns = NS | worker.ns
+        return {
+            "blocks": [
+                {
+                    "order": order,
+                    "ns_per_call": [
+                        ns[LETTER_ARMS[one]] * math.exp(self._draw.gauss(0, 0.01)) for one in order
+                    ],
+                    "sm_mhz": 1980,
+                    "throttled": [],
+                }
+                for order in params["orders"]
+            ]
+        }
+
+    def _finish(self, worker: Worker, params: dict[str, Any]) -> dict[str, Any]:
+        del worker, params
+        return {"answers": [{"name": "0", "when": "last"}], "observed": {"process": self._now}}
+
+
+def a_set(name: str) -> dict[str, Any]:
+    return {"name": name, "call": {}, "tensors": {}, "outputs": [], "context": {}, "mutated": []}
+
+
+def wanted(*, base: bool = True, **changes: Any) -> Wanted:
+    request = {
+        "device": "cuda:0",
+        "kernel": {},
+        "base": {"key": "b"} if base else None,
+        "compile": False,
+        "seed": 5,
+    }
+    default = Wanted(
+        role="timing",
+        request=request,
+        pairs=[(a_set("recorded"), Buffer.from_chunks([b"numbers"]))],
+        gate=GATE,
+        tests=200,
+        revision="1a2b3c" if base else "",
+        timeout_s=60.0,
+    )
+    return replace(default, **changes)
+
+
+def timing(pool: Pool, noise: Callable[[float], Noise] = lambda _: Noise()) -> CaseTiming:
+    @contextmanager
+    def lock() -> Iterator[None]:
+        pool.held = True
+        try:
+            yield
+        finally:
+            pool.held = False
+
+    runs = KernelRuns(cast("WorkerPool", pool), seed=1, timeout_s=60.0)
+    return CaseTiming(runs, noise=noise, lock=lock)
+
+
+def are_closed(buffers: Sequence[Buffer]) -> list[bool]:
+    def is_closed(buffer: Buffer) -> bool:
+        try:
+            buffer.fileno()
+        except ValueError:
+            return True
+        return False
+
+    return [is_closed(one) for one in buffers]
+
+
+CRASH = WorkerCrashed("the timing worker died of SIGSEGV")
+
+
+# ---- one process
+
+
+def test_a_clean_case_takes_one_process() -> None:
+    """Opened, blocks until it is clear, and its end; its buffers are the caller's."""
+    pool = Pool(Worker())
+    timed = timing(pool).time(wanted())
+    assert [method for _, method, _, _ in pool.asked] == ["open", "blocks", "finish"]
+    (comparison,) = timed.measurement.comparisons
+    assert (comparison.outcome, len(comparison.log_ratios)) == ("clean", 9)
+    assert (comparison.tests, comparison.alpha, comparison.most_blocks) == (200, 0.01, 64)
+    assert timed.measurement.confirmation is None
+    assert timed.measurement.base_revision == "1a2b3c"
+    assert timed.measurement.seconds > 0
+    assert timed.told["answers"] == [{"name": "recorded", "when": "last"}]
+    assert timed.told["median_ns_per_call"] == timed.measurement.kernel.median_ns_per_call
+    assert timed.refused == {}
+    assert are_closed(timed.reply.buffers) == [False]
+    assert not pool.held
+
+
+def test_what_is_asked_for_is_sent() -> None:
+    """The request as it came, sets without names, and a limit; compiling has time of its own."""
+    pool = Pool(Worker())
+    timing(pool).time(wanted(request={**wanted().request, "compile": True}))
+    (_, _, params, open_limit_s), (_, _, _, blocks_limit_s), *_ = pool.asked
+    assert params["seed"] == 5
+    assert params["base"] == {"key": "b"}
+    assert [one["name"] for one in params["sets"]] == ["0"]
+    assert (params["limit_s"], params["longer"]) == (BATCH_LIMIT_S, 1.0)
+    assert (open_limit_s, blocks_limit_s) == (60.0 + COMPILE_LIMIT_S, 60.0)
+
+
+def test_without_a_base_there_is_no_test() -> None:
+    """Nor a revision in the record."""
+    timed = timing(Pool(Worker())).time(wanted(base=False))
+    assert timed.measurement.comparisons == ()
+    assert timed.measurement.base is None
+    assert timed.measurement.base_revision == ""
+
+
+def test_a_base_that_the_worker_refused_is_told() -> None:
+    """The kernel is timed without it."""
+    arms = {"arms": ["kernel", "torch"], "refused": {"base": "it cannot be loaded: ImportError"}}
+    timed = timing(Pool(Worker(changes=arms))).time(wanted())
+    assert timed.refused == {"base": "it cannot be loaded: ImportError"}
+    assert timed.measurement.comparisons == ()
+    assert timed.measurement.base_revision == ""
+
+
+# ---- noise
+
+
+def test_spread_between_processes_is_let_pass() -> None:
+    """Three times what was calibrated, with what must be found above it; calls of this length are asked about."""
+    asked: list[float] = []
+
+    def noise(ns_per_call: float) -> Noise:
+        asked.append(ns_per_call)
+        return Noise(spread=0.02)
+
+    timed = timing(Pool(Worker(ns={"kernel": 1050.0})), noise).time(wanted())
+    (comparison,) = timed.measurement.comparisons
+    assert comparison.tolerate == pytest.approx(0.06)
+    assert comparison.catch == pytest.approx(0.09)
+    assert comparison.outcome == "clean"
+    assert asked
+    assert all(one == pytest.approx(1050, rel=0.01) for one in asked)
+
+
+def test_blocks_that_hang_on_each_other_are_longer() -> None:
+    """The arms are made ready once more, with batches and a limit so many times as long."""
+    pool = Pool(Worker())
+    timed = timing(pool, lambda _: Noise(longer=4.0)).time(wanted())
+    opened = [(one["longer"], one["limit_s"]) for _, method, one, _ in pool.asked if method == "open"]
+    assert opened == [(1.0, BATCH_LIMIT_S), (4.0, 4 * BATCH_LIMIT_S)]
+    assert timed.measurement.kernel.calls_per_batch == 1200
+
+
+# ---- the fresh process
+
+
+def test_slower_is_timed_again_in_a_fresh_process() -> None:
+    """With other orders, as a test that shares its chance with none; the first's buffers are closed."""
+    pool = Pool(Worker(ns={"kernel": 1100.0}), Worker(ns={"kernel": 1090.0}))
+    timed = timing(pool).time(wanted())
+    assert [number for number, method, _, _ in pool.asked if method == "open"] == [0, 1]
+    seeds = [one["seed"] for _, method, one, _ in pool.asked if method == "open"]
+    assert seeds == [5, 6]
+    first, again = timed.measurement, timed.measurement.confirmation
+    assert again is not None
+    assert [one.comparisons[0].outcome for one in (first, again)] == ["slower", "slower"]
+    assert [one.comparisons[0].tests for one in (first, again)] == [200, 1]
+    assert len(again.comparisons[0].log_ratios) < len(first.comparisons[0].log_ratios)
+    assert first.comparisons[0].ratio == pytest.approx(1.10, rel=0.02)
+    assert again.comparisons[0].ratio == pytest.approx(1.09, rel=0.02)
+    assert first.orders.split()[:9] != again.orders.split()[:9]
+    assert timed.told["observed"] == {"process": 1}
+    assert are_closed(pool.buffers) == [True, False]
+    assert timed.reply.buffers == (pool.buffers[1],)
+
+
+def test_what_a_fresh_process_does_not_show_stands_beside() -> None:
+    """A process whose memory lay badly, say."""
+    timed = timing(Pool(Worker(ns={"kernel": 1100.0}), Worker())).time(wanted())
+    assert timed.measurement.comparisons[0].outcome == "slower"
+    assert timed.measurement.confirmation is not None
+    assert timed.measurement.confirmation.comparisons[0].outcome == "clean"
+
+
+def test_a_floor_that_is_missed_is_timed_again_too() -> None:
+    """With or without a base."""
+    gate = replace(GATE, floor_vs_torch=4.0)
+    timed = timing(Pool(Worker(), Worker())).time(wanted(base=False, gate=gate))
+    assert [one.against for one in timed.measurement.comparisons] == ["torch"]
+    assert timed.measurement.comparisons[0].outcome == "slower"
+    assert timed.measurement.confirmation is not None
+    assert timed.measurement.confirmation.comparisons[0].outcome == "slower"
+
+
+def test_noise_takes_no_second_process() -> None:
+    """Undecided stays undecided."""
+    pool = Pool(Worker(ns={"kernel": 1027.0}))
+    timed = timing(pool).time(wanted(gate=replace(GATE, max_blocks=10)))
+    assert timed.measurement.comparisons[0].outcome == "inconclusive"
+    assert {number for number, *_ in pool.asked} == {0}
+
+
+def test_a_kernel_that_dies_in_the_fresh_process_has_died() -> None:
+    """And nothing stays open."""
+    dead = Worker(raises={"blocks": CRASH})
+    pool = Pool(Worker(ns={"kernel": 1100.0}), dead, dead)
+    with pytest.raises(EndedError) as ended:
+        timing(pool).time(wanted())
+    assert ended.value.verdict.status is Status.RUNTIME_ERROR
+    assert are_closed(pool.buffers) == [True]
+
+
+def test_a_base_that_dies_in_the_fresh_process_confirms_nothing() -> None:
+    """The kernel by itself lives: the death is not its own, and what was found stays unconfirmed."""
+    second = Worker(dies_with_base=CRASH)
+    timed = timing(Pool(Worker(ns={"kernel": 1100.0}), second, Worker())).time(wanted())
+    assert timed.measurement.comparisons[0].outcome == "slower"
+    assert timed.measurement.confirmation is not None
+    assert timed.measurement.confirmation.comparisons == ()
+    assert timed.refused["base"].startswith("beside it the worker ended: ")
+
+
+def test_a_device_that_is_not_to_be_had_again_leaves_nothing_open() -> None:
+    """Others time on it all the while: the error passes through."""
+    pool = Pool(Worker(ns={"kernel": 1100.0}), Worker())
+    taken = 0
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        nonlocal taken
+        taken += 1
+        if taken > 1:
+            raise InfrastructureError("others time on cuda:0", remedy="wait")
+        pool.held = True
+        yield
+        pool.held = False
+
+    runs = KernelRuns(cast("WorkerPool", pool), seed=1, timeout_s=60.0)
+    with pytest.raises(InfrastructureError, match="others time"):
+        CaseTiming(runs, lock=lock).time(wanted())
+    assert are_closed(pool.buffers) == [True]
+
+
+# ---- deaths
+
+
+@pytest.mark.parametrize(
+    "death", [CRASH, WorkerTimeout("no answer in 60 s"), ServiceError("CUDA error: an illegal memory access")]
+)
+def test_a_base_that_kills_the_worker_is_refused(death: Exception) -> None:
+    """The worker lives without it: the kernel is timed, and it is told what happened beside the base."""
+    pool = Pool(Worker(dies_with_base=death), Worker())
+    timed = timing(pool).time(wanted())
+    assert timed.refused["base"].startswith("beside it the worker ended: ")
+    assert str(death).partition("\n")[0] in timed.refused["base"]
+    assert timed.measurement.base is None
+    assert timed.measurement.base_revision == ""
+    assert timed.measurement.comparisons == ()
+    assert [one["base"] for _, method, one, _ in pool.asked if method == "open"] == [{"key": "b"}, None]
+
+
+def test_a_kernel_that_dies_by_itself_is_to_blame() -> None:
+    """What is told is what happened first."""
+    pool = Pool(
+        Worker(raises={"blocks": CRASH}), Worker(raises={"open": WorkerTimeout("later, something else")})
+    )
+    with pytest.raises(EndedError) as ended:
+        timing(pool).time(wanted())
+    assert ended.value.verdict.status is Status.RUNTIME_ERROR
+    assert "SIGSEGV" in ended.value.verdict.message
+
+
+@pytest.mark.parametrize("method", ["open", "blocks", "finish"])
+def test_without_a_base_a_death_is_asked_about_once(method: str) -> None:
+    """In whatever request it happens."""
+    pool = Pool(Worker(raises={method: CRASH}), Worker())
+    with pytest.raises(EndedError):
+        timing(pool).time(wanted(base=False))
+    assert {number for number, *_ in pool.asked} == {0}
+    assert not pool.held
+
+
+# ---- answers that our own service would never give
+
+
+def lies() -> Iterator[Any]:
+    honest = {"arms": ["kernel", "torch"], "method": "cuda-graph", "calls": {"kernel": 1, "torch": 1}}
+    rest = {
+        "batch_seconds": {"kernel": 1e-3, "torch": 1e-3},
+        "host_ns_per_call": {},
+        "cold": True,
+        "notes": [],
+    }
+    yield pytest.param("open", None, id="open-nothing")
+    yield pytest.param("open", {**honest, **rest, "refused": {}}, id="open-silently-without-the-base")
+    yield pytest.param("open", {**honest, **rest, "refused": {"torch": "no"}}, id="open-refused-and-there")
+    yield pytest.param(
+        "open",
+        {**honest, **rest, "batch_seconds": {"kernel": math.nan, "torch": 1}, "refused": {"base": ""}},
+        id="open-nan",
+    )
+    yield pytest.param("blocks", {"blocks": []}, id="blocks-none")
+    yield pytest.param("blocks", [], id="blocks-a-list")
+    yield pytest.param("finish", {"answers": [{"name": "7"}], "observed": {}}, id="finish-a-set-that-is-none")
+    yield pytest.param("finish", "done", id="finish-a-text")
+
+
+@pytest.mark.parametrize(("method", "answer"), list(lies()))
+def test_a_forged_answer_ends_the_worker(method: str, answer: Any) -> None:
+    """It is suspect, with a base too: that is no way to get rid of what a kernel is held against."""
+    pool = Pool(Worker(answers={method: answer}), Worker())
+    with pytest.raises(EndedError) as ended:
+        timing(pool).time(wanted())
+    assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.FORGED_ANSWER)
+    assert "the kernel tampers with its process" in ended.value.verdict.message
+    assert {number for number, *_ in pool.asked} == {0}
+    assert pool._now == 1
+    assert all(are_closed(pool.buffers))
+
+
+def test_an_arm_that_nobody_asked_for_is_forged() -> None:
+    """A base that there is none of would be compared with."""
+    arms = ["kernel", "torch", "base"]
+    changes = {"arms": arms, "calls": dict.fromkeys(arms, 9), "batch_seconds": dict.fromkeys(arms, 3e-4)}
+    with pytest.raises(EndedError, match="were to be timed"):
+        timing(Pool(Worker(changes=changes), Worker())).time(wanted(base=False))
