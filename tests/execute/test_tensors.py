@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.execute.tensors import Kept, pack, unpack
 from pytest_cgins.probes.bits import same
 
 ROWS = torch.arange(24, dtype=torch.float32).reshape(4, 6)
@@ -132,3 +132,68 @@ def test_any_header_gives_tensors_inside_the_buffer_or_an_error(
         (n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)
     )
     assert tensor.numel() == 0 or (reach + 1) * tensor.element_size() <= 24
+
+
+# ---- tensors that are kept to be put together again
+
+
+@given(
+    count=st.integers(1, 4),
+    shape=st.lists(st.integers(0, 4), max_size=3),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64]),
+)
+def test_what_is_kept_comes_out_as_it_came_in(count: int, shape: list[int], dtype: torch.dtype) -> None:
+    """As often as is wanted, each time as `unpack` would give it."""
+    sent = [torch.randn(shape).mul(3).to(dtype) for _ in range(count)]
+    kept = Kept(*pack(sent), "cpu")
+    for _ in range(2):
+        for arrived, tensor in zip(kept.unpack(), sent, strict=True):
+            assert (arrived.dtype, arrived.shape) == (tensor.dtype, tensor.shape)
+            assert same(arrived, tensor)
+
+
+def test_kept_tensors_have_memory_of_their_own() -> None:
+    """Neither the buffer's nor that of what was put together before, which views share as they did."""
+    header, buffer = pack([ROWS, ROWS[1:, ::2]])
+    kept = Kept(header, buffer, "cpu")
+    buffer.close()
+    base, view = kept.unpack()
+    base.zero_()
+    assert not view.any()
+    again, _ = kept.unpack()
+    assert same(again, ROWS)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [ROWS, ROWS.t(), ROWS[1:, ::2], torch.tensor(3.0), torch.empty(0, 3), ROWS[:, :1].expand(4, 3)],
+    ids=lambda tensor: f"{tuple(tensor.shape)}-{tensor.stride()}",
+)
+def test_numbers_are_written_where_tensors_lie(tensor: torch.Tensor) -> None:
+    """All of the span, that between a view's elements too, and to the same addresses."""
+    kept = Kept(*pack([tensor, ROWS]), "cpu")
+    made = kept.unpack()
+    addresses = [one.data_ptr() for one in made]
+    for one in made:
+        one.untyped_storage().fill_(1)
+    kept.write_to(made)
+    assert [one.data_ptr() for one in made] == addresses
+    assert same(made[0], tensor)
+    assert same(made[1], ROWS)
+    for one, fresh in zip(made, kept.unpack(), strict=True):
+        assert bytes(one.untyped_storage()) == bytes(fresh.untyped_storage())
+
+
+def test_numbers_go_to_tensors_of_the_like_only() -> None:
+    """Fewer of them are the caller's mistake."""
+    kept = Kept(*pack([ROWS, ROWS + 1]), "cpu")
+    made = kept.unpack()
+    with pytest.raises(ValueError, match="argument"):
+        kept.write_to(made[:1])
+
+
+def test_what_lies_is_not_kept() -> None:
+    """The errors are those of `unpack`."""
+    buffer = Buffer.from_chunks([bytes(24)])
+    with pytest.raises(ProtocolError, match="reaches byte 28 of a span of 24"):
+        Kept({"metas": [meta(offset=1)], "spans": [24]}, buffer, "cpu")
