@@ -74,7 +74,9 @@ def cells(parser: argparse.ArgumentParser) -> dict[str, str]:
         else:
             first = formatter._format_args(action, formatter._get_default_metavar_for_positional(action))
         default = action.default
-        plain = default is None or default is argparse.SUPPRESS or default is False or default in ([], "", 0)
+        plain = (
+            default is None or default is argparse.SUPPRESS or default is False or default in ([], (), "", 0)
+        )
         listed = ", ".join(map(str, default)) if isinstance(default, list) else str(default)
         found[f"`{first}`"] = "" if plain and type(default) is not float else f"`{listed}`"
     return found
