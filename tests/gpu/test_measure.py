@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from statistics import median
 
 import pytest
 import torch
 
+from pytest_cgins.measurement import ArmName, Measurement
 from pytest_cgins.timing import environment
-from pytest_cgins.timing.cuda import CaptureError, GraphTimer, LoopTimer, make_timer
-from pytest_cgins.timing.measure import measure
+from pytest_cgins.timing.block import Block
+from pytest_cgins.timing.cuda import (
+    CaptureError,
+    GraphTimer,
+    LoopTimer,
+    host_seconds_per_call,
+    make_timer,
+)
+from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
+from pytest_cgins.timing.sequential import Rule
+from pytest_cgins.timing.timer import Arms, Order, Timer
 
 pytestmark = pytest.mark.gpu
 
 DEVICE = "cuda:0"
 ONE_COPY = Rotation(copies=1, bytes_per_call=0, cache_bytes=0)
 PLENTY = 8 * 2**30
+RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=10, most_blocks=64)
+LETTERS: dict[str, ArmName] = {"K": "kernel", "B": "base", "T": "torch"}
+Arm = Callable[[int], object]
 
 
-def adding(times: int, elements: int = 2**20) -> Callable[[int], object]:
+def adding(times: int, elements: int = 2**20) -> Arm:
     """An arm that adds 1 to a vector so many times; each addition is one launch."""
     vector = torch.zeros(elements, device=DEVICE)
 
@@ -31,35 +46,154 @@ def adding(times: int, elements: int = 2**20) -> Callable[[int], object]:
     return arm
 
 
-def rotating(copies: int, elements: int) -> Callable[[int], object]:
+def rotating(copies: int, elements: int) -> Arm:
     """An arm that adds 1 to one of so many vectors."""
     vectors = [torch.zeros(elements, device=DEVICE) for _ in range(copies)]
     return lambda index: vectors[index].add_(1)
 
 
+def measure(arms: Arms, rotation: Rotation = ONE_COPY) -> Measurement:
+    """All blocks that a measurement of these arms takes."""
+    timer, notes = make_timer(arms, copies=rotation.copies, limit_s=0.05)
+    prepared = Prepared(
+        arms=tuple(arms),
+        method=timer.method,
+        calls=timer.calls,
+        batch_seconds=timer.batch_seconds,
+        host_ns_per_call={},
+        cold=rotation.is_cold(timer.distinct_calls),
+        notes=notes,
+    )
+    course = Course(prepared, seed=1, base=RULE if "base" in arms else None)
+    course.run(
+        lambda orders: [
+            Block(order=order, ns_per_call=tuple(times))
+            for order, times in zip(orders, timer.blocks(map(names, orders)), strict=True)
+        ]
+    )
+    return course.measurement()
+
+
+def names(order: str) -> Order:
+    return [LETTERS[letter] for letter in order]
+
+
+def one_arm(timer: Timer, arm: ArmName = "kernel", blocks: int = 9) -> float:
+    """Median of its batches, in nanoseconds a call."""
+    return median(one for times in timer.blocks([(arm, arm)] * blocks) for one in times)
+
+
 @pytest.mark.parametrize(("kernel", "reference", "ratio"), [(1, 4, 4.0), (4, 1, 0.25), (2, 2, 1.0)])
 def test_a_known_ratio_is_found(kernel: int, reference: int, ratio: float) -> None:
     """Launch counts of a known ratio give a speed-up of about that, in graphs and without a fallback."""
-    found = measure(
-        {"kernel": adding(kernel), "torch": adding(reference)},
-        DEVICE,
-        rotation=ONE_COPY,
-        budget_s=0.2,
-        seed=1,
-    )
+    found = measure({"kernel": adding(kernel), "torch": adding(reference)})
     assert found.method == "cuda-graph"
     assert found.cache == "warm"
     assert ratio / 1.25 < found.speedup_vs_torch < ratio * 1.25
 
 
+@pytest.mark.parametrize(("kernel", "outcome"), [(4, "clean"), (5, "slower"), (3, "faster")])
+def test_a_kernel_is_held_against_its_base(kernel: int, outcome: str) -> None:
+    """Beside torch, which takes far longer: it is timed in few blocks, and disturbs none."""
+    found = measure({"kernel": adding(kernel), "base": adding(4), "torch": adding(20)})
+    (comparison,) = found.comparisons
+    assert comparison.outcome == outcome
+    assert found.base is not None
+    assert found.kernel.calls_per_batch == found.base.calls_per_batch
+    assert found.torch.calls_per_batch < found.kernel.calls_per_batch
+
+
+@pytest.mark.parametrize("timer_class", [GraphTimer, LoopTimer])
+def test_times_belong_to_arms(timer_class: type[GraphTimer] | type[LoopTimer]) -> None:
+    """An arm that takes four times as long takes that at every place of every order."""
+    adds = {"K": 1, "B": 4, "T": 2}
+    arms: Arms = {LETTERS[letter]: adding(times, 2**22) for letter, times in adds.items()}
+    for arm in arms.values():
+        arm(0)
+    timer = timer_class(arms, copies=1, limit_s=0.05)
+    orders = ["".join(half) + "".join(reversed(half)) for half in itertools.permutations("KBT")]
+    by_place: dict[tuple[str, int], list[float]] = {}
+    for order, times in zip(orders * 5, timer.blocks(map(names, orders * 5)), strict=True):
+        assert len(times) == 6
+        for place, (letter, one) in enumerate(zip(order, times, strict=True)):
+            by_place.setdefault((letter, place), []).append(one)
+    unit = median(by_place["K", 0])
+    assert len(by_place) == 18
+    for (letter, place), taken in by_place.items():
+        ratio = median(taken) / unit
+        assert adds[letter] / 1.3 < ratio < adds[letter] * 1.3, (letter, place)
+
+
+def test_blocks_are_queued_one_ahead() -> None:
+    """While one block's times are read the next one runs: the GPU does not wait for the host."""
+    timer = GraphTimer({"kernel": adding(1), "torch": adding(1)}, copies=1, limit_s=0.05)
+    taken = 0
+
+    def orders() -> Iterator[Order]:
+        nonlocal taken
+        for _ in range(4):
+            taken += 1
+            yield names("KTTK")
+
+    blocks = timer.blocks(orders())
+    assert taken == 0
+    next(blocks)
+    assert taken == 2
+    assert not torch.cuda.current_stream().query()
+    assert len(list(blocks)) == 3
+    assert taken == 4
+    assert torch.cuda.current_stream().query()
+
+
+def test_a_host_that_dawdles_is_not_timed() -> None:
+    """Blocks behind a GPU that has run dry begin with something untimed: their launch is outside."""
+    timer = GraphTimer({"kernel": adding(1, 1024), "torch": adding(1, 1024)}, copies=1, limit_s=0.05)
+    first, others = [], []
+    for times in timer.blocks(names(order) for order in ["KTTK"] * 30):
+        time.sleep(0.005)
+        first.append(times[0])
+        others.append(times[3])
+    assert median(first) < 1.1 * median(others)
+
+
+def test_something_is_done_before_each_block_s_launch() -> None:
+    """Once a block in graphs, where no code of a kernel runs in a batch; in loops once a batch."""
+    arms: Arms = {"kernel": adding(1), "torch": adding(1)}
+    for timer, times in (
+        (GraphTimer(arms, copies=1, limit_s=0.05), 3),
+        (LoopTimer(arms, copies=1, limit_s=0.05), 12),
+    ):
+        called = itertools.count()
+        assert len(list(timer.blocks([names("KTTK")] * 3, lambda counter=called: next(counter)))) == 3
+        assert next(called) == times
+
+
 def test_the_host_s_launch_is_not_timed() -> None:
     """A tiny addition takes about a microsecond in a graph; launched one by one the host needs several."""
-    found = measure(
-        {"kernel": adding(1, 1024), "torch": adding(1, 1024)}, DEVICE, rotation=ONE_COPY, budget_s=0.1, seed=1
-    )
+    found = measure({"kernel": adding(1, 1024), "torch": adding(1, 1024)})
     assert found.method == "cuda-graph"
-    assert found.calls_per_batch >= 50
+    assert found.kernel.calls_per_batch >= 50
     assert found.kernel.median_ns_per_call < 3000
+
+
+def test_launching_is_timed_apart() -> None:
+    """What the host takes for a call grows with its launches, and is more than a tiny kernel takes."""
+    one, ten = adding(1, 1024), adding(10, 1024)
+    assert 1e-6 < host_seconds_per_call(one, 1) < 1e-3
+    assert host_seconds_per_call(ten, 1) > 3 * host_seconds_per_call(one, 1)
+
+
+def test_launching_a_slow_call_is_timed_by_few() -> None:
+    """Of a call that waits for the GPU, or takes long there, nobody needs fifty."""
+    calls = 0
+
+    def slow(_: int) -> None:
+        nonlocal calls
+        calls += 1
+        time.sleep(0.02)
+
+    assert 0.02 <= host_seconds_per_call(slow, 1) < 0.1
+    assert calls == 4
 
 
 def test_rotation_leaves_the_cache_behind() -> None:
@@ -72,26 +206,56 @@ def test_rotation_leaves_the_cache_behind() -> None:
     timed = {}
     for name, chosen in {"cold": rotation, "warm": ONE_COPY}.items():
         arms = {"kernel": rotating(chosen.copies, elements), "torch": rotating(chosen.copies, elements)}
-        timed[name] = measure(arms, DEVICE, rotation=chosen, budget_s=0.1, seed=1)
+        timed[name] = measure(arms, chosen)
     assert timed["cold"].cache == "cold"
     assert timed["warm"].cache == "warm"
-    assert timed["cold"].calls_per_batch % rotation.copies == 0
+    assert timed["cold"].kernel.calls_per_batch % rotation.copies == 0
     assert timed["cold"].kernel.median_ns_per_call > timed["warm"].kernel.median_ns_per_call
 
 
-def test_every_copy_is_captured_equally_often() -> None:
-    """A graph holds whole turns of the copies."""
-    used: list[int] = []
+@pytest.mark.parametrize("twins", [("kernel",), ("kernel", "base")])
+def test_every_copy_is_captured_equally_often(twins: tuple[ArmName, ...]) -> None:
+    """A graph holds whole turns of the copies, and a kernel's and its base's hold as many."""
+    used: dict[ArmName, list[int]] = {name: [] for name in twins}
     vectors = [torch.zeros(2**16, device=DEVICE) for _ in range(7)]
 
-    def arm(index: int) -> None:
-        used.append(index)
-        vectors[index].add_(1)
+    def recording(name: ArmName) -> Arm:
+        def arm(index: int) -> None:
+            used[name].append(index)
+            vectors[index].add_(1)
 
-    timer = GraphTimer({"kernel": arm}, copies=7, limit_s=0.1)
-    last_graph = used[-timer.calls_per_batch :]
+        return arm
+
+    timer = GraphTimer({name: recording(name) for name in twins}, copies=7, limit_s=0.1)
     assert timer.distinct_calls == 7
-    assert {last_graph.count(index) for index in range(7)} == {timer.calls_per_batch // 7}
+    assert len(set(timer.calls.values())) == 1
+    for name in twins:
+        calls = timer.calls[name]
+        last_graph = used[name][-calls:]
+        assert {last_graph.count(index) for index in range(7)} == {calls // 7}
+
+
+def test_longer_batches() -> None:
+    """As many calls as the factor says."""
+    usual = GraphTimer({"kernel": adding(1)}, copies=1, limit_s=0.05)
+    longer = GraphTimer({"kernel": adding(1)}, copies=1, limit_s=0.2, longer=4.0)
+    assert 3 < longer.calls["kernel"] / usual.calls["kernel"] < 5
+
+
+def test_streams_that_are_joined_are_timed() -> None:
+    """What an arm forks to another stream and waits for is within its time."""
+    stream = torch.cuda.Stream()
+    work = adding(8)
+
+    def forks(_: int) -> None:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            work(0)
+        torch.cuda.current_stream().wait_stream(stream)
+
+    timer, notes = make_timer({"kernel": forks, "torch": adding(1)}, copies=1, limit_s=0.1)
+    assert notes == ()
+    assert one_arm(timer) > 4 * one_arm(timer, "torch")
 
 
 def test_an_arm_that_launches_nothing_is_no_graph() -> None:
@@ -102,7 +266,7 @@ def test_an_arm_that_launches_nothing_is_no_graph() -> None:
 
 def test_loops_are_queued_behind_a_busy_gpu() -> None:
     """The fallback, too, times the GPU and not the host's launches, as long as nothing waits."""
-    arms = {"kernel": adding(1, 1024), "torch": adding(1, 1024)}
+    arms: Arms = {"kernel": adding(1, 1024), "torch": adding(1, 1024)}
     for arm in arms.values():
         arm(0)
     torch.cuda.synchronize()
@@ -112,7 +276,8 @@ def test_loops_are_queued_behind_a_busy_gpu() -> None:
     torch.cuda.synchronize()
     eager_ns = (time.perf_counter_ns() - start) / 500
     timer = LoopTimer(arms, copies=1, limit_s=0.1)
-    assert sorted(timer.batch("kernel") for _ in range(9))[4] < 0.8 * eager_ns
+    assert timer.method == "cuda-event"
+    assert one_arm(timer) < 0.8 * eager_ns
 
 
 def test_memory_that_an_arm_allocates_is_its_own() -> None:
@@ -126,7 +291,7 @@ def test_memory_that_an_arm_allocates_is_its_own() -> None:
     timer, notes = make_timer({"kernel": allocates}, copies=1, limit_s=0.1)
     assert timer.method == "cuda-graph"
     assert notes == ()
-    assert timer.batch("kernel") > 0
+    assert one_arm(timer) > 0
     assert torch.equal(kept[0], vector + 1)
 
 
