@@ -595,7 +595,6 @@ class Reason(str, Enum):
     NOISE = "noise"
     NOT_CONFIRMED = "not-confirmed"
     NOT_COMPARABLE = "not-comparable"
-    SLOWED_RIVAL = "slowed-rival"
     # compute-sanitizer
     MEMCHECK = "memcheck"
     RACECHECK = "racecheck"

@@ -80,9 +80,6 @@ def verifying(key: str, *, wait_s: float, folder: Path | None = None) -> Iterato
         yield
 
 
-exclusive = timing
-
-
 @contextmanager
 def _held(doing: Doing, key: str, wait_s: float, folder: Path | None) -> Iterator[None]:
     place = folder or _default_folder()

@@ -54,7 +54,7 @@ class JudgeService:
     def describe(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Which devices there are: `{"environments": {"cpu": …}, "devices": ["cpu"], "locks": {"cpu": "cpu"}}`.
 
-        `locks` has each device's name for `timing.lock.exclusive`.
+        `locks` has each device's name for `timing.lock`.
         """
         del params, buffers
         devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
