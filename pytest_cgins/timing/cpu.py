@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from time import perf_counter, perf_counter_ns  # held, since a kernel could replace what the module has
 
 from pytest_cgins.measurement import ArmName, Method
 from pytest_cgins.timing.timer import Arms, Order, calls_for
@@ -64,11 +64,11 @@ class HostTimer:
     def _seconds_per_call(self, arm: ArmName, limit_s: float) -> float:
         """Best of ever longer loops until one lasts `TARGET_S`: the first calls are warm-up."""
         calls, best = 1, float("inf")
-        deadline = time.perf_counter() + limit_s
+        deadline = perf_counter() + limit_s
         while True:
             elapsed = self._loop(arm, calls) / 1e9
             best = min(best, elapsed / calls)
-            if elapsed >= TARGET_S or time.perf_counter() > deadline:
+            if elapsed >= TARGET_S or perf_counter() > deadline:
                 # A second look, since a first call that is slow enough would otherwise be all of it.
                 return best if calls > 1 else min(best, self._loop(arm, 1) / 1e9)
             calls *= 2
@@ -76,10 +76,10 @@ class HostTimer:
     def _loop(self, arm: ArmName, calls: int) -> int:
         call, turn = self._arms[arm], self._turns[arm]
         with _no_garbage_collection():
-            start = time.perf_counter_ns()
+            start = perf_counter_ns()
             for _ in range(calls):
                 call(next(turn))
-            return max(1, time.perf_counter_ns() - start)
+            return max(1, perf_counter_ns() - start)
 
 
 @contextmanager

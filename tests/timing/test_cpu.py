@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pytest_cgins.measurement import ArmName
+from pytest_cgins.timing import cpu
 from pytest_cgins.timing.cpu import LOOPS, TARGET_S, HostTimer
 from pytest_cgins.timing.timers import make_timer
 
@@ -36,8 +37,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ns = 0
-        monkeypatch.setattr(time, "perf_counter_ns", lambda: self.ns)
-        monkeypatch.setattr(time, "perf_counter", lambda: self.ns / 1e9)
+        monkeypatch.setattr(cpu, "perf_counter_ns", lambda: self.ns)
+        monkeypatch.setattr(cpu, "perf_counter", lambda: self.ns / 1e9)
 
     def arm(self, ns_per_call: float) -> Arm:
         def call(_: int) -> None:
@@ -132,7 +133,7 @@ def test_the_middle_loop_counts(clock: Clock) -> None:
 def test_a_clock_that_stands_gives_a_time_above_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some virtual machines' clocks are coarse: no ratio is taken of 0."""
     timer = timer_for(busy(10))
-    monkeypatch.setattr(time, "perf_counter_ns", lambda: 5)
+    monkeypatch.setattr(cpu, "perf_counter_ns", lambda: 5)
     (times,) = timer.blocks([("kernel", "kernel")])
     assert all(0 < one <= 1 for one in times)
 
@@ -254,3 +255,11 @@ def test_real_time_is_read() -> None:
     timer = HostTimer({"kernel": lambda _: time.sleep(3e-3)}, copies=1, limit_s=0.02)
     ((one,),) = timer.blocks([("kernel",)])
     assert 3e6 <= one < 3e7
+
+
+def test_a_clock_that_is_replaced_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that replaces the module's function is found out by `integrity`, and is timed rightly meanwhile."""
+    timer = HostTimer({"kernel": lambda _: time.sleep(3e-3)}, copies=1, limit_s=0.02)
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)
+    ((one,),) = timer.blocks([("kernel",)])
+    assert one >= 3e6
