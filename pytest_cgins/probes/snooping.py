@@ -99,7 +99,17 @@ def _compiles(arguments: _Arguments, origins: Origins) -> str:
     file = os.fsdecode(arguments[1] or "")
     if origins.kind(file) not in ("installed", "ours", "standard") or not Path(file).is_absolute():
         return ""
+    if _holds(Path(file), arguments[0]):
+        return ""  # the first import of a library that has no bytecode
     return f"compiles code in the name of {Path(file).name}"
+
+
+def _holds(file: Path, source: Any) -> bool:
+    """Whether a text is just what a file has."""
+    try:
+        return file.read_bytes() == (source.encode() if isinstance(source, str) else source)
+    except (OSError, UnicodeError):
+        return False
 
 
 RULES: Mapping[str, tuple[_Rule, ...]] = {

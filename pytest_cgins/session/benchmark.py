@@ -102,6 +102,7 @@ def _time(function: Callable[[], Any], device: str, budget_s: float) -> Timing:
         samples += block
         if len(samples) >= LEAST_BATCHES and time.perf_counter() >= end:
             break
+    _wait_for(device)  # a block more may be under way
     spread = stats.quartiles(samples)
     return Timing(
         device=device,
@@ -112,6 +113,13 @@ def _time(function: Callable[[], Any], device: str, budget_s: float) -> Timing:
         iqr_ns_per_call=spread.range,
         notes=notes,
     )
+
+
+def _wait_for(device: str) -> None:
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize(device)
 
 
 def _device_of(values: list[Any]) -> str:
