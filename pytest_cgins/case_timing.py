@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -38,6 +39,8 @@ class Noise:
     """τ̂: standard deviation between processes of the log ratio of a kernel to itself; 0 if it is not known."""
     longer: float = 1.0
     """Factor for the length of batches, where blocks of the usual length hang on each other."""
+    why: str = ""
+    """Why nothing is known; "" if something is."""
 
 
 NoiseOf = Callable[[float], Noise]
@@ -72,6 +75,19 @@ class Timed:
     reply: Reply
     told: dict[str, Any]
     refused: dict[str, str]
+    died_beside_base: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Blocks of one case in one process."""
+
+    ns_per_call: float
+    """Of the kernel, about."""
+    log_ratios: tuple[float, ...]
+    """Of the kernel against its base, one a block; () without a base."""
+    refused: dict[str, str]
+    """Why arms are not there."""
 
 
 class CaseTiming:
@@ -108,7 +124,31 @@ class CaseTiming:
             for buffer in first.reply.buffers:
                 buffer.close()
         measurement = replace(first.measurement, confirmation=second.measurement)
-        return Timed(measurement, second.reply, second.told, {**first.refused, **second.refused})
+        refused = {**first.refused, **second.refused}
+        died = first.died_beside_base or second.died_beside_base
+        return Timed(measurement, second.reply, second.told, refused, died)
+
+    def sample(self, wanted: Wanted, blocks: int, *, longer: float = 1.0) -> Sample:
+        """A fixed number of blocks of kernel and base; nothing is judged.
+
+        Args:
+            wanted: without probes; of its gate nothing counts.
+            blocks: how many, or fewer where these take longer than a test may.
+            longer: factor for the length of batches.
+
+        Raises:
+            EndedError: the kernel failed meanwhile.
+            InfrastructureError: the device was not to be had.
+        """
+        self._ask(wanted, "ready", {"device": wanted.request["device"]}, ())
+        with self._lock():
+            prepared, refused = self._opened(wanted, longer)
+            course = Course(prepared, seed=wanted.request["seed"], base=_ends_late(blocks))
+            if "base" in prepared.arms:
+                course.run(lambda orders: self._blocks(wanted, orders))
+            for buffer in self._ask(wanted, "finish", {}, ()).buffers:
+                buffer.close()
+        return Sample(_ns_per_call(prepared), tuple(course.log_ratios("base")), refused)
 
     def _without_a_base_that_kills(self, wanted: Wanted) -> Timed:
         """A worker that dies with the base in it, and lives without, died of the base."""
@@ -123,7 +163,8 @@ class CaseTiming:
             except EndedError:
                 raise end from None
             first = end.verdict.message.partition("\n")[0]
-            return replace(timed, refused={**timed.refused, "base": f"beside it the worker ended: {first}"})
+            why = f"beside it the worker ended: {first}"
+            return replace(timed, refused={**timed.refused, "base": why}, died_beside_base=True)
 
     def _once(self, wanted: Wanted) -> Timed:
         # A process that starts while the device is held would keep others waiting.
@@ -147,6 +188,7 @@ class CaseTiming:
             course.measurement(),
             seconds=seconds,
             base_revision=wanted.revision if "base" in prepared.arms else "",
+            uncalibrated=self._noise(_ns_per_call(prepared)).why if "base" in prepared.arms else "",
         )
         try:
             told = kernel_timing.told_of(reply.result, wanted.pairs, measurement)
@@ -214,6 +256,12 @@ def _require_wanted(request: Mapping[str, Any], prepared: Prepared, refused: Map
         raise ValueError(
             f"{sorted(wanted)} were to be timed; there are {prepared.arms}, refused {sorted(refused)}"
         )
+
+
+def _ends_late(blocks: int) -> Rule:
+    """A rule by which nothing is proven before the last of so many blocks."""
+    never = sys.float_info.min
+    return Rule(tolerate=0.0, catch=1.0, alpha=never, beta=never, tests=1, most_blocks=blocks)
 
 
 def _ns_per_call(prepared: Prepared) -> float:

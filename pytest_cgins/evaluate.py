@@ -124,7 +124,7 @@ class Evaluator:
         self._environments: dict[str, Environment] | None = None
         self._locks: dict[str, str] = {}
         self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
-        self._stage = TimingStage(
+        self.stage = TimingStage(
             config,
             self._runs,
             timing_options or TimingOptions(),
@@ -133,12 +133,13 @@ class Evaluator:
             timeout_s=timeout_s,
             builds=self.supply.builds,
             device_key=self._lock_key,
+            environment=self._environment_of,
             own_tests=self.tests,
         )
         self._peaks = DevicePeaks(
-            lambda device: (self._environments or {})[device.partition(":")[0]],
+            self._environment_of,
             lambda device: self._reference("peaks", {"device": device}).result,
-            self._stage.alone_on,
+            self.stage.alone_on,
         )
 
     def cases(self) -> tuple[Case, ...]:
@@ -213,7 +214,37 @@ class Evaluator:
         logger.info("%s: %s (%s) in %.2f s%s", case.name, status, reason, seconds, numbers)
         return replace(result, seconds=seconds)
 
-    def _require_device(self, case: Case) -> None:
+    @contextmanager
+    def made_ready(
+        self, case: Case
+    ) -> Iterator[tuple[CompiledKernel, str, list[tuple[dict[str, Any], Buffer]]]]:
+        """A case ready to be timed by `stage`, unverified: its kernel, the role of its worker, its sets of inputs.
+
+        Raises:
+            EndedError: it cannot be built or prepared.
+        """
+        self._require_device(case)
+        compiled = self._compiled(case)
+        with ExitStack() as open_buffers:
+            with self._beside_no_timing(case.device):
+                prepared = self._reference("prepare", {**self._question(case), "probes": ()})
+                _closing(open_buffers, prepared)
+            if prepared.result["drift"]:
+                raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
+            pairs = kernel_timing.timeable(prepared.result["sets"], prepared.buffers)
+            yield compiled, role_of("timing", compiled), pairs
+
+    def measure_peaks(self, device: str) -> None:
+        """Measure anew what a device reaches.
+
+        Raises:
+            EndedError: it could not be.
+            InfrastructureError: the device was not to be had.
+        """
+        self._peaks.measure(device)
+
+    def described(self) -> Mapping[str, Environment]:
+        """The devices of this machine, `cpu` and `cuda`, as the reference worker sees them; it is started for that."""
         if self._environments is None:
             self._warm()
             reply = self._reference("describe", {})
@@ -223,8 +254,11 @@ class Evaluator:
             }
             self._locks = reply.result["locks"]
             self.supply.found_devices(self._environments)
+        return self._environments
+
+    def _require_device(self, case: Case) -> None:
         device = case.device.split(":")[0]
-        if device in self._environments:
+        if device in self.described():
             return
         if self._device == "auto":
             raise EndedError(Status.SKIPPED, Reason.DEVICE_ABSENT, f"no {device} device on this machine")
@@ -293,6 +327,9 @@ class Evaluator:
                 output=answers.output,
             )
 
+    def _environment_of(self, device: str) -> Environment:
+        return (self._environments or {})[device.partition(":")[0]]
+
     def _lock_key(self, device: str) -> str:
         return self._locks.get(device, device)
 
@@ -351,7 +388,7 @@ class Evaluator:
         case = verified.case
         pairs = kernel_timing.timeable(prepared.result["sets"], prepared.buffers)
         try:
-            outcome = self._stage.run(
+            outcome = self.stage.run(
                 case,
                 compiled,
                 role=role_of("timing", compiled),
@@ -369,7 +406,7 @@ class Evaluator:
             outcome = outcome.with_roofline(pairs[0][0], self._entry(case), case, peaks)
         correctness = outcome.timing.merged(verified.correctness)
         verdict = gate.decide(correctness, outcome.timing.measurement)
-        verdict = self._stage.decide(verdict, case, outcome)
+        verdict = self.stage.decide(verdict, case, outcome)
         if verdict.status is Status.SLOWER and outcome.base.compiled is not None:
             why = self._wrong_at_base(case, outcome.base.compiled, question, prepared)
             verdict = wrong_base(verdict, why) if why else verdict
@@ -412,8 +449,8 @@ class Evaluator:
                 answers = self._runs.run(role_of("verification", base), request, sets, buffers)
                 _closing(open_buffers, answers)
                 checks = self._judge(plain, answers).checks
-            except EndedError as end:
-                return end.verdict.message.partition("\n")[0]
+            except EndedError:
+                return ""  # it did not die when it was timed: the proof stands
         return next((check.message for check in checks if not check.passed), "")
 
     def _question(self, case: Case) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import Any
 
 from pytest_cgins import documents, kernel_timing
 from pytest_cgins.base_kernels import BaseKernel, BaseKernels
-from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Wanted
+from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.gate_timing import decide_timing
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.model import Case, CompiledKernel, Reason, Status, Verdict
+from pytest_cgins.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
 from pytest_cgins.roofline import with_roofline
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
@@ -37,8 +37,8 @@ class TimingOptions:
     """Whether a kernel that did not change is timed against a second build of itself."""
     compile: bool = False
     """Whether torch.compile is an arm."""
-    noise: Callable[[str], NoiseOf] = lambda _: lambda _: Noise()
-    """What is known of a device's noise, by `cpu` or `cuda`."""
+    noise: Callable[[Environment], NoiseOf] = lambda _: lambda _: Noise()
+    """What is known of the noise of a device, as the reference worker describes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Outcome:
     """The measurement, with what probes saw."""
     base: BaseKernel
     """What it was held against."""
+    died_beside_base: bool = False
+    """Whether the worker died with both in it, and did not with the kernel alone."""
 
     def with_roofline(
         self, inputs: Mapping[str, Any], kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
@@ -72,6 +74,7 @@ class TimingStage:
         timeout_s: float,
         builds: Ahead,
         device_key: Callable[[str], str],
+        environment: Callable[[str], Environment],
         own_tests: Callable[[], int],
     ) -> None:
         """Nothing is read or built yet.
@@ -85,6 +88,7 @@ class TimingStage:
             timeout_s: limit for one request to a worker.
             builds: compilers rest while anything is timed.
             device_key: what processes that use the same hardware agree on, by device.
+            environment: of a device.
             own_tests: how many tests the file alone makes.
         """
         self._config = config
@@ -94,6 +98,7 @@ class TimingStage:
         self._timeout_s = timeout_s
         self._builds = builds
         self._device_key = device_key
+        self._environment = environment
         self._own_tests = own_tests
         self._bases = bases
 
@@ -122,31 +127,12 @@ class TimingStage:
             EndedError: the kernel failed meanwhile.
             InfrastructureError: the device was not to be had.
         """
-        entry = next(one for one in self._config.kernels if one.name == case.kernel)
         base = self._base(case, compiled)
-        device = case.device.partition(":")[0]
-        request = {
-            "kernel": documents.dump_python(compiled),
-            "base": None if base.compiled is None else documents.dump_python(base.compiled),
-            "device": case.device,
-            "import_root": str(self._config.root),
-            "seed": kernel_timing.seed_for(self._seed, case),
-            "probes": probes,
-            "cache": entry.timing.cache,
-            "compile": self._options.compile,
-        }
-        wanted = Wanted(
-            role=role,
-            request=request,
-            pairs=pairs,
-            gate=entry.timing,
-            tests=self._tests(),
-            revision=base.revision,
-            timeout_s=self._timeout_s,
-        )
-        timer = CaseTiming(
-            self._runs, noise=self._options.noise(device), lock=lambda: self.alone_on(case.device)
-        )
+        wanted = self._wanted(case, compiled, base, role=role, probes=probes, pairs=pairs)
+        wanted = replace(wanted, tests=self._tests())
+        wanted.request["compile"] = self._options.compile
+        noise = self._options.noise(self._environment(case.device))
+        timer = CaseTiming(self._runs, noise=noise, lock=lambda: self.alone_on(case.device))
         timed = timer.time(wanted)
         with ExitStack() as open_buffers:
             for buffer in timed.reply.buffers:
@@ -159,12 +145,83 @@ class TimingStage:
             note = f"torch.compile was not timed: {timed.refused['compile']}"
             measurement = replace(timing.measurement, notes=(*timing.measurement.notes, note))
             timing = replace(timing, measurement=measurement)
-        return Outcome(timing, base)
+        return Outcome(timing, base, timed.died_beside_base)
+
+    def sample(
+        self,
+        case: Case,
+        compiled: CompiledKernel,
+        base: BaseKernel,
+        *,
+        role: str,
+        pairs: list[tuple[Any, Buffer]],
+        blocks: int,
+        longer: float,
+        seed: int,
+    ) -> Sample:
+        """A fixed number of blocks of a case, in the worker of its role as it is; nothing is judged.
+
+        Args:
+            case: which.
+            compiled: its kernel.
+            base: what it is held against, if that has a build.
+            role: of the worker.
+            pairs: sets of inputs that it is timed on.
+            blocks: how many.
+            longer: factor for the length of batches.
+            seed: of the orders.
+
+        Raises:
+            EndedError: the kernel failed meanwhile.
+            InfrastructureError: the device was not to be had.
+        """
+        wanted = self._wanted(case, compiled, base, role=role, probes=(), pairs=pairs)
+        wanted.request["seed"] = seed
+        timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device))
+        return timer.sample(wanted, blocks, longer=longer)
+
+    def renew(self, role: str) -> None:
+        """End a worker: what is timed next is timed in a process without a past."""
+        self._runs.renew(role)
+
+    def twin(self, compiled: CompiledKernel) -> BaseKernel:
+        """A second build of a kernel: see `BaseKernels.twin`."""
+        return self._bases.twin(compiled)
+
+    def _wanted(
+        self,
+        case: Case,
+        compiled: CompiledKernel,
+        base: BaseKernel,
+        *,
+        role: str,
+        probes: tuple[str, ...],
+        pairs: list[tuple[Any, Buffer]],
+    ) -> Wanted:
+        entry = next(one for one in self._config.kernels if one.name == case.kernel)
+        request = {
+            "kernel": documents.dump_python(compiled),
+            "base": None if base.compiled is None else documents.dump_python(base.compiled),
+            "device": case.device,
+            "import_root": str(self._config.root),
+            "seed": kernel_timing.seed_for(self._seed, case),
+            "probes": probes,
+            "cache": entry.timing.cache,
+        }
+        return Wanted(
+            role=role,
+            request=request,
+            pairs=pairs,
+            gate=entry.timing,
+            tests=1,
+            revision=base.revision,
+            timeout_s=self._timeout_s,
+        )
 
     def decide(self, verdict: Verdict, case: Case, outcome: Outcome) -> Verdict:
         """The verdict on answers, with that on the time."""
         entry: KernelEntry = next(one for one in self._config.kernels if one.name == case.kernel)
-        return decide_timing(
+        decided = decide_timing(
             verdict,
             outcome.timing.measurement,
             base_state=outcome.base.state,
@@ -173,6 +230,10 @@ class TimingStage:
             base_label=self._bases.label,
             kernel=case.kernel,
         )
+        if outcome.died_beside_base and decided.status is Status.PASSED:
+            # Whose fault it is nobody knows: a kernel that did so on purpose must not pass by it.
+            return replace(decided, status=Status.INCONCLUSIVE, reason=Reason.NOT_COMPARABLE)
+        return decided
 
     def _base(self, case: Case, compiled: CompiledKernel) -> BaseKernel:
         device = case.device.partition(":")[0]

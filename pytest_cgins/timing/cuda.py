@@ -119,10 +119,12 @@ class GraphTimer:
 
     @staticmethod
     def _seconds_per_call(name: ArmName, arm: Callable[[int], object], copies: int) -> float:
-        graph = _capture(name, arm, _PILOT_LAUNCHES, copies)
+        single = _time(lambda: arm(0), before=lambda: arm(0))
+        launches = max(1, min(_PILOT_LAUNCHES, int(TARGET_S / single)))
+        graph = _capture(name, arm, launches, copies)
         graph.replay()
         rounds = [_time(graph.replay, before=graph.replay) for _ in range(_PILOT_ROUNDS)]
-        return sorted(rounds)[_PILOT_ROUNDS // 2] / _PILOT_LAUNCHES
+        return sorted(rounds)[_PILOT_ROUNDS // 2] / launches
 
 
 class LoopTimer:

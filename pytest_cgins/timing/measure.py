@@ -25,7 +25,7 @@ LEAST_BLOCKS = 3
 REPORT_BUDGET_S = 0.05
 """Time for blocks that only report, beyond the least number of them."""
 MOST_REPORT_BLOCKS = 16
-TEST_BUDGET_S = 6.0
+TEST_BUDGET_S = 12.0
 """Time for the blocks of a test: a call that takes so long that this holds fewer of them than the rule allows ends
 undecided sooner."""
 CHUNK_S = 2.0
@@ -114,8 +114,8 @@ class Course:
         """
         prepared = self._prepared
         arms = {name: self._arm(name) for name in prepared.arms}
-        gain = quartiles([-one for one in self._log_ratios("torch")])
-        compiled = self._log_ratios("compile")
+        gain = quartiles([-one for one in self.log_ratios("torch")])
+        compiled = self.log_ratios("compile")
         return Measurement(
             method=prepared.method,
             cache="cold" if prepared.cold else "warm",
@@ -144,6 +144,11 @@ class Course:
         """
         sides: tuple[Literal["base", "torch"], ...] = ("base", "torch")
         return tuple(self._tests[side].comparison(side) for side in sides if side in self._tests)
+
+    def log_ratios(self, against: ArmName) -> list[float]:
+        """Of the kernel against another arm, one a block that has both."""
+        ratios = (block.log_ratio("kernel", against) for block in self._blocks)
+        return [ratio for ratio in ratios if ratio is not None]
 
     # ---- which blocks
 
@@ -211,10 +216,6 @@ class Course:
             iqr_ns_per_call=spread.range,
             host_ns_per_call=self._prepared.host_ns_per_call.get(name),
         )
-
-    def _log_ratios(self, against: ArmName) -> list[float]:
-        ratios = (block.log_ratio("kernel", against) for block in self._blocks)
-        return [ratio for ratio in ratios if ratio is not None]
 
 
 def _reading(block: Block) -> Reading:
