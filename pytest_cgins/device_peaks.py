@@ -37,14 +37,16 @@ class DevicePeaks:
         """Of `cpu` or `cuda:0`; None if they are neither stored nor to be measured."""
         if device not in self._known:
             found = measured_peaks.stored(self._environment(device))
-            self._known[device] = found if found is not None else self._measured(device)
+            self._known[device] = found if found is not None else self.measure(device)
         return self._known[device]
 
-    def _measured(self, device: str) -> MeasuredPeaks | None:
+    def measure(self, device: str) -> MeasuredPeaks | None:
+        """Measured anew and stored; None if that cannot be."""
         with self._alone_on(device):
             told = self._measure(device)["peaks"]
         if told is None:
             return None
         found = documents.load_python(MeasuredPeaks, told)
         measured_peaks.store(found)
+        self._known[device] = found
         return found

@@ -157,6 +157,8 @@ class Measurement(Document):
     """None where the device's peaks or the op's work are not known."""
     base_revision: str = ""
     """Commit of the base arm; "" without one."""
+    uncalibrated: str = ""
+    """Why nothing was known of the device's noise; "" where it was, and without a base."""
     timed_ns: float = 0.0
     """Time in batches that count, over all arms."""
     seconds: float = 0.0

@@ -1,0 +1,239 @@
+"""What is known of a device's noise: kept in the user's cache folder, found again under the same environment."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins import documents
+from pytest_cgins.case_timing import Noise, NoiseOf
+from pytest_cgins.document_base import Document
+from pytest_cgins.environment_key import Key, hard_key, key_of, soft_key
+from pytest_cgins.model import Environment
+from pytest_cgins.timing.process_noise import ProcessNoise
+
+logger = logging.getLogger(__name__)
+CALIBRATION_VERSION = 1
+LARGEST_FILE = 1 << 18
+MOST_FILES = 64
+"""So many files of the folder, at most, are looked at for what has changed since."""
+BOUNDS_NS: dict[str, tuple[float, float]] = {
+    "under-3us": (0.0, 3e3),
+    "3-to-30us": (3e3, 3e4),
+    "30-to-150us": (3e4, 1.5e5),
+    "over-150us": (1.5e5, math.inf),
+}
+"""Size classes: what a call takes, from the first bound on and below the second."""
+LONGER = (1.0, 2.0, 4.0, 8.0)
+"""Factors for the length of batches that are tried."""
+COMMAND = "cgins calibrate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeClass(Document):
+    """Noise of calls of about one length. Log ratios: 0.01 is 1%."""
+
+    name: str
+    """One of `under-3us`, `3-to-30us`, `30-to-150us`, `over-150us`: what a call takes."""
+    cases: tuple[str, ...]
+    """Names of the cases that were timed against a second build of themselves."""
+    processes: int
+    """Processes that each was timed in."""
+    blocks: int
+    """Most blocks of a case in a process."""
+    longer: float
+    """Factor for the length of batches, at which all of this was measured and is to be: 1, 2, 4 or 8."""
+    spread: float
+    """τ̂: standard deviation between processes of the median log ratio of a kernel to itself. A slowdown of three times
+    this is always let pass."""
+    spread_upper: float
+    """Upper bound of `spread` at 95%, for normal noise."""
+    sigma: float
+    """σ: standard deviation of a block's log ratio within a process, 1.4826 times the median absolute deviation."""
+    rho: float
+    """ρ: correlation of a block with the next one, from that of signs about the process' median."""
+    rho_error: float
+    """Standard error of `rho`, where blocks are independent."""
+    offset: float
+    """Greatest distance from 0 of a case's mean over processes: what two builds of the same sources differ by."""
+
+    def __post_init__(self) -> None:
+        if self.name not in BOUNDS_NS:
+            raise ValueError(f"{self.name!r} is no size class: they are {', '.join(BOUNDS_NS)}")
+        if self.longer not in LONGER:
+            raise ValueError(f"batches are longer by {self.longer}: one of {LONGER} is meant")
+        for name in ("spread", "spread_upper", "sigma", "rho_error", "offset"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be finite and at least 0")
+        if not -1 <= self.rho <= 1:
+            raise ValueError(f"rho is {self.rho}: it must lie between -1 and 1")
+
+    @property
+    def noise(self) -> ProcessNoise:
+        """The numbers alone."""
+        return ProcessNoise(
+            spread=self.spread,
+            spread_upper=self.spread_upper,
+            sigma=self.sigma,
+            rho=self.rho,
+            rho_error=self.rho_error,
+            offset=self.offset,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(Document):
+    """One device under one set of versions."""
+
+    version: int
+    """Schema version, `CALIBRATION_VERSION`."""
+    key: Key
+    """Device, clocks, driver and libraries: of another it says nothing."""
+    cgins: str
+    """Version of pytest-cgins that measured."""
+    measured_at_s: float
+    """When, in seconds since 1970."""
+    seconds: float
+    """How long it took."""
+    classes: tuple[SizeClass, ...]
+    """Those of which there was a kernel, from short calls to long ones."""
+
+    def __post_init__(self) -> None:
+        if self.version != CALIBRATION_VERSION:
+            raise ValueError(f"version is {self.version}: {CALIBRATION_VERSION} is read")
+        names = [one.name for one in self.classes]
+        if not names or names != [name for name in BOUNDS_NS if name in names]:
+            raise ValueError(f"the size classes are {names}: each once at most, one at least, by size")
+        if not (math.isfinite(self.measured_at_s) and math.isfinite(self.seconds)):
+            raise ValueError("a time is not finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is stored for a device, or why nothing is."""
+
+    calibration: Calibration | None
+    why: str = ""
+
+
+class Calibrations:
+    """Noise by environment; each is read once."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: another one than `default_folder`."""
+        self._folder = folder
+        self._known: dict[str, NoiseOf] = {}
+
+    def noise(self, environment: Environment) -> NoiseOf:
+        """What is known of the noise of the device of an environment."""
+        wanted = key(environment)
+        if wanted.digest not in self._known:
+            found = stored(environment, self._folder)
+            self._known[wanted.digest] = noise_of(found)
+        return self._known[wanted.digest]
+
+
+def key(environment: Environment) -> Key:
+    """What a change of which makes noise another thing: both keys of the environment."""
+    return key_of({**hard_key(environment).parts, **soft_key(environment).parts})
+
+
+def size_class(ns_per_call: float) -> str:
+    """Name of the class that calls of so many nanoseconds are in."""
+    return next(name for name, (_, below) in BOUNDS_NS.items() if ns_per_call < below)
+
+
+def noise_of(found: Found) -> NoiseOf:
+    """Of calls of any length: that of their class, else of the next shorter one, else of the shortest there is.
+
+    Shorter calls are noisier, so that the class below says rather too much.
+    """
+    calibration = found.calibration
+    if calibration is None:
+        return lambda _: Noise(why=found.why)
+    classes = {one.name: one for one in calibration.classes}
+    names = list(BOUNDS_NS)
+
+    def noise(ns_per_call: float) -> Noise:
+        shorter = names[: names.index(size_class(ns_per_call)) + 1]
+        one = next((classes[name] for name in reversed(shorter) if name in classes), calibration.classes[0])
+        return Noise(spread=one.spread, longer=one.longer)
+
+    return noise
+
+
+def default_folder() -> Path:
+    """`$CGINS_CACHE_DIR/calibration`, else in the user's cache folder."""
+    named = os.environ.get("CGINS_CACHE_DIR")
+    if named:
+        return Path(named).absolute() / "calibration"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("pytest-cgins") / "calibration"
+
+
+def stored(environment: Environment, folder: Path | None = None) -> Found:
+    """What is stored for a device under this driver and these libraries.
+
+    Args:
+        environment: as the worker describes the device.
+        folder: another one than `default_folder`.
+    """
+    folder, wanted = folder or default_folder(), key(environment)
+    found = _read(folder / f"{wanted.digest}.json")
+    if found is not None and found.key == wanted:
+        return Found(found)
+    for other in _newest(folder):
+        if other.key.parts.get("device") == wanted.parts["device"]:
+            changes = ", ".join(other.key.changes_to(wanted))
+            return Found(None, f"{environment.device_name} was calibrated under other conditions: {changes}")
+    return Found(None, f"{environment.device_name} was not calibrated")
+
+
+def store(calibration: Calibration, folder: Path | None = None) -> Path:
+    """Keep a calibration for `stored`, in the place of an older one.
+
+    Returns:
+        Its file.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    folder = folder or default_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{calibration.key.digest}.json"
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False, encoding="utf-8") as file:
+        try:
+            file.write(documents.dump(calibration, indent=1) + "\n")
+            file.close()
+            Path(file.name).replace(place)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+    return place
+
+
+def _read(file: Path) -> Calibration | None:
+    try:
+        with file.open("rb") as opened:
+            return documents.load(Calibration, opened.read(LARGEST_FILE))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        logger.warning("the calibration in %s is not used: %s", file, error)
+        return None
+
+
+def _newest(folder: Path) -> Iterator[Calibration]:
+    """All that can be read, the latest first."""
+    try:
+        files = sorted(folder.glob("*.json"))[:MOST_FILES]
+    except OSError:
+        return
+    found = [one for one in map(_read, files) if one is not None]
+    yield from sorted(found, key=lambda one: -one.measured_at_s)
