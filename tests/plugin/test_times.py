@@ -1,0 +1,196 @@
+"""Times against the base revision: `--cgins-baseline`, `--cgins-compare`, `--cgins-suite-tests` and `gate` in a repository."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+OPTIONS = ("--cgins", "--cgins-json=report.json", "--cgins-probes=off", "-rfEw")
+BASE = """\
+import os
+
+def kept(input):
+    return input.clamp_min(0)
+
+def slowed(input):
+    return input.clamp_min(0)
+
+def tolerated(input):
+    return input.clamp_min(0)
+
+def mended(input):
+    return input
+
+def deadly(input):
+    if "timing" in os.environ.get("WORKER_IS", ""):
+        os._exit(3)
+    return input.clamp_min(0)
+"""
+SLOW = """
+def many_times(input):
+    for _ in range(60):
+        answer = input.clamp_min(0)
+    return answer
+
+slowed = tolerated = mended = many_times
+
+def kept(input):
+    return input.clamp_min(0)
+
+def deadly(input):
+    return input.clamp_min(0)
+
+def new(input):
+    return input.clamp_min(0)
+"""
+
+
+def write(project: Path, text: str, *names: str, gate: dict[str, Any] | None = None) -> None:
+    """Kernels, and a cgins.yaml that has these of them."""
+    (project / "timed.py").write_text(text)
+    kernels = {
+        name: {
+            "op": "torch.nn.functional.relu",
+            "implementations": [{"name": "cpu", "device": "cpu", "target": f"timed:{name}"}],
+            **({"gate": {"fail_on": "never"}} if name == "tolerated" else {}),
+        }
+        for name in names
+    }
+    document = {
+        "version": 1,
+        "traces": ["traces/tiny"],
+        "kernels": kernels,
+        **({"gate": gate} if gate else {}),
+    }
+    (project / "cgins.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def commit(project: Path) -> str:
+    """Commit everything; gives the commit."""
+
+    def git(*words: str) -> str:
+        settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+        done = subprocess.run(
+            ["git", *settings, *words], cwd=project, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    if not (project / ".git").exists():
+        git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "base")
+    return git("rev-parse", "HEAD")
+
+
+def by_kernel(found: Run) -> dict[str, Any]:
+    """The evaluation of each kernel's first case."""
+    return {name.partition("/")[0]: one for name, one in reversed(found.evaluations().items())}
+
+
+def test_what_changed_is_timed_against_the_base(project: Path, run: Callable[..., Run]) -> None:
+    """A kernel that became slower fails with both processes' numbers; one whose base was wrong does not; new ones are NEW."""
+    base_names = ("kept", "slowed", "tolerated", "mended")
+    write(project, BASE, *base_names)
+    revision = commit(project)
+    write(project, SLOW, *base_names, "new")
+    found = run(project, *OPTIONS)
+    cases = by_kernel(found)
+    assert found.code == 1, found.out
+    slowed = cases["slowed"]
+    assert (slowed["verdict"]["status"], slowed["verdict"]["reason"]) == ("SLOWER", "slower-than-base")
+    assert slowed["measurement"]["base_revision"] == revision
+    first = slowed["measurement"]["comparisons"][0]
+    again = slowed["measurement"]["confirmation"]["comparisons"][0]
+    assert first["outcome"] == again["outcome"] == "slower"
+    assert (first["tests"], again["tests"]) == (len(found.evaluations()), 1)
+    assert f"+{100 * (first['ratio'] - 1):,.0f}%"[:3] in slowed["verdict"]["message"]
+    assert "fresh process" in slowed["verdict"]["message"]
+    assert cases["tolerated"]["verdict"]["status"] == "SLOWER"
+    assert cases["tolerated"]["fail_on"] == "never"
+    assert (cases["mended"]["verdict"]["status"], cases["mended"]["verdict"]["reason"]) == (
+        "PASSED",
+        "not-comparable",
+    )
+    assert cases["new"]["verdict"]["status"] == "NEW"
+    assert cases["kept"]["verdict"]["status"] in ("SAME", "FASTER", "INCONCLUSIVE")
+    assert {"kernel slowed", "kernel tolerated"} & set(_failed(found)) == {"kernel slowed"}
+
+
+def _failed(found: Run) -> list[str]:
+    """Kernels of the failures' headlines."""
+    return [line.strip("_ ").partition("/")[0] for line in found.lines if line.startswith("___")]
+
+
+def test_an_unchanged_kernel_is_not_timed_against_itself(project: Path, run: Callable[..., Run]) -> None:
+    """It passes as unchanged; `--cgins-compare=unchanged` times it against a second build, and the suite's size is given."""
+    write(project, BASE, "kept")
+    commit(project)
+    (one,) = {one["verdict"]["reason"]: one for one in run(project, *OPTIONS).evaluations().values()}.values()
+    assert (one["verdict"]["status"], one["verdict"]["reason"]) == ("PASSED", "unchanged")
+    assert one["measurement"]["base"] is None
+    found = run(project, *OPTIONS, "--cgins-compare=unchanged", "--cgins-suite-tests=5000")
+    compared = [one["measurement"]["comparisons"][0] for one in found.evaluations().values()]
+    assert {one["tests"] for one in compared} == {5000}
+    assert not {one["verdict"]["status"] for one in found.evaluations().values()} & {"SLOWER", "PASSED"}
+
+
+def test_without_a_base_revision_the_summary_says_that_times_gate_nothing(
+    project: Path, run: Callable[..., Run]
+) -> None:
+    """Outside of a repository, and with `gate.baseline: none`, kernels pass, and nobody thinks that they were gated."""
+    write(project, BASE, "kept")
+    found = run(project, *OPTIONS)
+    assert found.code == 0
+    assert "TIMES GATE NOTHING" in found.out
+    commit(project)
+    write(project, BASE, "kept", gate={"baseline": "none"})
+    found = run(project, *OPTIONS)
+    assert found.code == 0
+    assert "TIMES GATE NOTHING" in found.out
+
+
+def test_an_unknown_revision_is_refused_before_anything_runs(project: Path, run: Callable[..., Run]) -> None:
+    """A misspelt `--cgins-baseline` must not become a run that gates nothing."""
+    write(project, BASE, "kept")
+    commit(project)
+    found = run(project, *OPTIONS, "--cgins-baseline=nowhere")
+    assert found.code not in (0, 1)
+    assert 'git knows no commit "nowhere"' in found.out
+
+
+def test_a_worker_that_dies_beside_the_base_leaves_the_case_undecided(
+    project: Path, run: Callable[..., Run]
+) -> None:
+    """Nobody knows which of both did it: a kernel that kills its base must not pass by that."""
+    killing = BASE.replace('if "timing" in os.environ.get("WORKER_IS", ""):', "if timed():") + (
+        '\ndef timed():\n    import sys\n    return "pytest_cgins.execute.timing" in sys.modules\n'
+    )
+    write(project, killing, "deadly")
+    commit(project)
+    write(project, SLOW, "deadly")
+    found = run(project, *OPTIONS)
+    one = by_kernel(found)["deadly"]
+    assert (one["verdict"]["status"], one["verdict"]["reason"]) == ("INCONCLUSIVE", "not-comparable"), (
+        found.out
+    )
+    assert "beside it the worker ended" in one["verdict"]["message"]
+
+
+@pytest.mark.parametrize(("floor", "status"), [(0.000001, "PASSED"), (50.0, "BELOW_FLOOR")])
+def test_a_floor_is_held_against_torch(
+    project: Path, run: Callable[..., Run], floor: float, status: str
+) -> None:
+    """A kernel that must be so many times as fast as torch, and is not, fails without any base revision."""
+    write(project, BASE, "kept", gate={"floor_vs_torch": floor})
+    found = run(project, *OPTIONS)
+    statuses = {one["verdict"]["status"] for one in found.evaluations().values()}
+    assert statuses - {"WEAK"} == {status}, found.out
+    assert found.code == (status != "PASSED")
