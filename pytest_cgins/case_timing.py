@@ -143,12 +143,15 @@ class CaseTiming:
         self._ask(wanted, "ready", {"device": wanted.request["device"]}, ())
         with self._lock():
             prepared, refused = self._opened(wanted, longer)
-            course = Course(prepared, seed=wanted.request["seed"], base=_ends_late(blocks))
-            if "base" in prepared.arms:
-                course.run(lambda orders: self._blocks(wanted, orders))
+            ratios = self._ratios(wanted, prepared, blocks) if "base" in prepared.arms else ()
             for buffer in self._ask(wanted, "finish", {}, ()).buffers:
                 buffer.close()
-        return Sample(_ns_per_call(prepared), tuple(course.log_ratios("base")), refused)
+        return Sample(_ns_per_call(prepared), ratios, refused)
+
+    def _ratios(self, wanted: Wanted, prepared: Prepared, blocks: int) -> tuple[float, ...]:
+        course = Course(prepared, seed=wanted.request["seed"], base=_ends_late(blocks))
+        course.run(lambda orders: self._blocks(wanted, orders))
+        return tuple(course.log_ratios("base"))
 
     def _without_a_base_that_kills(self, wanted: Wanted) -> Timed:
         """A worker that dies with the base in it, and lives without, died of the base."""

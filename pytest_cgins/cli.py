@@ -15,7 +15,7 @@ from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.report import commands as report
 from pytest_cgins.report import history_commands
-from pytest_cgins.session import build_command
+from pytest_cgins.session import build_command, calibrate_command
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
 from pytest_cgins.trace.importers import commands as importers
@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     doctor.add_parsers(subparsers)
     report.add_parsers(subparsers)
     history_commands.add_parsers(subparsers)
+    calibrate_command.add_parsers(subparsers)
     arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))
     messages = logs.to_stderr(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -138,12 +138,11 @@ def _doubts(found: Roofline, cache: Literal["cold", "warm"], declared: DeclaredW
         yield (
             f"roofline: {found.share_of_bandwidth:.0%} of the bandwidth of a copy, with inputs that no cache holds: the "
             f"call moves less than the {found.nbytes:,} bytes that {nbytes_by}, or the device was busy when its peaks were "
-            "measured; say what it moves with work: {bytes: …}, or delete the folder peaks beside the build cache, so that they "
-            "are measured again"
+            "measured; say what it moves with work: {bytes: …}, or measure them again: cgins calibrate --peaks"
         )
     if found.share_of_compute > LEEWAY:
         yield (
             f"roofline: {found.share_of_compute:.0%} of what a product of matrices reaches: the call computes less than "
             f"the {found.flops:,} operations that {flops_by}, or the device was busy when its peaks were measured; say what it "
-            "computes with work: {flops: …}, or delete the folder peaks beside the build cache, so that they are measured again"
+            "computes with work: {flops: …}, or measure them again: cgins calibrate --peaks"
         )

@@ -149,7 +149,7 @@ def test_more_than_a_copy_is_noted() -> None:
     assert note.startswith("roofline: 140% of the bandwidth of a copy, with inputs that no cache holds")
     assert "the 14,000,000 bytes that its signature has" in note
     assert (
-        "say what it moves with work: {bytes: …}, or delete the folder peaks beside the build cache" in note
+        "say what it moves with work: {bytes: …}, or measure them again: cgins calibrate --peaks" in note
     )
     assert drawn(**quick, cache="warm")[1] == ()
     assert drawn(median_ns_per_call=1.3e4, dtype="float64")[1] == ()  # within the leeway
@@ -177,7 +177,7 @@ def test_more_than_a_product_is_noted() -> None:
     assert found.share_of_compute == pytest.approx(4.0)
     assert "400% of what a product of matrices reaches" in note
     assert "the 40,000,000,000 operations that cgins.yaml declares" in note
-    assert note.endswith("delete the folder peaks beside the build cache, so that they are measured again")
+    assert note.endswith("or measure them again: cgins calibrate --peaks")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest_cgins
 from pytest_cgins import documents
+from pytest_cgins.calibration import CALIBRATION_VERSION, Calibration
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 from pytest_cgins.history import HISTORY_VERSION
 from pytest_cgins.history_file import history_schema
@@ -15,6 +16,7 @@ from pytest_cgins.report.document import report_schema
 from pytest_cgins.trace.profile import PROFILE_VERSION, PackProfile
 
 SCHEMAS = {
+    f"calibration-{CALIBRATION_VERSION}.json": documents.json_schema(Calibration),
     f"doctor-{DOCTOR_VERSION}.json": documents.json_schema(DoctorReport),
     f"history-{HISTORY_VERSION}.json": history_schema(),
     f"report-{REPORT_VERSION}.json": report_schema(),

@@ -19,6 +19,8 @@ def totals(report: SessionReport) -> Iterator[Text]:
         yield Text(gate_line(gate), style="red" if gate.slower else "yellow" if gate.undecided else "green")
     for one in times.not_held(report.evaluations):
         yield Text(not_held_line(one), style="" if one.floor else "yellow")
+    for why, cases in times.uncalibrated(report.evaluations):
+        yield Text(uncalibrated_line(why, cases))
     clocks = times.clock_notes(report.evaluations)
     if clocks is not None:
         yield from (Text(f"clocks: {line}") for line in clock_lines(clocks))
@@ -60,6 +62,11 @@ def not_held_line(one: times.NotHeld) -> str:
     cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
     what = "HELD AGAINST TORCH ALONE" if one.floor else "TIMES GATE NOTHING"
     return f"{what} in {cases}: {one.reason}"
+
+
+def uncalibrated_line(why: str, cases: int) -> str:
+    """What is not known of a device's noise, and what to do."""
+    return f"not calibrated, in {cases} case{'s' * (cases > 1)}: {why} → cgins calibrate"
 
 
 def clock_lines(clocks: times.ClockNotes) -> Iterator[str]:

@@ -213,3 +213,9 @@ def clock_notes(evaluations: Iterable[Evaluation]) -> ClockNotes | None:
     if not (redone or throttled):
         return None
     return ClockNotes(redone_blocks=redone, redone_cases=cases, throttled=tuple(throttled.most_common()))
+
+
+def uncalibrated(evaluations: Iterable[Evaluation]) -> list[tuple[str, int]]:
+    """Why nothing is known of a device's noise, and in how many cases that were timed against a base."""
+    found = Counter(one.measurement.uncalibrated for one in evaluations if one.measurement is not None)
+    return [(why, cases) for why, cases in found.items() if why]

@@ -16,6 +16,7 @@ import pytest
 
 from pytest_cgins import __version__, documents
 from pytest_cgins import config as configuration
+from pytest_cgins.calibration import Calibrations
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import environment
@@ -68,6 +69,7 @@ class GateSession:
         config.pluginmanager.register(BenchmarkRecords(self), BenchmarkRecords.plugin_name)
         self._sandbox = fencing.sandbox(config)
         self._coverage = coverage.Coverage(config)
+        self._calibrations = Calibrations()
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
 
     @property
@@ -124,6 +126,7 @@ class GateSession:
             tests=self._tests,
             unchanged="unchanged" in option("--cgins-compare"),
             compile="compile" in option("--cgins-compare"),
+            noise=self._calibrations.noise,
         )
 
     def _tests(self) -> int:

@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
@@ -85,7 +86,7 @@ def estimate(cases: Sequence[Levels]) -> ProcessNoise:
 
 
 def as_of_normal(signs: float) -> float:
-    """The correlation of normal values whose signs have this one: sin(πr/2). (Sheppard, 1899.)"""
+    """The correlation of normal values whose signs have this one: sin(πr/2) (Sheppard, 1899)."""
     return math.sin(math.pi / 2 * max(-1.0, min(1.0, signs)))
 
 
@@ -98,13 +99,13 @@ def _sign_correlation(cases: Sequence[Levels], medians: Sequence[Sequence[float]
     for processes, levels in zip(cases, medians, strict=True):
         for blocks, level in zip(processes, levels, strict=True):
             signs = [(block > level) - (block < level) for block in blocks]
-            total += sum(one * following for one, following in zip(signs, signs[1:], strict=False)) + 1
+            total += sum(one * following for one, following in pairwise(signs)) + 1
             pairs += len(blocks) - 1
     return total / pairs, pairs
 
 
 def _chi_squared_low(freedom: int) -> float:
-    """What chi squared is below with a chance of 5%. (Wilson and Hilferty, 1931.)"""
+    """What chi squared is below with a chance of 5% (Wilson and Hilferty, 1931)."""
     part = 2 / (9 * freedom)
     return float(freedom * max(1e-3, 1 - part - _Z * math.sqrt(part)) ** 3)
 

@@ -1,0 +1,70 @@
+"""A calibration as text: a row a size class, and what is to be known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_cgins.calibration import BOUNDS_NS, COMMAND, Calibration, SizeClass
+from pytest_cgins.figures import percent
+from pytest_cgins.report import console
+
+MUCH = 0.1
+"""A slowdown that should not go unseen: where noise hides it, that is said."""
+
+
+def render(calibration: Calibration, *, colour: bool) -> str:
+    """The text of a table, ending in a newline."""
+    table = console.table(colour=colour)
+    table.add_column("calls")
+    for title in (
+        "cases",
+        "processes",
+        "blocks",
+        "tau",
+        "tau, 95% below",
+        "sigma",
+        "rho",
+        "batches",
+        "let pass",
+    ):
+        table.add_column(title, justify="right")
+    for one in calibration.classes:
+        table.add_row(
+            one.name,
+            str(len(one.cases)),
+            str(one.processes),
+            str(one.blocks),
+            percent(one.spread),
+            percent(one.spread_upper),
+            percent(one.sigma),
+            f"{one.rho:+.2f}",
+            f"{one.longer:g}x",
+            percent(3 * one.spread),
+        )
+    return console.text(table, colour=colour)
+
+
+def remarks(calibration: Calibration) -> Iterator[str]:
+    """Warnings, and which classes have no kernel; a line each."""
+    known = {one.name: one for one in calibration.classes}
+    for one in calibration.classes:
+        yield from _warnings(one)
+    for name in BOUNDS_NS:
+        if name not in known:
+            yield f"{name}: no kernel; calls of that length are taken to be as noisy as the next shorter ones"
+
+
+def _warnings(one: SizeClass) -> Iterator[str]:
+    if one.noise.alarming:
+        yield (
+            f"WARNING {one.name}: blocks hang on each other even at {one.longer:g} times their length: rho = "
+            f"{one.rho:.2f}, where false alarms are bounded below 0.05 (something else runs on the device: calibrate "
+            "on a quiet machine)"
+        )
+    elif one.longer > 1:
+        yield f"{one.name}: batches {one.longer:g} times as long from now on: shorter ones hang on each other"
+    if 3 * one.spread > MUCH:
+        yield (
+            f"WARNING {one.name}: slowdowns up to {percent(3 * one.spread)} will be let pass: processes differ by tau = "
+            f"{percent(one.spread)} (make the machine quiet, then run `{COMMAND}` again)"
+        )
