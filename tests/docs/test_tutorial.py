@@ -23,7 +23,8 @@ def test_every_step_works_as_written(
     """Files are written, commands are run, in order, and each prints the lines that the tutorial quotes."""
     monkeypatch.chdir(tmp_path)
     ran = [line.split()[0] for line in run(TEXT, capfd)]
-    assert ran.count("pytest") == 3
+    assert ran.count("pytest") == 5
+    assert ran.count("git") == 3
     assert ran.count("cgins") == 6
 
 

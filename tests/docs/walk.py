@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import cli
+from pytest_cgins.kernels.revision import TARGETS
 
 _BLOCK = re.compile(r"(?m)^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.DOTALL)
 _FILE = re.compile(r"`(?P<file>[\w./]+)`:\s*$")
@@ -98,12 +99,28 @@ def _python(command: Command, capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().out
 
 
+def _git(command: Command, _: pytest.CaptureFixture[str]) -> str:
+    """As somebody with a name, and without their settings."""
+    person = {f"GIT_{who}_{what}": "docs" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    finished = subprocess.run(
+        shlex.split(command.line),
+        env={**os.environ, **person, "GIT_CONFIG_GLOBAL": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
 def _pytest(command: Command, _: pytest.CaptureFixture[str]) -> str:
-    kept = (name for name in os.environ if not name.startswith("PYTEST_") and name != "CI")
+    ours = ("CI", *TARGETS)  # of a pull request of this repository, not of the document's
+    kept = (name for name in os.environ if not name.startswith("PYTEST_") and name not in ours)
     environment = {name: os.environ[name] for name in kept}
     finished = subprocess.run(
         [sys.executable, "-m", *shlex.split(command.line)],
-        env={**environment, "COLUMNS": "80"},
+        env={**environment, "COLUMNS": "100"},
         capture_output=True,
         text=True,
         timeout=240,
@@ -114,7 +131,7 @@ def _pytest(command: Command, _: pytest.CaptureFixture[str]) -> str:
     return re.sub(r"(?m)^=+ | =+$", "", finished.stdout)
 
 
-_RUNNERS = {"cgins": _cgins, "python": _python, "pytest": _pytest}
+_RUNNERS = {"cgins": _cgins, "git": _git, "python": _python, "pytest": _pytest}
 
 
 def patched(source: str, diff: str) -> str:
