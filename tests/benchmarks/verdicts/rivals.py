@@ -40,7 +40,10 @@ def test_time(subject: dict[str, Any], benchmark: Any) -> None:
 
 def _arm(library: Library, subject: Subject, slowdown: str) -> Any:
     work = subject.slower[slowdown] if slowdown else subject.work
-    return library.arm(subject.kind, subject.groups, work, 1)
+    tensors = tensors_of(subject.groups)[:1]
+    arm = library.arm(subject.kind, subject.groups, work, tensors)
+    arm.tensors = tensors
+    return arm
 
 
 def main() -> None:

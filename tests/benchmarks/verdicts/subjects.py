@@ -6,7 +6,7 @@ import ctypes
 import math
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -18,12 +18,17 @@ from pytest_cgins.timing.cuda import GraphTimer
 from pytest_cgins.timing.rotation import last_level_cache_bytes, plan
 
 SOURCE = Path(__file__).with_name("work.cu")
-KINDS = ("scale", "fma", "row_norm")
+KINDS = ("scale", "fma", "row_norm", "fma_wide")
+"""`fma` is one block, whose latency is timed; `fma_wide` keeps all multiprocessors busy."""
+ARITHMETIC = ("fma", "fma_wide")
 TARGETS_US = {
-    "scale": (2, 4, 9, 20, 60, 120, 250, 500),
-    "fma": (1, 1.5, 3, 6, 12, 30, 90, 235, 400),
-    "row_norm": (3, 8, 16, 40, 80, 180, 350),
+    "scale": (9, 20, 60, 120, 250, 500),
+    "fma": (1, 1.5, 2, 3, 4.5, 6),
+    "fma_wide": (4, 12, 30, 90, 235, 400),
+    "row_norm": (8, 16, 40, 80, 180, 350),
 }
+"""No shorter ones where the work of all multiprocessors cannot be raised by 5%."""
+TRIALS = 8
 LIMIT_S = 0.05
 FMA_GROUPS = 256
 COLUMNS = 256
@@ -64,9 +69,10 @@ class Library:
         self._launch = ctypes.CDLL(path).launch
         self._launch.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2, ctypes.c_void_p]
 
-    def arm(self, kind: int, groups: int, work: int, copies: int) -> Callable[[int], None]:
-        """An arm with tensors of its own."""
-        tensors = [torch.rand(2, 4 * groups, device="cuda") for _ in range(copies)]
+    def arm(
+        self, kind: int, groups: int, work: int, tensors: Sequence[torch.Tensor]
+    ) -> Callable[[int], None]:
+        """An arm on some copies of its tensors."""
         pointers = [(one[0].data_ptr(), one[1].data_ptr()) for one in tensors]
 
         def run(index: int) -> None:
@@ -74,23 +80,26 @@ class Library:
             status = self._launch(kind, source, target, groups, work, torch.cuda.current_stream().cuda_stream)
             assert status == 0, status
 
-        run.tensors = tensors  # type: ignore[attr-defined]
         return run
 
 
-def copies_of(groups: int) -> int:
+def tensors_of(groups: int) -> list[torch.Tensor]:
+    """Copies of source and target, as many as the gate would take; the kernel and its base run on the same."""
     cache = last_level_cache_bytes("cuda:0")
-    return plan(2 * 16 * groups, cache, memory_bytes=MEMORY_BYTES // 4, contents=2).copies
+    copies = plan(2 * 16 * groups, cache, memory_bytes=MEMORY_BYTES // 4, contents=2).copies
+    return [torch.rand(2, 4 * groups, device="cuda") for _ in range(copies)]
 
 
 def timer_of(kernel: Library, base: Library, subject: Subject, work: int) -> GraphTimer:
     """The gate's timer on a subject with some work, and its base."""
-    copies = copies_of(subject.groups)
+    tensors = tensors_of(subject.groups)
     arms = {
-        "kernel": kernel.arm(subject.kind, subject.groups, work, copies),
-        "base": base.arm(subject.kind, subject.groups, subject.work, copies),
+        "kernel": kernel.arm(subject.kind, subject.groups, work, tensors),
+        "base": base.arm(subject.kind, subject.groups, subject.work, tensors),
     }
-    return GraphTimer(arms, copies=copies, limit_s=LIMIT_S)
+    timer = GraphTimer(arms, copies=len(tensors), limit_s=LIMIT_S)
+    timer.tensors = tensors  # type: ignore[attr-defined]  # they must outlive it
+    return timer
 
 
 # ---- how much work takes how long
@@ -108,8 +117,9 @@ def make_subjects(libraries: list[Library], slowdowns: tuple[float, ...], only: 
 
 def _subject(libraries: list[Library], kind: int, target_us: float, slowdowns: tuple[float, ...]) -> Subject:
     step = COLUMNS if KINDS[kind] == "row_norm" else 1
-    groups = FMA_GROUPS if KINDS[kind] == "fma" else 2 * step
-    work = 64 if KINDS[kind] == "fma" else groups
+    computes = KINDS[kind] in ARITHMETIC
+    groups = FMA_GROUPS if computes else 64 * step
+    work = 64 if computes else groups
 
     for _ in range(7):
         seconds = _seconds(libraries[0], kind, groups, work)
@@ -117,28 +127,34 @@ def _subject(libraries: list[Library], kind: int, target_us: float, slowdowns: t
         if abs(scale - 1) < 0.03:
             break
         work = max(step, round(work * min(scale, 64.0) / step) * step)
-        groups = groups if KINDS[kind] == "fma" else math.ceil(work * 1.3 / step) * step
+        groups = groups if computes else math.ceil(work * 1.3 / step) * step
     subject = Subject(f"{KINDS[kind]}-{target_us:g}us", kind, groups, work, {})
     slower = {f"{one:g}": _slower(libraries, subject, one, step) for one in slowdowns}
     return Subject(subject.name, kind, groups, work, slower)
 
 
 def _slower(libraries: list[Library], subject: Subject, slowdown: float, step: int) -> int:
-    """Work that takes longer by a share, to within a tenth of it."""
-    work = max(subject.work + 1, round(subject.work * (1 + slowdown)))
-    for _ in range(5):
+    """The work that takes longer by a share, or by a little more."""
+    work, least, most = round(subject.work * (1 + slowdown)), subject.work, None
+    for _ in range(TRIALS):
         work = max(subject.work + step, round(work / step) * step)
         found = _ratio(libraries, subject, work) - 1
-        if abs(found - slowdown) < 0.04 * slowdown or work - subject.work <= step:
+        if 1.01 * slowdown <= found <= 1.06 * slowdown:
             break
-        more = (work - subject.work) * slowdown / max(found, slowdown / 8)
-        work = subject.work + round(min(more, 0.29 * subject.work if subject.kind != 1 else more))
+        least, most = (max(least, work), most) if found < slowdown else (least, min(most or work, work))
+        if most is not None and most - least <= step:
+            return most
+        more = (work - subject.work) * 1.03 * slowdown / max(found, slowdown / 4)
+        guess = subject.work + round(more)
+        work = guess if most is None or least < guess < most else (least + most) // 2
+        work = min(work, round(subject.groups * 0.99)) if KINDS[subject.kind] not in ARITHMETIC else work
     return work
 
 
 def _seconds(library: Library, kind: int, groups: int, work: int) -> float:
-    copies = copies_of(groups)
-    timer = GraphTimer({"kernel": library.arm(kind, groups, work, copies)}, copies=copies, limit_s=LIMIT_S)
+    tensors = tensors_of(groups)
+    arms = {"kernel": library.arm(kind, groups, work, tensors)}
+    timer = GraphTimer(arms, copies=len(tensors), limit_s=LIMIT_S)
     times = [time for block in timer.blocks([("kernel", "kernel")] * 4) for time in block]
     return median(times) * 1e-9
 
