@@ -236,7 +236,7 @@ class _Opened:
                 captured=captured,
                 distinct_calls=self._timer.distinct_calls,
             )
-            for _ in self._timer.blocks([("kernel",)]):
+            for _ in self._timer.blocks([("kernel",)] * self._timer.batches_per_turn):
                 pass
             wait_for_device(self.device)
             answers, observed = self._probed()

@@ -39,6 +39,7 @@ class HostTimer:
         self._turns = {name: itertools.cycle(range(copies)) for name in arms}
         self._arms = arms
         self.distinct_calls = copies
+        self.batches_per_turn = 1
         seconds = {name: self._seconds_per_call(name, limit_s / len(arms)) for name in arms}
         wanted = calls_for(TARGET_S * longer, seconds, limit_s)
         self._loops = {name: min(LOOPS, calls) for name, calls in wanted.items()}

@@ -12,7 +12,7 @@ import torch
 
 from pytest_cgins.measurement import ArmName, Method
 from pytest_cgins.timing.rotation import REUSE_FACTOR, last_level_cache_bytes
-from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for
+from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for, segments_for
 
 TARGET_S = 300e-6
 """Length of a batch: single launches are too short for events to time."""
@@ -53,6 +53,9 @@ class CaptureError(Exception):
 class GraphTimer:
     """Events between replays of CUDA graphs, each of many launches that take the copies in turn.
 
+    Where a batch is too short for all copies, each has the next segment of them: none is found in the cache, and a
+    call of 30 µs on 233 copies need not be timed for 7 ms.
+
     The next block is queued before the last one is waited for, and something untimed goes before the first, so that
     the GPU never waits for the host inside of what is timed.
     """
@@ -67,16 +70,26 @@ class GraphTimer:
         """
         seconds = {name: self._seconds_per_call(name, arm, copies) for name, arm in arms.items()}
         wanted = calls_for(TARGET_S * longer, seconds, limit_s)
-        self.calls = {
-            name: min(MOST_LAUNCHES, _whole_turns(name, calls, copies, seconds, limit_s))
-            for name, calls in wanted.items()
-        }
-        self.distinct_calls = min(copies, self.calls.get("kernel", copies))
+        twins = [seconds[name] for name in TWINS if name in seconds]
+        slowest = {name: max(twins) if name in TWINS else seconds[name] for name in arms}
+        self.calls: dict[ArmName, int] = {}
+        self._graphs: dict[ArmName, list[torch.cuda.CUDAGraph]] = {}
+        for name, arm in arms.items():
+            most = min(MOST_LAUNCHES, max(1, int(limit_s / len(arms) / slowest[name])))
+            calls, segments = segments_for(min(wanted[name], MOST_LAUNCHES), copies, most)
+            self.calls[name] = calls
+            self._graphs[name] = [
+                _capture(name, arm, calls, copies, first=calls * segment) for segment in range(segments)
+            ]
+        kernel = "kernel" if "kernel" in arms else next(iter(arms))
+        self.batches_per_turn = len(self._graphs[kernel])
+        self.distinct_calls = min(copies, self.calls[kernel] * self.batches_per_turn)
         self.batch_seconds = {name: self.calls[name] * seconds[name] for name in arms}
-        self._graphs = {name: _capture(name, arm, self.calls[name], copies) for name, arm in arms.items()}
-        for graph in self._graphs.values():
-            graph.replay()
-        self._warm_up(next(iter(arms)))
+        self._at: dict[ArmName, int] = dict.fromkeys(arms, 0)
+        for graphs in self._graphs.values():
+            for graph in graphs:
+                graph.replay()
+        self._warm_up(kernel)
 
     def blocks(
         self, orders: Iterable[Order], before: Callable[[], object] = lambda: None
@@ -86,7 +99,7 @@ class GraphTimer:
         for order in orders:
             before()
             if not queued or _is_done(queued[-1][1][-1]):  # the GPU has nothing to do
-                self._graphs[order[-1]].replay()
+                self._next(order[-1]).replay()
             queued.append((order, self._queue(order)))
             if len(queued) > 1:
                 yield self._times(*queued.popleft())
@@ -97,9 +110,17 @@ class GraphTimer:
         events = [_event() for _ in range(len(order) + 1)]
         events[0].record()
         for arm, event in zip(order, events[1:], strict=True):
-            self._graphs[arm].replay()
+            self._next(arm).replay()
             event.record()
         return events
+
+    def _next(self, arm: ArmName) -> torch.cuda.CUDAGraph:
+        """The graph on the segment that was used longest ago, by whichever of the arms on the same tensors."""
+        tensors = TWINS[0] if arm in TWINS and TWINS[0] in self._at else arm
+        graphs = self._graphs[arm]
+        at = self._at[tensors]
+        self._at[tensors] = (at + 1) % len(graphs)
+        return graphs[at]
 
     def _times(self, order: Order, events: Sequence[torch.cuda.Event]) -> list[float]:
         events[-1].synchronize()
@@ -141,6 +162,7 @@ class LoopTimer:
         self._arms = arms
         self._turns = {name: itertools.cycle(range(copies)) for name in arms}
         self.distinct_calls = copies
+        self.batches_per_turn = 1
         cache = last_level_cache_bytes(f"cuda:{torch.cuda.current_device()}")
         self._scratch = torch.empty(max(REUSE_FACTOR * cache, 2**26), dtype=torch.uint8, device="cuda")
         self._write_seconds = max(_time(self._scratch.zero_, before=self._scratch.zero_), 1e-6)
@@ -204,21 +226,6 @@ def host_seconds_per_call(arm: Callable[[int], object], copies: int) -> float:
     return min(rounds) / launches
 
 
-def _whole_turns(
-    name: ArmName, calls: int, copies: int, seconds: dict[ArmName, float], limit_s: float
-) -> int:
-    """Calls in whole turns, so that no copy is used more often than another, and none is found in the cache.
-
-    Arms too slow for a whole turn within the limit keep their length. So does torch beside a kernel and its base: its
-    batches are never neighbours then, and theirs push out of the cache what it has left there.
-    """
-    whole = -(-calls // copies) * copies
-    apart = name not in TWINS and all(twin in seconds for twin in TWINS)
-    slowest = max(seconds[twin] for twin in TWINS if twin in seconds) if name in TWINS else seconds[name]
-    fits = whole * slowest <= limit_s / len(seconds)
-    return whole if fits and (not apart or whole == calls) else calls
-
-
 def _time(action: Callable[[], object], *, before: Callable[[], object]) -> float:
     """Seconds on the GPU between two events around `action`, which is queued behind `before`."""
     start, end = _event(), _event()
@@ -248,21 +255,23 @@ def _warm_up(arm: Callable[[int], object]) -> None:
     torch.cuda.synchronize()
 
 
-def _capture(name: ArmName, arm: Callable[[int], object], calls: int, copies: int) -> torch.cuda.CUDAGraph:
+def _capture(
+    name: ArmName, arm: Callable[[int], object], calls: int, copies: int, *, first: int = 0
+) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    first: Exception | None = None
+    raised: Exception | None = None
     try:
         with warnings.catch_warnings(), torch.cuda.graph(graph):
             # An arm that launches elsewhere than on the current stream, or nothing at all.
             warnings.filterwarnings("error", message="The CUDA Graph is empty")
             try:
-                for index in range(calls):
+                for index in range(first, first + calls):
                     arm(index % copies)
             except Exception as error:
-                first = error  # leaving the capture raises another one, which says less
+                raised = error  # leaving the capture raises another one, which says less
                 raise
     except Exception as error:  # noqa: BLE001 - raised again, as what it means here
-        cause = first or error
+        cause = raised or error
         try:
             torch.cuda.synchronize()
         except RuntimeError:

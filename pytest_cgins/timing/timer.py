@@ -12,6 +12,9 @@ Arms = Mapping[ArmName, Callable[[int], object]]
 Order = Sequence[ArmName]
 """Whose batches a block has, one after the other."""
 
+MOST_SEGMENTS = 16
+"""Each is captured by itself: more would take longer than their batches."""
+
 TWINS: tuple[ArmName, ArmName] = ("kernel", "base")
 """Arms that are held against each other: they share one number of calls."""
 
@@ -30,6 +33,10 @@ class Timer(Protocol):
     @property
     def distinct_calls(self) -> int:
         """Calls of the kernel before a copy of its tensors is used again."""
+
+    @property
+    def batches_per_turn(self) -> int:
+        """Batches of the kernel until each copy of its tensors that is used at all was used."""
 
     @property
     def batch_seconds(self) -> Mapping[ArmName, float]:
@@ -61,3 +68,20 @@ def calls_for(
         fastest, slowest = (min(twins), max(twins)) if name in TWINS else (one, one)
         calls[name] = max(1, int(min(-(-target_s // fastest), limit // slowest)))
     return calls
+
+
+def segments_for(calls: int, copies: int, most_calls: int) -> tuple[int, int]:
+    """How batches go through the copies: in whole turns, or each through another segment of them.
+
+    Args:
+        calls: wanted in a batch.
+        copies: to go through.
+        most_calls: that a batch may have.
+
+    Returns:
+        Calls in a batch, and the number of segments.
+    """
+    if calls >= copies:
+        return -(-calls // copies) * copies, 1
+    segments = min(MOST_SEGMENTS, -(-copies // calls))
+    return max(1, min(-(-copies // segments), most_calls)), segments

@@ -208,7 +208,6 @@ def test_rotation_leaves_the_cache_behind() -> None:
         timed[name] = measure(arms, chosen)
     assert timed["cold"].cache == "cold"
     assert timed["warm"].cache == "warm"
-    assert timed["cold"].kernel.calls_per_batch % rotation.copies == 0
     assert timed["cold"].kernel.median_ns_per_call > timed["warm"].kernel.median_ns_per_call
 
 
@@ -232,6 +231,36 @@ def test_every_copy_is_captured_equally_often(twins: tuple[ArmName, ...]) -> Non
         calls = timer.calls[name]
         last_graph = used[name][-calls:]
         assert {last_graph.count(index) for index in range(7)} == {calls // 7}
+
+
+def test_batches_too_short_for_all_copies_go_on_where_the_last_one_ended() -> None:
+    """A slow kernel's segments hold each copy once; it and its base take them in one turn, whoever comes next."""
+    used: list[tuple[ArmName, int]] = []
+    vectors = [torch.zeros(2**24, device=DEVICE) for _ in range(30)]
+
+    def recording(name: ArmName) -> Arm:
+        def arm(index: int) -> None:
+            used.append((name, index))
+            vectors[index].add_(1)
+
+        return arm
+
+    timer = GraphTimer({name: recording(name) for name in ("kernel", "base")}, copies=30, limit_s=0.1)
+    assert timer.batches_per_turn > 1
+    assert timer.distinct_calls == 30
+    for name in ("kernel", "base"):
+        captured = [index for own, index in used if own == name][
+            -timer.calls["kernel"] * timer.batches_per_turn :
+        ]
+        assert set(captured) == set(range(30))
+    torch.cuda.synchronize()
+    before = [float(vector[0]) for vector in vectors]
+    turns = [("kernel", "base")] * timer.batches_per_turn
+    for _ in timer.blocks(turns):
+        pass
+    risen = [float(vector[0]) - one for vector, one in zip(vectors, before, strict=True)]
+    assert min(risen) >= 2
+    assert sum(risen) <= (len(turns) + 1) * 2 * timer.calls["kernel"]
 
 
 def test_longer_batches() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.measurement import ArmName
-from pytest_cgins.timing.timer import TWINS, calls_for
+from pytest_cgins.timing.timer import MOST_SEGMENTS, TWINS, calls_for, segments_for
 
 NAMES: tuple[ArmName, ...] = ("kernel", "base", "torch", "compile")
 seconds = st.floats(1e-9, 10)
@@ -60,3 +60,25 @@ def test_known_batches() -> None:
     assert calls_for(1e-3, {"kernel": 0.0}, 1.0) == {"kernel": 1_000_000}
     assert calls_for(1e-3, {"kernel": 5.0, "torch": 1e-3}, 1.0) == {"kernel": 1, "torch": 1}
     assert calls_for(1.0, {"kernel": 1e-3, "torch": 1e-3}, 0.1) == {"kernel": 50, "torch": 50}
+
+
+@given(calls=st.integers(1, 5000), copies=st.integers(1, 256), most=st.integers(1, 5000))
+def test_batches_go_through_all_copies(calls: int, copies: int, most: int) -> None:
+    """In whole turns, or segment by segment, unless a batch may not be so long; segments are few."""
+    batch, segments = segments_for(calls, copies, most)
+    assert 1 <= segments <= MOST_SEGMENTS
+    if segments == 1:
+        assert batch % copies == 0
+        assert calls <= batch < calls + copies
+    else:
+        assert calls < copies
+        assert batch <= max(calls, -(-copies // MOST_SEGMENTS), 1)
+        assert batch * segments >= copies or batch == most
+
+
+def test_known_segments() -> None:
+    """300 µs of calls of 30 µs on 233 copies; a call of 1 µs on 16; one that takes longer than a batch, on 28."""
+    assert segments_for(10, 233, 1000) == (15, 16)
+    assert segments_for(300, 16, 1000) == (304, 1)
+    assert segments_for(1, 28, 1000) == (2, 16)
+    assert segments_for(1, 256, 4) == (4, 16)

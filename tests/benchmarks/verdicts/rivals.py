@@ -19,7 +19,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from subjects import Library, Subject
+from subjects import Library, Subject, tensors_of
 
 SUBJECTS = "VERDICTS_SUBJECTS"
 _chosen = json.loads(Path(os.environ[SUBJECTS]).read_text()) if SUBJECTS in os.environ else {"subjects": []}
