@@ -35,6 +35,12 @@ def test_options_are_documented_ones() -> None:
         )
 
 
+def test_a_slower_kernel_is_told_as_in_the_tutorial() -> None:
+    """What the README quotes of a slowdown is what the tutorial's walk was shown."""
+    (told,) = [block.text for block in blocks(sections(TEXT)["No slower than before"])]
+    assert told in document("tutorial.md")
+
+
 def test_statuses_exist() -> None:
     """Each status of the table is one of the model's."""
     for row in rows(sections(TEXT)["Verdicts"]):
