@@ -148,20 +148,25 @@ def size_class(ns_per_call: float) -> str:
     return next(name for name, (_, below) in BOUNDS_NS.items() if ns_per_call < below)
 
 
-def noise_of(found: Found) -> NoiseOf:
-    """Of calls of any length: that of their class, else of the next shorter one, else of the shortest there is.
+def stands_in(calibration: Calibration, name: str) -> SizeClass:
+    """The class of this name, else the next shorter one, else the shortest there is.
 
     Shorter calls are noisier, so that the class below says rather too much.
     """
+    classes = {one.name: one for one in calibration.classes}
+    names = list(BOUNDS_NS)
+    shorter = reversed(names[: names.index(name) + 1])
+    return next((classes[one] for one in shorter if one in classes), calibration.classes[0])
+
+
+def noise_of(found: Found) -> NoiseOf:
+    """Of calls of any length, by their class or what stands in for it."""
     calibration = found.calibration
     if calibration is None:
         return lambda _: Noise(why=found.why)
-    classes = {one.name: one for one in calibration.classes}
-    names = list(BOUNDS_NS)
 
     def noise(ns_per_call: float) -> Noise:
-        shorter = names[: names.index(size_class(ns_per_call)) + 1]
-        one = next((classes[name] for name in reversed(shorter) if name in classes), calibration.classes[0])
+        one = stands_in(calibration, size_class(ns_per_call))
         return Noise(spread=one.spread, longer=one.longer)
 
     return noise

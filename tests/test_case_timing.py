@@ -249,6 +249,36 @@ def test_blocks_that_hang_on_each_other_are_longer() -> None:
     assert timed.measurement.kernel.calls_per_batch == 1200
 
 
+def test_what_is_not_known_of_noise_is_told() -> None:
+    """With the measurement, where there is a base that it would matter for."""
+    why = "T was not calibrated"
+    assert timing(Pool(Worker()), lambda _: Noise(why=why)).time(wanted()).measurement.uncalibrated == why
+    alone = timing(Pool(Worker()), lambda _: Noise(why=why)).time(wanted(base=False))
+    assert alone.measurement.uncalibrated == ""
+
+
+def test_a_sample_has_as_many_blocks_as_are_wanted() -> None:
+    """However clear the case is; with batches as long as they are to be, and nothing left open."""
+    pool = Pool(Worker(ns={"kernel": 1100.0}))
+    found = timing(pool).sample(wanted(), 40, longer=2.0)
+    assert len(found.log_ratios) == 40
+    assert sum(found.log_ratios) / 40 == pytest.approx(math.log(1.1), abs=0.01)
+    assert found.ns_per_call == pytest.approx(1100, rel=0.01)
+    assert found.refused == {}
+    assert [method for _, method, _, _ in pool.asked] == ["open", "blocks", "finish"]
+    assert pool.asked[0][2]["longer"] == 2.0
+    assert all(are_closed(pool.buffers))
+    assert not pool.held
+
+
+def test_a_sample_without_a_base() -> None:
+    """Has a time, no ratios, and why."""
+    arms = {"arms": ["kernel", "torch"], "refused": {"base": "it cannot be loaded: ImportError"}}
+    found = timing(Pool(Worker(changes=arms))).sample(wanted(), 40)
+    assert (found.log_ratios, found.refused) == ((), {"base": "it cannot be loaded: ImportError"})
+    assert found.ns_per_call == pytest.approx(1000, rel=0.01)
+
+
 # ---- the fresh process
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_cgins.calibration import BOUNDS_NS, COMMAND, Calibration, SizeClass
+from pytest_cgins.calibration import BOUNDS_NS, COMMAND, Calibration, SizeClass, stands_in
 from pytest_cgins.figures import percent
 from pytest_cgins.report import console
 
 MUCH = 0.1
 """A slowdown that should not go unseen: where noise hides it, that is said."""
+
+MUCH_APART = 0.02
+"""What the gate lets pass by default: a difference between two builds beyond it would be called slower."""
 
 
 def render(calibration: Calibration, *, colour: bool) -> str:
@@ -46,12 +49,13 @@ def render(calibration: Calibration, *, colour: bool) -> str:
 
 def remarks(calibration: Calibration) -> Iterator[str]:
     """Warnings, and which classes have no kernel; a line each."""
-    known = {one.name: one for one in calibration.classes}
+    names = [one.name for one in calibration.classes]
     for one in calibration.classes:
         yield from _warnings(one)
     for name in BOUNDS_NS:
-        if name not in known:
-            yield f"{name}: no kernel; calls of that length are taken to be as noisy as the next shorter ones"
+        if name not in names:
+            other = stands_in(calibration, name).name
+            yield f"{name}: no kernel; calls of that length are taken to be as noisy as those of {other}"
 
 
 def _warnings(one: SizeClass) -> Iterator[str]:
@@ -67,4 +71,9 @@ def _warnings(one: SizeClass) -> Iterator[str]:
         yield (
             f"WARNING {one.name}: slowdowns up to {percent(3 * one.spread)} will be let pass: processes differ by tau = "
             f"{percent(one.spread)} (make the machine quiet, then run `{COMMAND}` again)"
+        )
+    if one.offset > MUCH_APART and one.offset > 3 * one.spread:
+        yield (
+            f"WARNING {one.name}: a kernel and its second build differ by {percent(one.offset)} in every process: "
+            "slowdowns below that may be how code lies in memory (raise gate.tolerate in cgins.yaml above it)"
         )

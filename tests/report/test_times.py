@@ -279,3 +279,17 @@ def test_a_slowdown_s_message_says_where_to_look(make_evaluation: Make) -> None:
     command = markdown.reproduction(one, report_of(one))
     assert f" --cgins-baseline={'1a2b3c4d5e' * 4} " in command
     assert "--cgins-baseline" not in markdown.reproduction(make_evaluation(timing=PROVEN), report_of(one))
+
+
+def test_a_device_that_was_not_calibrated_is_told_once(make_evaluation: Make) -> None:
+    """A line for each reason, with its cases and the remedy; none where it was, or nothing was held against a base."""
+    why = "T was not calibrated"
+    bare = replace(measured(base(SAME)), uncalibrated=why)
+    evaluations = suite(
+        make_evaluation, (Status.SAME, bare), (Status.SAME, bare), (Status.SAME, measured(base(SAME)))
+    )
+    assert times.uncalibrated(evaluations) == [(why, 2)]
+    text = section(*evaluations)
+    assert text.count("not calibrated") == 2
+    assert "not calibrated, in 2 cases: T was not calibrated → cgins calibrate\n" in text
+    assert "not calibrated" not in section(*suite(make_evaluation, (Status.SAME, measured(base(SAME)))))
