@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.timing.timer import MOST_SEGMENTS
+
 MOST_COPIES = 256
 """About as many launches as a CUDA graph of 300 µs holds of the shortest kernels."""
 LEAST_PLACES = 16
@@ -52,6 +54,8 @@ def plan(
     if cache_bytes <= 0 or not cold:
         return Rotation(fewest, bytes_per_call, 0)
     copies = max(fewest, REUSE_FACTOR * cache_bytes // bytes_per_call + 1)
+    if copies > MOST_SEGMENTS:
+        copies = -(-copies // MOST_SEGMENTS) * MOST_SEGMENTS  # so that segments can be equally long
     if copies > MOST_COPIES or copies * bytes_per_call > memory_bytes:
         copies = fewest
     return Rotation(copies, bytes_per_call, cache_bytes)

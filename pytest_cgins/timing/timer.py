@@ -13,7 +13,7 @@ Order = Sequence[ArmName]
 """Whose batches a block has, one after the other."""
 
 MOST_SEGMENTS = 16
-"""Each is captured by itself: more would take longer than their batches."""
+"""In which batches go through the copies; each is captured by itself, and more would take longer than their batches."""
 
 TWINS: tuple[ArmName, ArmName] = ("kernel", "base")
 """Arms that are held against each other: they share one number of calls."""
@@ -73,6 +73,8 @@ def calls_for(
 def segments_for(calls: int, copies: int, most_calls: int) -> tuple[int, int]:
     """How batches go through the copies: in whole turns, or each through another segment of them.
 
+    Segments are of one length and share no copy: one that another has just used would be found in the cache.
+
     Args:
         calls: wanted in a batch.
         copies: to go through.
@@ -83,5 +85,8 @@ def segments_for(calls: int, copies: int, most_calls: int) -> tuple[int, int]:
     """
     if calls >= copies:
         return -(-calls // copies) * copies, 1
-    segments = min(MOST_SEGMENTS, -(-copies // calls))
-    return max(1, min(-(-copies // segments), most_calls)), segments
+    least = max(calls, -(-copies // MOST_SEGMENTS))
+    batch = next(length for length in range(least, copies + 1) if copies % length == 0)
+    if batch <= most_calls:
+        return batch, copies // batch
+    return most_calls, min(MOST_SEGMENTS, copies // most_calls)

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.timing import rotation
-from pytest_cgins.timing.rotation import LEAST_PLACES, MOST_COPIES, REUSE_FACTOR, Rotation, plan
+from pytest_cgins.timing.rotation import (
+    LEAST_PLACES,
+    MOST_COPIES,
+    MOST_SEGMENTS,
+    REUSE_FACTOR,
+    Rotation,
+    plan,
+)
 
 
 @given(bytes_per_call=st.integers(0, 10**10), cache=st.integers(0, 10**9), memory=st.integers(0, 10**11))
@@ -19,7 +26,8 @@ def test_copies_outrun_the_cache_or_are_few(bytes_per_call: int, cache: int, mem
     assert 1 <= chosen.copies <= MOST_COPIES
     assert chosen.copies == 1 or chosen.copies * bytes_per_call <= memory
     if chosen.is_cold(chosen.copies):
-        assert chosen.copies == 1 or not chosen.is_cold(chosen.copies - 1)
+        assert chosen.copies == 1 or not chosen.is_cold(chosen.copies - MOST_SEGMENTS)
+        assert chosen.copies <= MOST_SEGMENTS or chosen.copies % MOST_SEGMENTS == 0
     else:
         assert chosen.copies in (1, LEAST_PLACES)
         assert chosen.copies == 1 or chosen.copies * bytes_per_call <= cache
@@ -37,7 +45,7 @@ def test_a_warm_cache_can_be_asked_for(bytes_per_call: int, cache: int) -> None:
     ("bytes_per_call", "copies", "cold"),
     [
         (4096, 16, False),
-        (10**6, 101, True),
+        (10**6, 112, True),
         (30 * 10**6, 4, True),
         (100 * 10**6, 2, True),
         (101 * 10**6, 1, True),

@@ -67,18 +67,19 @@ def test_batches_go_through_all_copies(calls: int, copies: int, most: int) -> No
     """In whole turns, or segment by segment, unless a batch may not be so long; segments are few."""
     batch, segments = segments_for(calls, copies, most)
     assert 1 <= segments <= MOST_SEGMENTS
-    if segments == 1:
-        assert batch % copies == 0
+    if calls >= copies:
+        assert (batch % copies, segments) == (0, 1)
         assert calls <= batch < calls + copies
     else:
-        assert calls < copies
-        assert batch <= max(calls, -(-copies // MOST_SEGMENTS), 1)
-        assert batch * segments >= copies or batch == most
+        assert batch * segments <= copies
+        assert batch * segments == copies or batch == most
 
 
 def test_known_segments() -> None:
-    """300 µs of calls of 30 µs on 233 copies; a call of 1 µs on 16; one that takes longer than a batch, on 28."""
-    assert segments_for(10, 233, 1000) == (15, 16)
+    """300 µs of calls of 30 µs on 240 copies; of 1 µs on 16; calls longer than a batch, on 32 copies and on 13."""
+    assert segments_for(10, 240, 1000) == (15, 16)
     assert segments_for(300, 16, 1000) == (304, 1)
-    assert segments_for(1, 28, 1000) == (2, 16)
+    assert segments_for(1, 32, 1000) == (2, 16)
+    assert segments_for(1, 13, 1000) == (1, 13)
+    assert segments_for(6, 13, 1000) == (13, 1)
     assert segments_for(1, 256, 4) == (4, 16)
