@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def test_from_the_command_line_to_the_verdict(project: Path) -> None:
 
 def test_one_document(project: Path) -> None:
     """--json prints what is stored, and nothing else on stdout; --peaks measures the roofline's peaks."""
+    before_s = time.time()
     done = command(
         project, "calibrate", "threshold", "--processes", "3", "--blocks", "4", "--json", "--peaks"
     )
@@ -115,7 +117,8 @@ def test_one_document(project: Path) -> None:
     made = documents.load(Calibration, done.stdout)
     assert made == stored(project)
     assert [name.partition("/")[0] for one in made.classes for name in one.cases] == ["threshold"]
-    assert len(list((project / "cache" / "peaks").iterdir())) == 1
+    (peaks,) = (project / "cache" / "peaks").iterdir()
+    assert json.loads(peaks.read_text())["measured_at_s"] > before_s
 
 
 @pytest.mark.parametrize(
