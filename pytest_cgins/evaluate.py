@@ -52,7 +52,7 @@ from pytest_cgins.options import BARE_VARIABLE, PROBE_LEVELS
 from pytest_cgins.probes.registry import switched_on
 from pytest_cgins.sanitize import Sanitizers
 from pytest_cgins.timing import lock
-from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage, wrong_base
+from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +135,7 @@ class Evaluator:
             device_key=self._lock_key,
             environment=self._environment_of,
             own_tests=self.tests,
+            fresh=isolation == "process",
         )
         self._peaks = DevicePeaks(
             self._environment_of,
@@ -405,11 +406,11 @@ class Evaluator:
         if peaks is not None:
             outcome = outcome.with_roofline(pairs[0][0], self._entry(case), case, peaks)
         correctness = outcome.timing.merged(verified.correctness)
-        verdict = gate.decide(correctness, outcome.timing.measurement)
-        verdict = self.stage.decide(verdict, case, outcome)
+        answers = gate.decide(correctness, outcome.timing.measurement)
+        verdict = self.stage.decide(answers, case, outcome)
         if verdict.status is Status.SLOWER and outcome.base.compiled is not None:
             why = self._wrong_at_base(case, outcome.base.compiled, question, prepared)
-            verdict = wrong_base(verdict, why) if why else verdict
+            verdict = self.stage.decide_without_base(answers, case, outcome, why) if why else verdict
         return replace(
             verified,
             correctness=correctness,

@@ -359,6 +359,8 @@ def _budget(told: _Told, comparison: Comparison) -> str:
             return quiet
         less = math.ceil(100 * comparison.power.detectable + 1) / 100
         return f"{quiet}; or ask for less: {told.setting(f'catch: {less:.4g}')}"
+    if comparison.most_blocks < min(needed, told.gate.max_blocks):
+        return "record a smaller call: this one takes so long that the time for a test holds no more blocks"
     if needed > comparison.most_blocks:
         return f"take more: {told.setting(f'max_blocks: {needed}')}"
     if taken < comparison.most_blocks:

@@ -76,6 +76,7 @@ class TimingStage:
         device_key: Callable[[str], str],
         environment: Callable[[str], Environment],
         own_tests: Callable[[], int],
+        fresh: bool = True,
     ) -> None:
         """Nothing is read or built yet.
 
@@ -90,6 +91,7 @@ class TimingStage:
             device_key: what processes that use the same hardware agree on, by device.
             environment: of a device.
             own_tests: how many tests the file alone makes.
+            fresh: whether there are fresh processes to confirm in.
         """
         self._config = config
         self._runs = runs
@@ -100,6 +102,7 @@ class TimingStage:
         self._device_key = device_key
         self._environment = environment
         self._own_tests = own_tests
+        self._fresh = fresh
         self._bases = bases
 
     def run(
@@ -132,7 +135,9 @@ class TimingStage:
         wanted = replace(wanted, tests=self._tests())
         wanted.request["compile"] = self._options.compile
         noise = self._options.noise(self._environment(case.device))
-        timer = CaseTiming(self._runs, noise=noise, lock=lambda: self.alone_on(case.device))
+        timer = CaseTiming(
+            self._runs, noise=noise, lock=lambda: self.alone_on(case.device), fresh=self._fresh
+        )
         timed = timer.time(wanted)
         with ExitStack() as open_buffers:
             for buffer in timed.reply.buffers:
@@ -177,7 +182,7 @@ class TimingStage:
         """
         wanted = self._wanted(case, compiled, base, role=role, probes=(), pairs=pairs)
         wanted.request["seed"] = seed
-        timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device))
+        timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device), fresh=self._fresh)
         return timer.sample(wanted, blocks, longer=longer)
 
     def renew(self, role: str) -> None:
@@ -235,6 +240,18 @@ class TimingStage:
             return replace(decided, status=Status.INCONCLUSIVE, reason=Reason.NOT_COMPARABLE)
         return decided
 
+    def decide_without_base(self, verdict: Verdict, case: Case, outcome: Outcome, why: str) -> Verdict:
+        """The same for a kernel that is slower than a base whose answers are wrong: it cannot be held against that."""
+        measured = outcome.timing.measurement
+        others = tuple(one for one in measured.comparisons if one.against != "base")
+        stripped = replace(outcome.timing, measurement=replace(measured, comparisons=others))
+        note = f"slower than it, but its answers are wrong: {why}"
+        base = replace(outcome.base, state="refused", note=note)
+        decided = self.decide(verdict, case, Outcome(stripped, base))
+        if decided.status is Status.PASSED:
+            return replace(decided, reason=Reason.NOT_COMPARABLE)
+        return decided
+
     def _base(self, case: Case, compiled: CompiledKernel) -> BaseKernel:
         device = case.device.partition(":")[0]
         base = self._bases.of(case.kernel, case.implementation, device, compiled)
@@ -254,13 +271,3 @@ class TimingStage:
         """
         with timing_lock(self._device_key(device), wait_s=LOCK_WAIT_S), self._builds.quiet():
             yield
-
-
-def wrong_base(verdict: Verdict, why: str) -> Verdict:
-    """For a kernel that is slower than a base whose answers are wrong: nothing that could be held against it."""
-    return replace(
-        verdict,
-        status=Status.PASSED,
-        reason=Reason.NOT_COMPARABLE,
-        message=f"slower than at the base revision, whose answers are wrong there: {why}",
-    )

@@ -25,6 +25,7 @@ from pytest_cgins.kernels.launcher import (
     allocate_outputs,
     convert,
     on_device,
+    raw_stream,
     spelled,
 )
 from pytest_cgins.kernels.schema import SchemaArgument
@@ -197,7 +198,7 @@ class BoundDeviceCall:
         """See `callable.BoundCall.run`."""
         with on_device(self._device):
             # Asked for at every run: under graph capture the current stream is another one.
-            stream = torch.cuda.current_stream().cuda_stream
+            stream = raw_stream(self._device.index)
             for step in self._steps:
                 step(stream)
         return self._results

@@ -167,7 +167,7 @@ class BoundLaunch:
             return self._results
         with on_device(self._device):
             # Asked for at every run: under graph capture the current stream is another one.
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            stream = ctypes.c_void_p(raw_stream(self._device.index))
             self._launcher.launch(self._arguments, stream)
         return self._results
 
@@ -321,8 +321,8 @@ class Packer:
         if tensor.layout is not torch.strided:
             raise TypeError(f"layout {tensor.layout}")
         ndim = tensor.dim()
-        sizes = (ctypes.c_int64 * max(1, ndim))(*tensor.shape)
-        strides = (ctypes.c_int64 * max(1, ndim))(*tensor.stride())
+        numbers = _numbers(max(1, ndim))
+        sizes, strides = numbers(*tensor.shape), numbers(*tensor.stride())
         device = DLDevice(2, tensor.device.index or 0) if tensor.is_cuda else DLDevice(1, 0)
         structure = DLTensor(
             tensor.data_ptr() or None, device, ndim, dl_data_type(tensor.dtype), sizes, strides, 0
@@ -442,6 +442,20 @@ def poison(memory: torch.Tensor) -> None:
         memory.fill_(torch.iinfo(memory.dtype).min)
     else:
         memory.view(torch.uint8).fill_(POISON_BYTE)
+
+
+@functools.cache
+def _numbers(count: int) -> type[ctypes.Array[ctypes.c_int64]]:
+    """The type of an array of so many."""
+    return ctypes.c_int64 * count
+
+
+def raw_stream(index: int | None) -> int:
+    """The current stream of a GPU, without an object for it: that takes longer than many a launch."""
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is None or index is None:
+        return int(torch.cuda.current_stream().cuda_stream)
+    return int(raw(index))
 
 
 @functools.cache

@@ -24,7 +24,8 @@ WARM_UP_S = 0.05
 """At most so long is waited for the clocks to rise."""
 
 _PILOT_LAUNCHES = 16
-_PILOT_ROUNDS = 5
+_PILOT_ROUNDS = 3
+_PILOT_S = 100e-6
 _WARM_UP_CALLS = 3
 _HOST_ROUND_S = 5e-3
 _STEADY = 0.01
@@ -141,7 +142,7 @@ class GraphTimer:
     @staticmethod
     def _seconds_per_call(name: ArmName, arm: Callable[[int], object], copies: int) -> float:
         single = _time(lambda: arm(0), before=lambda: arm(0))
-        launches = max(1, min(_PILOT_LAUNCHES, int(TARGET_S / single)))
+        launches = max(1, min(_PILOT_LAUNCHES, int(_PILOT_S / single)))
         graph = _capture(name, arm, launches, copies)
         graph.replay()
         rounds = [_time(graph.replay, before=graph.replay) for _ in range(_PILOT_ROUNDS)]
@@ -216,7 +217,7 @@ def host_seconds_per_call(arm: Callable[[int], object], copies: int) -> float:
     torch.cuda.synchronize()
     launches = max(1, min(_PILOT_LAUNCHES, int(_HOST_ROUND_S / (time.perf_counter() - start))))
     rounds = []
-    for _ in range(3):
+    for _ in range(2):
         torch.cuda.synchronize()
         start = time.perf_counter()
         for index in range(launches):

@@ -37,7 +37,7 @@ HERE = Path(__file__).parent
 SUITE = 200
 PLANTED = {"default": "0.05", "strict": "0.03"}
 STRICT_FROM_US = 50
-RUNS = {"default": 66, "planted": 13, "strict": 16}
+RUNS = {"default": 63, "planted": 10, "strict": 10}
 RIVALS = {
     "median_5_percent": "medians of the same batches, fixed 5%",
     "mann_whitney": "Mann–Whitney p < .05, same batches",
@@ -157,7 +157,7 @@ def _rivals(folder: Path, libraries: list[str], subjects: list[dict[str, Any]]) 
         ],
         "pytest_benchmark": _ask(
             folder,
-            {"task": "pytest_benchmark", "rounds": 3, "folder": str(folder), **common},
+            {"task": "pytest_benchmark", "rounds": 2, "folder": str(folder), **common},
             script="rivals.py",
         ),
     }
