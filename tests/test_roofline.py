@@ -148,9 +148,7 @@ def test_more_than_a_copy_is_noted() -> None:
     assert found.share_of_bandwidth == pytest.approx(1.4)
     assert note.startswith("roofline: 140% of the bandwidth of a copy, with inputs that no cache holds")
     assert "the 14,000,000 bytes that its signature has" in note
-    assert (
-        "say what it moves with work: {bytes: …}, or measure them again: cgins calibrate --peaks" in note
-    )
+    assert "say what it moves with work: {bytes: …}, or measure them again: cgins calibrate --peaks" in note
     assert drawn(**quick, cache="warm")[1] == ()
     assert drawn(median_ns_per_call=1.3e4, dtype="float64")[1] == ()  # within the leeway
 

@@ -63,6 +63,10 @@ _.samples_ns_per_call
 _.iqr_ns_per_call
 _.speedup_low
 _.speedup_high
+_.log_e_clean
+_.log_e_faster
+_.peak_bytes_per_s
+_.peak_flops_per_s
 _.report_schema
 _.history_schema
 

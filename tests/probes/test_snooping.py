@@ -103,8 +103,10 @@ def test_a_module_is_watched_as_it_is_loaded(watched: Watched, text: str) -> Non
         "import traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.format_exc()",
         "import torch.utils.cpp_extension\nimport pickle, copy\ncopy.deepcopy(torch.zeros(2))",
         "compile('1', __file__, 'eval')\nexec('x = 1')",
-        ("import sys\nwas, sys.pycache_prefix = sys.pycache_prefix, "
-        "'/nowhere'\nimport sympy.unify.rewrite\nsys.pycache_prefix = was"),
+        (
+            "import sys\nwas, sys.pycache_prefix = sys.pycache_prefix, "
+            "'/nowhere'\nimport sympy.unify.rewrite\nsys.pycache_prefix = was"
+        ),
         "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(1) as p: p.submit(abs, 1).result()",
     ],
 )
