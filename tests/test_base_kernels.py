@@ -334,7 +334,7 @@ def test_without_a_base_revision(project: Path, of: Of, made: Callable[..., Base
     (project.parent / ".git").rename(project.parent / "no-git")
     found = of("python")
     assert found.state == "none"
-    assert found.note.startswith("no base revision: git rev-parse in")
+    assert found.note.startswith(f"no base revision: {project} is in no git repository")
     assert made().label == ""
     assert made().root is None
 

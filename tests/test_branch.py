@@ -66,7 +66,7 @@ def test_a_folder_without_git_is_refused(tmp_path: Path) -> None:
     """With what git says."""
     found = place(tmp_path, {})
     assert found.head.commit == ""
-    assert "not a git repository" in found.refusal
+    assert "is in no git repository" in found.refusal
 
 
 def test_a_repository_that_does_not_tell_is_refused(repository: Path) -> None:

@@ -104,7 +104,7 @@ def test_no_repository_no_commit_no_such_name(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each says what is missing."""
-    with pytest.raises(RevisionError, match="not a git repository"):
+    with pytest.raises(RevisionError, match="is in no git repository"):
         resolve(MERGE_BASE, tmp_path)
     with pytest.raises(RevisionError, match='git knows no commit "--all" in '):
         resolve("--all", repository)
