@@ -270,7 +270,8 @@ def _git(
     said = os.fsdecode(done.stderr).strip().splitlines()
     if said and "not a git repository" in said[0]:
         raise RevisionError(
-            f"{folder} is in no git repository", remedy="git init and commit once, or name none as the baseline"
+            f"{folder} is in no git repository",
+            remedy="git init and commit once, or name none as the baseline",
         )
     raise RevisionError(
         f"git {words[0]} in {folder}: {said[0].removeprefix('fatal: ') if said else f'exit status {done.returncode}'}",

@@ -169,7 +169,7 @@ class GateSession:
         words += ["--cgins-sandbox=on"] * (self._sandbox is not None)
         words += [f"--cgins-baseline={base}" for base in [option("--cgins-baseline")] if base]
         words += [f"--cgins-compare={','.join(what)}" for what in [option("--cgins-compare")] if what]
-        words += [f"--cgins-suite-tests={self._tests()}"] * (not option("--cgins-no-timing"))
+        words += [f"--cgins-suite-tests={tests}" for tests in [option("--cgins-suite-tests")] if tests]
         words += [f"--cgins-sanitize={','.join(tools)}" for tools in [option("--cgins-sanitize")] if tools]
         path = relpath(item.path, self.config.invocation_params.dir)
         node = item.nodeid.partition("::")[2]

@@ -109,7 +109,7 @@ def test_restored_kernels_are_used_and_not_saved_again(failed: Job, workspace: P
     )
     assert (job.code, job.outputs["status"], job.outputs["passed"]) == (0, "passed", "1"), job.log
     assert job.commands == []
-    assert "### Times against torch" in job.summary
+    assert "### Times" in job.summary
     assert "nothing had to be built" in job.log
     assert "Keep built kernels" not in job.used
     assert "Prune built kernels" not in job.ran

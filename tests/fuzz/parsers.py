@@ -377,7 +377,7 @@ def _launch(folder: Path) -> Callable[[bytes], object]:
     return parse
 
 
-def _expression(folder: Path) -> Callable[[bytes], object]:
+def _launch_expression(folder: Path) -> Callable[[bytes], object]:
     facts = expression.TensorFacts("x", (4, 8), (8, 1), "float32", 4)
     known: dict[str, Any] = {"x": facts, "n": 2**40, "a": 1.5, "bias": None, "xs": [facts, facts], "s": "sum"}
 
@@ -433,7 +433,7 @@ PARSERS: tuple[Parser, ...] = (
     Parser("tensor headers", _tensors, seeds.headers, hostile.headers, mutate.document, 18, together=False),
     Parser("schema lines", _schema, _encoded(seeds.SCHEMAS), _encoded(hostile.SCHEMAS), _words, 14, together=False),
     Parser("launch lines", _launch, _encoded(seeds.LAUNCHES), _encoded(hostile.LAUNCHES), _words, 12, together=False),
-    Parser("launch expressions", _expression, _encoded(seeds.LAUNCH_EXPRESSIONS), _encoded(hostile.LAUNCH_EXPRESSIONS), _words, 26, (expression.ExpressionError,)),
+    Parser("launch expressions", _launch_expression, _encoded(seeds.LAUNCH_EXPRESSIONS), _encoded(hostile.LAUNCH_EXPRESSIONS), _words, 26, (expression.ExpressionError,)),
     Parser("ptxas reports", _text(lambda text: resources.parse(text, "sm_90a")), _encoded(seeds.PTXAS), _encoded(hostile.PTXAS), _words, 11, (), together=False),
     Parser("cuobjdump listings", _text(lambda text: sass.count(text, "sm_90a")), _encoded(seeds.SASS), _encoded(hostile.SASS), _words, 11, (), together=False),
     Parser("compiler logs", _text(_log), _encoded(seeds.LOGS), _encoded(hostile.LOGS), _words, 11, (), together=False),

@@ -123,7 +123,7 @@ def test_table_is_the_document(full_run: Run) -> None:
     members = [one for one in full_run.document()["evaluations"] if one["case"]["implementation"] == "right"]
     (line,) = [line for line in full_run.lines if re.match(r"relu +right \(cpu\)", line)]
     shown = re.fullmatch(
-        r"relu +right \(cpu\) +(\d+) +(\d+) PASSED +(\S+) +(\S+)x \((\S+)\.\.(\S+)\) *", line
+        r"relu +right \(cpu\) +(\d+) +(\d+) PASSED +(\S+) +(\S+)x \((\S+)\.\.(\S+)\) +\S+% *", line
     )
     assert shown is not None, line
     speeds = [one["measurement"]["speedup_vs_torch"] for one in members]

@@ -2,7 +2,6 @@
 // how: counts its calls; only a timing loop makes more than sixty
 // caught-by: wrong-after-timing, too-fast
 // ops: torch.nn.functional.relu
-// packs: large
 // also: timing
 // cgins: relu(Tensor input) -> Tensor
 #include "_rows.h"
