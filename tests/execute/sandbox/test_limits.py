@@ -128,13 +128,16 @@ def test_no_core_dumps(sandbox: Sandbox) -> None:
 
 DAEMON = """
 import os, sys, time
+reached, reach = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         print("daemon", flush=True)
+        os.write(reach, b".")
         time.sleep(100)
     os._exit(0)
 os.wait()
+os.read(reached, 1)
 {then}
 """
 
