@@ -21,6 +21,13 @@
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
     ├── RevisionError          the commit to compare with cannot be found or read
     ├── HistoryError           a history of times is damaged, or held by another process
+    ├── RegenerateError        something about kernels that a model is asked for
+    │   ├── ProviderError      the model cannot be asked, or its provider gave up; `retry` says whether later may do
+    │   ├── BudgetError        no tokens, money, attempts or minutes are left
+    │   ├── AnswerError        no source can be read from an answer; `code` says why
+    │   ├── JournalError       a run's folder is damaged, or another process works on it
+    │   └── ProposalError      a proposal is damaged, hostile, or no longer fits the project
+    ├── GitHubError            git or GitHub refused, or cannot be reached
     └── InfrastructureError    a tool or device that is needed is not there
         ├── LockedError        another process builds the kernel
         └── SandboxUnavailable this host cannot fence kernels in
@@ -159,6 +166,46 @@ class HistoryError(CginsError):
 
 class RevisionError(CginsError):
     """There is no commit to compare with: no repository, a shallow clone, an unknown name."""
+
+
+class RegenerateError(CginsError):
+    """Base of what concerns regeneration."""
+
+
+class ProviderError(RegenerateError):
+    """A model cannot be asked, or its provider gave up. `retry`: whether asking later may do."""
+
+    def __init__(self, what: str, *, remedy: str = "", retry: bool = False) -> None:
+        super().__init__(what, remedy=remedy)
+        self.retry = retry
+
+
+class BudgetError(RegenerateError):
+    """A budget is used up: attempts, tokens, money or minutes."""
+
+
+class AnswerError(RegenerateError):
+    """No source can be read from an answer. `code` is stable: `no-code`, `foreign-file`, `edit-not-found`, …"""
+
+    def __init__(self, what: str, *, code: str, remedy: str = "") -> None:
+        super().__init__(what, remedy=remedy)
+        self.code = code
+
+
+class JournalError(RegenerateError):
+    """A run's folder is damaged, or another process works on it."""
+
+
+class ProposalError(RegenerateError):
+    """A proposal is damaged, hostile, or no longer fits the project."""
+
+
+class GitHubError(CginsError):
+    """git or GitHub refused, or cannot be reached. `status` is HTTP's, 0 where there was none."""
+
+    def __init__(self, what: str, *, remedy: str = "", status: int = 0) -> None:
+        super().__init__(what, remedy=remedy)
+        self.status = status
 
 
 class InfrastructureError(CginsError):

@@ -1,0 +1,206 @@
+"""What flows while kernels are regenerated. Every class is also a file of the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_cgins.document_base import Document
+from pytest_cgins.model import Contract, Evaluation, Status
+
+Role = Literal["generator", "helper", "verifier"]
+"""Who is asked: for a kernel; for advice on a failure; for an opinion before hardware is used."""
+
+Goal = Literal["repair", "optimise", "generate"]
+"""A kernel that is wrong; one that is right and too slow; one that is not there yet."""
+
+Finish = Literal["stop", "length", "refusal", "filtered", "tool-calls", "empty"]
+"""Why an answer ended: by itself; cut off; the model would not; the provider would not; it called tools; no text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Document):
+    """One message of a prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    """Whose words they are."""
+    text: str
+    """The words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Document):
+    """What a model is asked."""
+
+    id: str
+    """Unique in its run, and the same when the run is resumed: `softmax-cpu-cpp/attempt-01/generator`."""
+    role: Role
+    """Who is asked."""
+    model: str
+    """Name of the model, as its provider knows it; "" for a person or an agent."""
+    messages: tuple[Message, ...]
+    """The prompt."""
+    max_tokens: int
+    """Most tokens of the answer."""
+    temperature: float | None = None
+    """None: the provider's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage(Document):
+    """What an answer took."""
+
+    prompt_tokens: int
+    """Tokens of the prompt, cached ones among them."""
+    cached_tokens: int
+    """Those of the prompt that the provider had cached."""
+    answer_tokens: int
+    """Tokens of the answer, those of hidden thought among them."""
+    usd: float | None
+    """By the user's price table; None where that has no price of the model."""
+    estimated: bool = False
+    """Whether the provider told nothing, and tokens are estimated from the texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Document):
+    """What a model answered."""
+
+    text: str
+    """Its words; what it said instead, where it refused."""
+    finish: Finish
+    """Why it ended."""
+    model: str
+    """The model that answered, as the provider names it."""
+    usage: Usage
+    """What it took, lost tries among it."""
+    seconds: float
+    """From the first try to the last word."""
+    tries: int = 1
+    """Times that it was asked for, over errors of the network and limits of the provider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(Document):
+    """One implementation that is to be regenerated."""
+
+    kernel: str
+    """Name of the kernel."""
+    implementation: str
+    """Name of the implementation."""
+    device: Literal["cpu", "cuda"]
+    """Device type."""
+    op: str
+    """The op that it replaces."""
+    contract: Contract
+    """How it is called."""
+    goal: Goal
+    """What is asked for."""
+    statuses: tuple[Status, ...] = ()
+    """What the gate said of its cases, each once; empty for `generate`."""
+
+    @property
+    def name(self) -> str:
+        """Folder of its attempts, and what people call it: `softmax-cpu-cpp`."""
+        return f"{self.kernel}-{self.device}-{self.implementation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Document):
+    """What a static check has against a source."""
+
+    code: str
+    """Stable, for scripts: `calls-op`, `process`, `network`, …"""
+    file: str
+    """Relative to the project."""
+    line: int
+    """1-based; 0 for the whole file."""
+    message: str
+    """What was found, and what to do instead."""
+
+
+Outcome = Literal[
+    "unusable", "refused", "build-error", "failed", "not-accepted", "accepted", "tampered", "provider-error"
+]
+"""`unusable`: no source could be read from the answer; `refused`: by the static check; `failed`: a case did;
+`not-accepted`: it passed, and not again on held-out inputs, or was not faster; `tampered`: guarded files changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial(Document):
+    """What the gate said of a candidate."""
+
+    stage: Literal["check", "acceptance"]
+    """`check`: inputs of the run's seed; `acceptance`: fresh processes, a seed that nobody knew before."""
+    evaluations: tuple[Evaluation, ...]
+    """Of its cases, and of those of other kernels that share a changed file."""
+    seed: int
+    """Of the inputs."""
+    sandbox: bool
+    """Whether it ran fenced in."""
+    sanitized: bool
+    """Whether it ran under memcheck."""
+    seconds: float
+    """How long it took."""
+    notes: tuple[str, ...] = ()
+    """What a person should know, one line each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt(Document):
+    """One answer, and what became of it."""
+
+    number: int
+    """1-based."""
+    goal: Goal
+    """What was asked for."""
+    outcome: Outcome
+    """What became of it."""
+    reason: str
+    """Code: of the verdict that decided, of the finding, or of what was wrong with the answer."""
+    message: str
+    """The same in words, as the next prompt says it."""
+    findings: tuple[Finding, ...] = ()
+    """Of the static check."""
+    log: str = ""
+    """The compiler's output, if it refused."""
+    trials: tuple[Trial, ...] = ()
+    """In the order in which they were made."""
+    digest: str = ""
+    """sha256 over the candidate's sources; "" where there are none."""
+    seconds: float = 0.0
+    """From the answer to the outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice(Document):
+    """What the helper made of a failed attempt."""
+
+    text: str
+    """What to do next."""
+    avoid: tuple[str, ...] = ()
+    """What was tried and must not be repeated, one line each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded(Document):
+    """Digests of what no candidate may change."""
+
+    files: dict[str, str]
+    """sha256 by path, relative to the project: cgins.yaml, packs, tests, and all else that is not the kernel's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Document):
+    """What became of a target."""
+
+    target: Target
+    """Which."""
+    state: Literal["accepted", "failed", "waiting", "stopped"]
+    """`failed`: attempts are used up; `waiting`: for answers; `stopped`: by a budget, a person or an error."""
+    attempts: tuple[Attempt, ...]
+    """In order."""
+    why: str = ""
+    """For a person, one line: why there is no kernel; "" where there is one."""
+    proposal: str = ""
+    """Folder of the proposal, relative to the run's; "" where there is none."""
