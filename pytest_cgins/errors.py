@@ -185,7 +185,7 @@ class BudgetError(RegenerateError):
 
 
 class AnswerError(RegenerateError):
-    """No source can be read from an answer. `code` is stable: `no-code`, `foreign-file`, `edit-not-found`, …"""
+    """No source can be read from an answer. `code` is stable: `no-code`, `foreign-file` and so on."""
 
     def __init__(self, what: str, *, code: str, remedy: str = "") -> None:
         super().__init__(what, remedy=remedy)
