@@ -79,6 +79,9 @@ class Evaluator:
         environment: added to that of all workers, such as which GPU they may see.
         builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
+        reference: a pool whose trusted worker is used, closed by its owner; by default one of its own.
+        trusted_root: folder that the trusted worker imports the project's ops from, by default that of the file. Where
+            candidates lie in the file's own folder, it must be another: nothing of theirs may run in that worker.
     """
 
     def __init__(
@@ -98,8 +101,11 @@ class Evaluator:
         environment: Mapping[str, str] | None = None,
         builds: Ahead | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
+        reference: WorkerPool | None = None,
+        trusted_root: Path | None = None,
     ) -> None:
         self.config = config
+        self._trusted_root = trusted_root or config.root
         self.seed = seed
         self._device = device
         self._timing = timing
@@ -120,6 +126,7 @@ class Evaluator:
             isolation=isolation,
             wrap=_fence(sandbox, config, cache or default_cache(), self._bases).wrap if sandbox else None,
         )
+        self._trusted = reference or self._pool
         self._cases: tuple[Case, ...] | None = None
         self._environments: dict[str, Environment] | None = None
         self._locks: dict[str, str] = {}
@@ -180,7 +187,7 @@ class Evaluator:
         Args:
             cases: in the order in which they will be evaluated.
         """
-        self._warm()
+        self.warm()
         wanted = [_kernel_of(case) for case in cases]
         self.supply.build_ahead(wanted)
         self._bases.build_ahead(wanted)
@@ -247,7 +254,7 @@ class Evaluator:
     def described(self) -> Mapping[str, Environment]:
         """The devices of this machine, `cpu` and `cuda`, as the reference worker sees them; it is started for that."""
         if self._environments is None:
-            self._warm()
+            self.warm()
             reply = self._reference("describe", {})
             self._environments = {
                 name: documents.load_python(Environment, value)
@@ -266,9 +273,10 @@ class Evaluator:
         # Asked for by name: a skip would make a pipeline green that gated nothing.
         raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self._absence(device))
 
-    def _warm(self) -> None:
+    def warm(self) -> None:
         """Have all workers import torch at the same time, while something else is awaited."""
-        self._pool.warm(["reference", "verification", *(["timing"] if self._timing else [])])
+        self._trusted.warm(["reference"])
+        self._pool.warm(["verification", *(["timing"] if self._timing else [])])
 
     def _absence(self, device: str) -> str:
         """Why a device that was asked for by name is not there, as far as the workers know."""
@@ -461,7 +469,7 @@ class Evaluator:
             "case": documents.dump_python(case),
             "tolerance": asdict(kernel.tolerance),
             "seed": self.seed,
-            "import_root": str(self.config.root),
+            "import_root": str(self._trusted_root),
             "probes": self._probes_of(case),
             "exceptions": [asdict(one) for one in kernel.exceptions],
             "repeatability": asdict(kernel.repeatability),
@@ -511,7 +519,7 @@ class Evaluator:
         """
         for last in (False, True):
             try:
-                return self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
+                return self._trusted.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
             except ServiceError as error:
                 raise blame(error) from error
             except WorkerError as error:

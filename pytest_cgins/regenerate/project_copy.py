@@ -1,0 +1,356 @@
+"""A copy of a project in which candidates take the place of a kernel's sources.
+
+The copy is a git repository of its own: one commit is the project's base revision, one the incumbent. So a candidate is
+gated exactly as a person's edit would be, and the project itself is never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_cgins.base_kernels import READ_BY_PYTHON
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import RegenerateError, RevisionError
+from pytest_cgins.kernels import plan, revision, source
+
+LIMIT_NBYTES = 4 << 20
+"""Larger files are no sources, and are left out, as they are of a base revision's checkout."""
+SKIPPED_FOLDERS = frozenset(
+    {".git", ".hg", ".cgins", "__pycache__", "node_modules", ".venv", "venv", ".tox", "build"}
+)
+BASE, INCUMBENT = "refs/tags/base", "refs/tags/incumbent"
+_GIT_LIMIT_S = 120.0
+_IDENTITY = (
+    "-c",
+    "user.name=pytest-cgins",
+    "-c",
+    "user.email=pytest-cgins@localhost",
+    "-c",
+    "commit.gpgSign=false",
+)
+
+
+class ProjectCopy:
+    """The project of a `cgins.yaml`, copied for one implementation whose sources change.
+
+    Args:
+        config: the loaded file of the project.
+        kernel: name of the kernel.
+        implementation: name of the implementation.
+        device: its device type.
+        folder: an empty or absent folder, which is the copy's from now on.
+        baseline: base revision of the project, as `--cgins-baseline` takes it.
+
+    Raises:
+        RegenerateError: a source of the implementation lies outside of the project.
+        RevisionError: a commit was named, and git does not know it.
+    """
+
+    def __init__(
+        self, config: Config, kernel: str, implementation: str, device: str, folder: Path, *, baseline: str
+    ) -> None:
+        self._own = config
+        self._key = (kernel, implementation, device)
+        self.top = folder
+        self._project = _top(config)
+        own = self._entry(config)
+        self.files = self._own_files(config, *own)
+        """The implementation's own sources, relative to the project's top, main file first."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.base_commit = self._commit_base(baseline)
+        """The project's base revision; "" where it has none."""
+        self._clear()
+        self._copy()
+        self._git("add", "--all", "--force")
+        self._git("commit", "--quiet", "--allow-empty", "--message", "incumbent")
+        self._git("update-ref", INCUMBENT, "HEAD")
+        self.config = self._moved(config)
+        """The file as it is in the copy; its packs are the project's."""
+        self._require_import_from_copy()
+
+    @property
+    def against_base(self) -> str:
+        """What a candidate's times are compared with: the base revision in the copy, or nothing."""
+        return BASE if self.base_commit else revision.NONE
+
+    @property
+    def project(self) -> Path:
+        """Top folder of the project: of its repository, or of its cgins.yaml where there is none."""
+        return self._project
+
+    @property
+    def against_incumbent(self) -> str:
+        """The incumbent, as a baseline."""
+        return INCUMBENT
+
+    def incumbent(self) -> dict[str, str]:
+        """Texts of the own sources as they are in the project, by path; "" for those that are not there yet."""
+        return {path: _text(self._project / path) for path in self.files}
+
+    def put(self, files: Mapping[str, str]) -> None:
+        """Have these be the own sources, and everything else as it was.
+
+        Args:
+            files: whole texts by path, own sources all.
+        """
+        self._git("checkout", "--quiet", "--force", INCUMBENT.rpartition("/")[2])
+        self._git("clean", "-ffdxq")
+        for path, text in files.items():
+            if path not in self.files:
+                raise RegenerateError(
+                    f"{path} is no source of this kernel", remedy=f"only {', '.join(self.files)} may change"
+                )
+            place = self.top / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", newline="")
+
+    def touched(self) -> tuple[str, ...]:
+        """Files that differ from the incumbent's, own sources left out: none, unless something got at the copy."""
+        told = self._git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignored")
+        paths = [entry[3:] for entry in told.split("\0") if entry]
+        return tuple(sorted(path for path in paths if path not in self.files and "__pycache__" not in path))
+
+    def with_implementation(self, *, alone: bool = True) -> Config:
+        """The copy's configuration with this implementation alone, or with all that share a source with it."""
+        own = {self.top / path for path in self.files}
+        kernels = []
+        for entry in self.config.kernels:
+            kept = tuple(
+                one
+                for one in entry.implementations
+                if (entry.name, one.name, one.device) == self._key
+                or (not alone and not own.isdisjoint(self._sources_of(one)))
+            )
+            if kept:
+                kernels.append(replace(entry, implementations=kept))
+        return replace(self.config, kernels=tuple(kernels))
+
+    def readable(self) -> dict[str, str]:
+        """Texts of headers beside the own sources, by path: what they include and must leave as it is."""
+        found = {}
+        for path in self.files:
+            for place in sorted((self.top / path).parent.iterdir()):
+                name = str(place.relative_to(self.top))
+                if (
+                    place.suffix in (".h", ".hpp", ".cuh", ".hh")
+                    and name not in self.files
+                    and place.is_file()
+                ):
+                    found[name] = _text(place)
+        return found
+
+    # ---- how it is made
+
+    def _entry(self, config: Config) -> tuple[KernelEntry, Implementation]:
+        for entry in config.kernels:
+            for one in entry.implementations:
+                if (entry.name, one.name, one.device) == self._key:
+                    return entry, one
+        raise RegenerateError(
+            f"{config.file} has no implementation {self._key[1]!r} of kernel {self._key[0]!r} for {self._key[2]}",
+            remedy="name one that is there",
+        )
+
+    def _own_files(self, config: Config, entry: KernelEntry, one: Implementation) -> tuple[str, ...]:
+        """Paths of an implementation's sources, relative to the project's top."""
+        listed = list(one.sources)
+        if one.contract == "python":
+            module, _, function = one.target.partition(":")
+            file = source.find_target(module, function, config.root)
+            if file is not None and file not in listed:
+                listed.insert(0, file)
+        outside = [file for file in listed if not _real(file).is_relative_to(self._project)]
+        if outside or not listed:
+            where = ", ".join(map(str, outside)) or f"target {one.target}"
+            raise RegenerateError(
+                f"{config.file}: a source of {entry.name}/{one.name} lies outside of {self._project}: {where}",
+                remedy="only kernels whose sources are in the project can be regenerated",
+            )
+        return tuple(dict.fromkeys(str(_real(file).relative_to(self._project)) for file in listed))
+
+    def _require_import_from_copy(self) -> None:
+        """A module that the project's own folder of imports has too must not come from there."""
+        entry, one = self._entry(self.config)
+        if one.contract != "python":
+            return
+        module, _, function = one.target.partition(":")
+        file = source.find_target(module, function, self.config.root)
+        if file is None or not _real(file).is_relative_to(_real(self.top)):
+            raise RegenerateError(
+                f"target {one.target} of {entry.name}/{one.name} is not imported from the folder of {self._own.file.name}",
+                remedy="move the module below that folder: only there can a candidate take its place",
+            )
+
+    def _sources_of(self, one: Implementation) -> set[Path]:
+        if one.contract != "python":
+            return set(one.sources)
+        module, _, function = one.target.partition(":")
+        try:
+            file = source.find_target(module, function, self.config.root)
+        except Exception:  # noqa: BLE001 - another kernel's trouble, told when that is gated
+            file = None
+        return {*one.sources, *([file] if file else [])}
+
+    def _commit_base(self, wanted: str) -> str:
+        self._git("init", "--quiet")
+        if wanted == revision.NONE:
+            return ""
+        try:
+            at_base = revision.resolve(wanted, self._own.root)
+        except RevisionError:
+            if wanted != revision.MERGE_BASE:
+                raise
+            return ""
+        checkout = revision.Checkout(at_base, self.top.parent / "revisions")
+        try:
+            self._drop_packs(checkout.top)
+            tree = {"GIT_WORK_TREE": str(checkout.top)}
+            self._git("add", "--all", "--force", extra=tree)
+            self._git("commit", "--quiet", "--allow-empty", "--message", "base", extra=tree)
+        finally:
+            checkout.close()
+        self._git("update-ref", BASE, "HEAD")
+        return at_base.commit
+
+    def _clear(self) -> None:
+        for place in self.top.iterdir():
+            if place.name != ".git":
+                shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
+
+    def _copy(self) -> None:
+        for path in self._listed():
+            origin, place = self._project / path, self.top / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if origin.is_symlink() and not _real(origin).is_relative_to(self._project):
+                continue  # what is elsewhere is not the project's
+            shutil.copy2(origin, place, follow_symlinks=False)
+
+    def _listed(self) -> Iterator[str]:
+        """Files of the project that builds and imports may read."""
+        packs = [_real(pack) for pack in self._own.traces]
+        for path in dict.fromkeys(
+            [*self._known(), *self.files, str(_real(self._own.file).relative_to(self._project))]
+        ):
+            place = self._project / path
+            if any(_real(place).is_relative_to(pack) for pack in packs) or not place.is_file():
+                continue
+            if place.suffix in READ_BY_PYTHON and place.stat().st_size <= LIMIT_NBYTES:
+                yield path
+
+    def _known(self) -> Iterable[str]:
+        """Files below the folders that matter: by git, or by the folders themselves."""
+        folders = sorted({str(folder.relative_to(self._project)) for folder in self._folders()})
+        try:
+            words = ["ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *folders]
+            return [path for path in _git(self._project, *words).split("\0") if path]
+        except RegenerateError:
+            return [path for folder in folders for path in _walk(self._project, self._project / folder)]
+
+    def _folders(self) -> Iterator[Path]:
+        yield _real(self._own.root)
+        for entry in self._own.kernels:
+            for one in entry.implementations:
+                for folder in plan.header_folders([str(file) for file in one.sources], one.flags):
+                    if _real(folder).is_relative_to(self._project):
+                        yield _real(folder)
+
+    def _drop_packs(self, tree: Path) -> None:
+        for pack in self._own.traces:
+            if _real(pack).is_relative_to(self._project):
+                shutil.rmtree(tree / _real(pack).relative_to(self._project), ignore_errors=True)
+
+    def _moved(self, config: Config) -> Config:
+        """The same configuration with all paths of the project in the copy, packs excepted."""
+        return replace(
+            config,
+            file=self._place(config.file),
+            kernels=tuple(
+                replace(
+                    entry,
+                    implementations=tuple(
+                        replace(
+                            one,
+                            sources=tuple(self._place(file) for file in one.sources),
+                            flags=tuple(
+                                flag.replace(f"{self._project}/", f"{self.top}/") for flag in one.flags
+                            ),
+                        )
+                        for one in entry.implementations
+                    ),
+                )
+                for entry in config.kernels
+            ),
+        )
+
+    def _place(self, file: Path) -> Path:
+        real = _real(file.parent) / file.name
+        return self.top / real.relative_to(self._project) if real.is_relative_to(self._project) else file
+
+    def _git(self, *words: str, extra: Mapping[str, str] | None = None) -> str:
+        folder = self.top
+        return _git(folder, *_IDENTITY, *words, extra={"GIT_DIR": str(folder / ".git"), **(extra or {})})
+
+
+def _top(config: Config) -> Path:
+    try:
+        return _real(Path(_git(config.root, "rev-parse", "--show-toplevel").strip()))
+    except RegenerateError:
+        return _real(config.root)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _walk(top: Path, folder: Path) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        yield from (str(Path(place, name).relative_to(top)) for name in sorted(files))
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8", newline="") as opened:
+            return opened.read()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise RegenerateError(f"{file}: {error}", remedy="a source must be readable UTF-8") from error
+
+
+def _git(folder: Path, *words: str, extra: Mapping[str, str] | None = None) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        **(extra or {}),
+    }
+    command = [
+        "git",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        f"core.hooksPath={os.devnull}",
+        "-C",
+        str(folder),
+        *words,
+    ]
+    command[1:1] = ["-c", "core.autocrlf=false", "-c", "core.excludesFile="]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=_GIT_LIMIT_S, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RegenerateError(f"git: {error}", remedy="regeneration needs git") from error
+    if done.returncode:
+        said = os.fsdecode(done.stderr).strip().partition("\n")[0]
+        raise RegenerateError(
+            f"git in {folder}: {said or f'exit status {done.returncode}'}", remedy="run it by hand"
+        )
+    return os.fsdecode(done.stdout)

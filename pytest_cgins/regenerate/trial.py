@@ -1,0 +1,237 @@
+"""What the gate says of a candidate: first on the inputs of the run, then on inputs that nobody knew before.
+
+A candidate's code runs in workers of its own, fenced in, and never in the trusted worker: that one imports the project's
+ops from the project, and candidates lie in a copy.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_cgins.config import Config
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.kernels.revision import NONE
+from pytest_cgins.model import Case, Environment, Evaluation, Status
+from pytest_cgins.regenerate.model import Goal, Target, Trial
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.timing_stage import TimingOptions
+
+ENOUGH_FAILURES = 3
+"""So many failing cases tell a model what is wrong; the others are not run."""
+
+OnStage = Callable[[str], object]
+"""Told what is being done: `building and checking`, `accepting`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSettings:
+    """How candidates are tried; the same for all targets of a run."""
+
+    seed: int
+    """Of the inputs of `check`."""
+    sandbox: Sandbox | None
+    """None: the user wants none."""
+    timing: bool = True
+    """Whether times are part of acceptance."""
+    timeout_s: float = 60.0
+    """Limit for one request to a worker."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to that of all workers, such as which GPU they may see."""
+    cache: Path | None = None
+    """Folder of built kernels, by default the user's."""
+    sanitize: tuple[str, ...] = ()
+    """Tools of compute-sanitizer, for acceptance on a GPU."""
+    noise: TimingOptions = field(default_factory=TimingOptions)
+    """What is known of the noise of devices; its other fields are not used."""
+
+
+class Bench:
+    """Tries candidates for one target.
+
+    Args:
+        target: what is regenerated.
+        copy: where its candidates are put.
+        settings: of the run.
+        reference: a pool whose trusted worker all targets share; closed by its owner.
+        trusted_root: folder that ops are imported from.
+        before: statuses of cases as the gate found them, by name: a kernel that shares a source with this one, and was
+            wrong before, does not count against a candidate.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        copy: ProjectCopy,
+        settings: TrialSettings,
+        *,
+        reference: WorkerPool,
+        trusted_root: Path,
+        before: Mapping[str, Status] | None = None,
+    ) -> None:
+        self._target = target
+        self._copy = copy
+        self._settings = settings
+        self._reference = reference
+        self._root = trusted_root
+        self._before = dict(before or {})
+        self._next: Evaluator | None = None
+        self.environments: tuple[Environment, ...] = ()
+
+    def warm(self) -> None:
+        """Start the worker of the next candidate, while its answer is awaited."""
+        if self._next is None:
+            self._next = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
+            self._next.warm()
+
+    def check(self, files: Mapping[str, str]) -> Trial:
+        """Whether a candidate is right on the inputs of the run; ends at the third case that is not."""
+        started = time.monotonic()
+        self._copy.put(files)
+        self.warm()
+        evaluator, self._next = self._next, None
+        assert evaluator is not None
+        found: list[Evaluation] = []
+        try:
+            cases = sorted(evaluator.cases(), key=self._passed_before)
+            evaluator.build_ahead(cases[:1])
+            for case in cases:
+                found.append(evaluator.evaluate(case))
+                failures = [one for one in found if one.verdict.status.outcome == "fail"]
+                if len(failures) >= ENOUGH_FAILURES or any(_concerns_all(one) for one in failures):
+                    break
+        finally:
+            self.environments = evaluator.environments() or self.environments
+            evaluator.close()
+        left = len(cases) - len(found)
+        notes = (f"{left} more cases were not run",) if left else ()
+        return self._trial("check", found, self._settings.seed, started, notes)
+
+    def accept(self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0) -> Trial:
+        """The whole gate in fresh processes: all cases of all kernels that share a source, held-out inputs, times.
+
+        Args:
+            files: the candidate.
+            goal: for `optimise` it must be faster than the incumbent as well.
+            alpha_share: part of the chance of a false alarm that this candidate may use: 1/M of M candidates.
+        """
+        started = time.monotonic()
+        seed = random.SystemRandom().randrange(2**31)
+        self._copy.put(files)
+        whole = self._copy.with_implementation(alone=False)
+        base = self._copy.against_base
+        found = self._all(whole, seed=seed, baseline=base if self._settings.timing else NONE)
+        if goal == "optimise" and self._settings.timing and not rejections(found, self._target, self._before):
+            alone = _with_alpha(self._alone(), alpha_share)
+            found = [
+                *_others(found, self._target),
+                *self._all(alone, seed=seed, baseline=self._copy.against_incumbent),
+            ]
+        return self._trial("acceptance", found, seed, started, ())
+
+    def close(self) -> None:
+        """End workers that wait."""
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+
+    def _alone(self) -> Config:
+        return self._copy.with_implementation(alone=True)
+
+    def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
+        evaluator = self._evaluator(config, seed=seed, timing=self._settings.timing, baseline=baseline)
+        try:
+            return [evaluator.evaluate(case) for case in evaluator.cases()]
+        finally:
+            self.environments = evaluator.environments() or self.environments
+            evaluator.close()
+
+    def _evaluator(self, config: Config, *, seed: int, timing: bool, baseline: str = NONE) -> Evaluator:
+        settings = self._settings
+        return Evaluator(
+            config,
+            seed=seed,
+            timing=timing,
+            timing_options=replace(settings.noise, baseline=baseline, tests=None),
+            cache=settings.cache,
+            timeout_s=settings.timeout_s,
+            sanitize=settings.sanitize if timing and self._target.device == "cuda" else (),
+            sandbox=settings.sandbox,
+            environment=settings.environment,
+            reference=self._reference,
+            trusted_root=self._root,
+        )
+
+    def _passed_before(self, case: Case) -> bool:
+        status = self._before.get(case.name)
+        return status is None or status.outcome == "pass"
+
+    def _trial(
+        self, stage: str, found: Iterable[Evaluation], seed: int, started: float, notes: tuple[str, ...]
+    ) -> Trial:
+        return Trial(
+            stage="check" if stage == "check" else "acceptance",
+            evaluations=tuple(found),
+            seed=seed,
+            sandbox=self._settings.sandbox is not None,
+            sanitized=stage == "acceptance"
+            and bool(self._settings.sanitize)
+            and self._target.device == "cuda",
+            seconds=time.monotonic() - started,
+            notes=notes,
+        )
+
+
+def rejections(
+    evaluations: Iterable[Evaluation], target: Target, before: Mapping[str, Status] | None = None
+) -> tuple[Evaluation, ...]:
+    """Evaluations for which a candidate is not accepted, worst first.
+
+    Args:
+        evaluations: of a trial.
+        target: what is regenerated: each of its cases must have run and passed.
+        before: statuses by case name: cases of other kernels that had failed before may fail again.
+    """
+    known = before or {}
+    bad = []
+    for one in evaluations:
+        outcome = one.verdict.status.outcome
+        if is_of(one.case, target):
+            if outcome != "pass" or (
+                one.fail_on == "inconclusive" and one.verdict.status is Status.INCONCLUSIVE
+            ):
+                bad.append(one)
+        elif outcome in ("fail", "error"):
+            status = known.get(one.case.name)
+            if status is None or status.outcome == "pass":
+                bad.append(one)
+    order = ("fail", "error", "skip", "pass")
+    return tuple(sorted(bad, key=lambda one: order.index(one.verdict.status.outcome)))
+
+
+def is_of(case: Case, target: Target) -> bool:
+    """Whether a case is one of the target's."""
+    key = (case.kernel, case.implementation, case.device.partition(":")[0])
+    return key == (target.kernel, target.implementation, target.device)
+
+
+def _others(found: Iterable[Evaluation], target: Target) -> list[Evaluation]:
+    return [one for one in found if not is_of(one.case, target)]
+
+
+def _concerns_all(evaluation: Evaluation) -> bool:
+    """Whether no other case can come out better: it cannot be built."""
+    return evaluation.verdict.status is Status.BUILD_ERROR
+
+
+def _with_alpha(config: Config, share: float) -> Config:
+    kernels = tuple(
+        replace(entry, timing=replace(entry.timing, alpha=entry.timing.alpha * share))
+        for entry in config.kernels
+    )
+    return replace(config, kernels=kernels)
