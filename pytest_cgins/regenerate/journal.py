@@ -1,0 +1,401 @@
+"""A run on disk: every prompt, answer, source, build log, verdict and cost, readable without this tool.
+
+    .cgins/runs/20261122-0731-5f3a/
+      run.json                     what was asked: RunRecord
+      events.log                   a line for each thing that happened
+      softmax-cpu-cpp/
+        target.json  before.json   what is regenerated, and what the gate had found
+        incumbent/                 its sources as they were
+        attempt-01/
+          generator/               request.json prompt.md answer.json answer.md
+          source/  build.log       the candidate, and what the compiler said
+          attempt.json             what became of it, with all verdicts
+          helper/  advice.json     advice for the next attempt
+        result.json
+        final/ or FAILED/          the accepted sources, or the last ones that failed
+      proposals/softmax-cpu-cpp/
+
+A file is written whole or not at all, so a run that was killed goes on from its last file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from pytest_cgins import documents
+from pytest_cgins.document_base import Document
+from pytest_cgins.errors import JournalError
+from pytest_cgins.model import Evaluation
+from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
+
+RUN_VERSION = 1
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+MAX_NBYTES = 256 << 20
+"""Larger JSON is no file of a journal."""
+
+T = TypeVar("T", bound=Document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord(Document):
+    """What a run was asked for: enough to resume it."""
+
+    version: int
+    """Of this format."""
+    id: str
+    """Name of its folder."""
+    created_at: str
+    """ISO 8601, UTC."""
+    cgins: str
+    """Version of pytest-cgins."""
+    config: str
+    """The cgins.yaml, relative to the project's top."""
+    targets: tuple[Target, ...]
+    """In order."""
+    provider: str
+    """Name of the provider."""
+    models: dict[str, tuple[str, ...]]
+    """By role."""
+    llm: str = ""
+    """`--cgins-llm`, as it was given."""
+    model: str = ""
+    """`--cgins-model`, as it was given."""
+    seed: int = 0
+    """Of the inputs that candidates are checked on."""
+    baseline: str = "merge-base"
+    """What times are compared with."""
+    base_commit: str = ""
+    """Commit of the working tree at the start; "" without a repository."""
+    sandbox: bool = True
+    """Whether candidates run fenced in."""
+    timing: bool = True
+    """Whether times are part of acceptance."""
+    timeout_s: float = 60.0
+    """Limit for one request to a worker."""
+    command: str = ""
+    """What started it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found(Document):
+    """What the gate had found of a target's cases, and of those that share a source with it."""
+
+    evaluations: tuple[Evaluation, ...]
+    """Failing ones first."""
+
+
+class Journal:
+    """The folder of one run; open in one process at a time."""
+
+    def __init__(self, folder: Path, record: RunRecord) -> None:
+        """For `create` and `resume`."""
+        self.folder = folder
+        self.record = record
+        self._lock: int | None = None
+        self._started = time.monotonic()
+
+    @classmethod
+    def create(cls, runs: Path, record: RunRecord) -> Journal:
+        """Begin a run.
+
+        Args:
+            runs: folder of all runs; made if need be, and kept out of git.
+            record: what is asked for.
+
+        Raises:
+            JournalError: the folder cannot be made.
+        """
+        folder = runs / record.id
+        try:
+            folder.mkdir(parents=True)
+            ignore = runs / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+        except OSError as error:
+            raise JournalError(
+                f"{folder}: {error.strerror}",
+                remedy="make it writable, or name another folder: --cgins-runs PATH",
+            ) from error
+        journal = cls(folder, record)
+        journal.write(folder / "run.json", record)
+        return journal.locked()
+
+    @classmethod
+    def resume(cls, folder: Path) -> Journal:
+        """Go on with a run.
+
+        Raises:
+            JournalError: there is none in the folder, it is damaged, or another process works on it.
+        """
+        return cls.read_only(folder).locked()
+
+    @classmethod
+    def read_only(cls, folder: Path) -> Journal:
+        """A run to look at.
+
+        Raises:
+            JournalError: there is none in the folder, or it is damaged.
+        """
+        if not (folder / "run.json").is_file():
+            raise JournalError(
+                f"{folder} has no run.json", remedy="cgins runs ls shows the runs that there are"
+            )
+        record = load(RunRecord, folder / "run.json")
+        if record.version > RUN_VERSION:
+            raise JournalError(
+                f"{folder} is of version {record.version}, and this pytest-cgins knows {RUN_VERSION}",
+                remedy="upgrade pytest-cgins",
+            )
+        return cls(folder, record)
+
+    def locked(self) -> Journal:
+        """This journal, held by this process alone.
+
+        Raises:
+            JournalError: another process has it.
+        """
+        handle = os.open(self.folder / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise JournalError(
+                f"run {self.record.id} is being worked on by another process", remedy="wait for it, or end it"
+            ) from None
+        self._lock = handle
+        return self
+
+    def close(self) -> None:
+        """Let others have it; all that was written stays."""
+        if self._lock is not None:
+            self._keep_clock()
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- what is in it
+
+    def begin(self, target: Target, before: Found, incumbent: Mapping[str, str], kept: Guarded) -> None:
+        """Lay out a target's folder, unless it is there."""
+        folder = self.folder / target.name
+        if (folder / "target.json").exists():
+            return
+        folder.mkdir(exist_ok=True)
+        write_files(folder / "incumbent", incumbent)
+        self.write(folder / "before.json", before)
+        self.write(folder / "guarded.json", kept)
+        self.write(folder / "target.json", target)
+
+    def before(self, target: Target) -> tuple[Evaluation, ...]:
+        """What the gate had found; empty if that is not known."""
+        found = self.read(Found, self.folder / target.name / "before.json")
+        return found.evaluations if found else ()
+
+    def incumbent(self, target: Target) -> dict[str, str]:
+        """Sources as they were when the run began, by path."""
+        return read_files(self.folder / target.name / "incumbent")
+
+    def guarded(self, target: Target) -> Guarded | None:
+        """Digests when the run began."""
+        return self.read(Guarded, self.folder / target.name / "guarded.json")
+
+    def place(self, request: Request) -> Path:
+        """The folder where a request's answer will lie, with the prompt in it."""
+        place = self.folder / request.id
+        place.mkdir(parents=True, exist_ok=True)
+        if not (place / "request.json").exists():
+            (place / "prompt.md").write_text(as_text(request), encoding="utf-8")
+            self.write(place / "request.json", request)
+            self.tell(f"{request.id}: asked")
+        return place
+
+    def keep_answer(self, request: Request, answer: Answer) -> None:
+        """Have the answer beside its prompt for readers, too."""
+        file = self.folder / request.id / "answer.md"
+        if not file.exists():
+            file.write_text(answer.text, encoding="utf-8", errors="backslashreplace")
+            cost = "cost unknown" if answer.usage.usd is None else f"{answer.usage.usd:.4f} USD"
+            tokens = answer.usage.prompt_tokens + answer.usage.answer_tokens
+            self.tell(
+                f"{request.id}: answered ({answer.finish}, {tokens} tokens, {cost}, {answer.seconds:.1f} s)"
+            )
+
+    def folder_of(self, target: Target, number: int) -> Path:
+        """The folder of an attempt."""
+        return self.folder / target.name / f"attempt-{number:02d}"
+
+    def attempt(self, target: Target, number: int) -> Attempt | None:
+        """What became of an attempt; None if that is not known yet."""
+        return self.read(Attempt, self.folder_of(target, number) / "attempt.json")
+
+    def keep_attempt(self, target: Target, attempt: Attempt, sources: Mapping[str, str]) -> None:
+        """Write down what became of an attempt."""
+        folder = self.folder_of(target, attempt.number)
+        folder.mkdir(parents=True, exist_ok=True)
+        if sources:
+            write_files(folder / "source", sources)
+        if attempt.log:
+            (folder / "build.log").write_text(attempt.log, encoding="utf-8", errors="backslashreplace")
+        self.write(folder / "attempt.json", attempt)
+        self.tell(f"{target.name}/attempt-{attempt.number:02d}: {attempt.outcome} ({attempt.reason})")
+        self._keep_clock()
+
+    def sources(self, target: Target, number: int) -> dict[str, str]:
+        """A candidate's sources, by path; empty if the answer had none."""
+        return read_files(self.folder_of(target, number) / "source")
+
+    def advice(self, target: Target, number: int) -> Advice | None:
+        """The helper's advice after an attempt."""
+        return self.read(Advice, self.folder_of(target, number) / "advice.json")
+
+    def keep_advice(self, target: Target, number: int, advice: Advice) -> None:
+        """Write the helper's advice down."""
+        self.write(self.folder_of(target, number) / "advice.json", advice)
+
+    def result(self, target: Target) -> Result | None:
+        """What became of a target; None while it is not done."""
+        return self.read(Result, self.folder / target.name / "result.json")
+
+    def keep_result(self, result: Result, sources: Mapping[str, str]) -> None:
+        """Write down what became of a target, with its accepted or last failed sources."""
+        folder = self.folder / result.target.name
+        done = result.state in ("accepted", "failed")
+        if done and sources:
+            write_files(folder / ("final" if result.state == "accepted" else "FAILED"), sources)
+        if done:
+            self.write(folder / "result.json", result)
+        self.tell(f"{result.target.name}: {result.state}{f' ({result.why})' if result.why else ''}")
+
+    def proposal(self, target: Target) -> Path:
+        """The folder of a target's proposal."""
+        return self.folder / "proposals" / target.name
+
+    def tell(self, line: str) -> None:
+        """Add a line to events.log."""
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        with (self.folder / "events.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{now} {line}\n")
+
+    @property
+    def seconds(self) -> float:
+        """Worked on so far, over all processes that did."""
+        return self._earlier() + (time.monotonic() - self._started)
+
+    def _earlier(self) -> float:
+        try:
+            return float((self.folder / "seconds").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return 0.0
+
+    def _keep_clock(self) -> None:
+        total, self._started = self.seconds, time.monotonic()
+        _write_text(self.folder / "seconds", f"{total:.1f}\n")
+
+    def write(self, file: Path, document: Document) -> None:
+        """Write JSON, whole or not at all."""
+        _write_text(file, documents.dump(document, indent=1) + "\n")
+
+    def read(self, cls: type[T], file: Path) -> T | None:
+        """Read JSON; None if the file is not there.
+
+        Raises:
+            JournalError: it is damaged.
+        """
+        return load(cls, file) if file.exists() else None
+
+
+def new_id() -> str:
+    """A run's name: when it began, and four digits against chance."""
+    return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+
+
+def runs_in(folder: Path) -> tuple[Path, ...]:
+    """Folders of runs, newest first."""
+    if not folder.is_dir():
+        return ()
+    return tuple(sorted((one for one in folder.iterdir() if (one / "run.json").is_file()), reverse=True))
+
+
+def load(cls: type[T], file: Path) -> T:
+    """Read JSON of a journal.
+
+    Raises:
+        JournalError: it is not there or damaged.
+    """
+    try:
+        if file.stat().st_size > MAX_NBYTES:
+            raise JournalError(f"{file} is larger than {MAX_NBYTES >> 20} MiB", remedy="remove this run")
+        return documents.load(cls, file.read_bytes())
+    except OSError as error:
+        raise JournalError(f"{file}: {error.strerror}", remedy="restore it, or begin anew") from error
+    except ValueError as error:
+        first = str(error).partition("\n")[0]
+        raise JournalError(f"{file} is damaged: {first}", remedy="restore it, or begin anew") from error
+
+
+def as_text(request: Request) -> str:
+    """A prompt for readers."""
+    return "\n\n".join(f"# {message.role}\n\n{message.text}" for message in request.messages) + "\n"
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts by path, all or none."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        for name, text in files.items():
+            place = made / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", newline="")
+        made.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        made.rename(folder)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    """Texts by path, in the order of the paths."""
+    found = {}
+    for place in sorted(folder.rglob("*")):
+        if place.is_file():
+            with place.open(encoding="utf-8", newline="") as file:
+                found[str(place.relative_to(folder))] = file.read()
+    return found
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
