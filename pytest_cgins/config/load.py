@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 from pytest_cgins.config import conduct, timing_gate
 from pytest_cgins.config.document import Section, Value, read
+from pytest_cgins.config.llm_section import llm_settings
 from pytest_cgins.config.model import Config, Implementation, KernelEntry, Tolerance
 from pytest_cgins.config.semantics import semantics
 from pytest_cgins.config.work import declared_work
@@ -17,7 +18,7 @@ from pytest_cgins.model import Contract
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-TOP_KEYS = ("version", "traces", "gate", "kernels")
+TOP_KEYS = ("version", "traces", "gate", "kernels", "llm")
 KERNEL_KEYS = ("op", "implementations", "tolerance", "gate", "work", *conduct.CONDUCT_KEYS)
 IMPLEMENTATION_KEYS = (
     "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "flags",
@@ -50,6 +51,7 @@ def load(path: Path, *, require_traces: bool = True, require_sources: bool = Tru
         traces=_traces(traces, require_traces) if traces else (),
         kernels=tuple(_kernel(kernels, name, gate) for name in kernels),
         baseline=baseline,
+        llm=llm_settings(top.get("llm"), file.parent),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.config.semantics import Declared
 from pytest_cgins.model import Contract
 
@@ -175,6 +176,8 @@ class Config:
     """In the order of the file."""
     baseline: str = ""
     """`gate.baseline`: what `--cgins-baseline` is where it is not given; "" for that option's own default."""
+    llm: LlmSettings | None = None
+    """Who is asked for kernels; None where the file does not say."""
 
     @property
     def root(self) -> Path:

@@ -1,0 +1,130 @@
+"""`llm` of cgins.yaml: which model is asked for kernels, and what that may cost. `config.llm_section` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pytest_cgins.document_base import Document
+
+Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchange"]
+PROVIDERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible", "replay", "exchange")
+"""Who answers: three by name; any server that speaks OpenAI's protocol; a recording; a person or an agent."""
+SERVERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible")
+"""Those that are asked over HTTP; the others read files."""
+
+ROLES: tuple[Literal["generator", "helper", "verifier"], ...] = ("generator", "helper", "verifier")
+"""For a kernel; for advice on a failure; for an opinion before hardware is used."""
+
+API_KEYS: Mapping[Provider, str] = {"openai": "OPENAI_API_KEY", "gemini": "GOOGLE_API_KEY"}
+"""The variable that holds a provider's key where the section names none."""
+
+EXCHANGE_FOLDER = ".cgins/exchange"
+"""Where prompts and answers lie for `exchange`, below the folder of cgins.yaml."""
+RUNS_FOLDER = ".cgins/runs"
+"""Where journals lie, below the folder of cgins.yaml."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """Who is asked, by role, as the provider names them; "" for a person, an agent or a recording."""
+
+    generator: tuple[str, ...] = ("",)
+    """For kernels; several for an ensemble. At least one."""
+    helper: tuple[str, ...] = ("",)
+    """For advice on a failure; the first generator where none is named. At least one."""
+    verifier: tuple[str, ...] = ()
+    """For an opinion before hardware is used; empty where nobody is asked."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.generator, *self.helper, *self.verifier)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temperatures:
+    """Sampling temperatures by role; None for the provider's default."""
+
+    generator: float | None = None
+    """0 to 2."""
+    helper: float | None = None
+    """0 to 2."""
+    verifier: float | None = None
+    """0 to 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a run may take, over all its parts if it is resumed. All are hard."""
+
+    repair_attempts: int = 5
+    """Answers of the generator for each implementation that is wrong."""
+    rounds: int = 3
+    """Rounds of optimisation of each implementation."""
+    branches: int = 4
+    """Candidates that a round may begin with."""
+    tokens: int | None = 1_000_000
+    """Tokens of all prompts and answers; None for no limit."""
+    usd: float | None = None
+    """Money, by `LlmSettings.prices`; None for no limit."""
+    minutes: float | None = 120.0
+    """Wall time; None for no limit."""
+
+
+UNPAID = Budget(tokens=None, minutes=None)
+"""What is not said of the budget with `replay` and `exchange`, where nobody is paid by the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price(Document):
+    """What a model costs, as the user entered it."""
+
+    input_usd_per_million_tokens: float
+    """Tokens of prompts."""
+    output_usd_per_million_tokens: float
+    """Tokens of answers, those of hidden thought among them."""
+    cached_input_usd_per_million_tokens: float | None = None
+    """Tokens of prompts that the provider had cached; None: as the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmSettings:
+    """The section `llm`, with all defaults filled in."""
+
+    provider: Provider
+    """Who answers."""
+    base_url: str = ""
+    """Begin of the addresses of the server; "" for the provider's own."""
+    api_key_env: str = ""
+    """Name of the variable with the key, never the key; "" where none is sent."""
+    path: Path | None = None
+    """Absolute folder of `replay` and `exchange`, which need not be there; None for the others."""
+    models: Models = Models()
+    """Who is asked."""
+    temperature: Temperatures = Temperatures()
+    """How they are sampled."""
+    max_answer_tokens: int = 16_000
+    """Most tokens of one answer, those of hidden thought among them."""
+    stream: bool = True
+    """Whether answers are taken word by word, so that a hang is seen early."""
+    timeout_s: float = 300.0
+    """Most seconds of one answer."""
+    budget: Budget = Budget()
+    """What a run may take."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By name of the model; none are built in."""
+    runs: Path
+    """Absolute folder of the journals, which need not be there."""
+
+    @property
+    def asks_server(self) -> bool:
+        """Whether prompts go over HTTP, be it to a server of this machine."""
+        return self.provider in SERVERS
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Models without a price, those left out that are nobody's."""
+        return tuple(name for name in self.models.names if name and name not in self.prices)
