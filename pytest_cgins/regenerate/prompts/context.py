@@ -1,0 +1,205 @@
+"""All that prompts are made from, and how it is gathered from a project."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels import includes
+from pytest_cgins.model import Evaluation, Trace
+from pytest_cgins.regenerate.model import Advice, Attempt, Target
+from pytest_cgins.regenerate.prompts.hardware import Hardware
+from pytest_cgins.trace.profile import PackProfile, TraceProfile, read_all
+from pytest_cgins.trace.store import PackReader, open_pack
+
+_LARGEST_HEADER = 1 << 20
+_MOST_HEADERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a prompt is made from."""
+
+    target: Target
+    """What is to be regenerated."""
+    config: Config
+    """The project's cgins.yaml."""
+    entry: KernelEntry
+    """The kernel."""
+    implementation: Implementation
+    """The implementation; for `generate` one that is not in cgins.yaml yet, with the files that are to be written."""
+    sources: Mapping[str, str]
+    """Own sources, text by path relative to the project, main file first; "" for a file that is to be written."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers and modules of the project that the sources include, read only."""
+    packs: tuple[PackReader, ...] = ()
+    """The trace packs."""
+    profiles: tuple[PackProfile, ...] = ()
+    """Of these packs, on any device."""
+    hardware: Hardware
+    """What the kernel runs on."""
+    evaluations: tuple[Evaluation, ...] = ()
+    """What the gate said of the sources; of the first prompt's."""
+    attempts: tuple[Attempt, ...] = ()
+    """What was tried before, in order."""
+    advices: tuple[Advice, ...] = ()
+    """What the helper said, in order."""
+    candidate: Mapping[str, str] = field(default_factory=dict)
+    """The last attempt's sources, like `sources`; empty where there is none that could be read. SEARCH/REPLACE edits
+    of the answer are edits of these where they are given, else of `sources`."""
+    schema: str = ""
+    """Schema line of a source that is not written yet, without its mark; see `schema_line.derive`."""
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The files that the answer changes: the last attempt's, else the incumbent's."""
+        return self.candidate or self.sources
+
+    @property
+    def main(self) -> str:
+        """Path of the main source, relative to the project."""
+        return next(iter(self.sources), "")
+
+    @property
+    def traces(self) -> tuple[tuple[PackReader, Trace], ...]:
+        """Traces of the op, each with its pack, in the order of packs and manifests."""
+        return tuple(
+            (pack, trace) for pack in self.packs for trace in pack.pack.traces if trace.call.op == self.target.op
+        )
+
+    def profile_of(self, pack: str, trace: str) -> TraceProfile | None:
+        """What a profile says of a trace: one of the kernel's device type first; None if no profile has it."""
+        ordered = sorted(self.profiles, key=lambda one: (one.device != self.target.device, one.device_name, one.torch))
+        for profile in ordered:
+            if profile.pack == pack:
+                found = next((one for one in profile.traces if one.trace == trace), None)
+                if found is not None:
+                    return found
+        return None
+
+
+def gather(
+    target: Target,
+    config: Config,
+    entry: KernelEntry,
+    implementation: Implementation,
+    *,
+    hardware: Hardware,
+    evaluations: Sequence[Evaluation] = (),
+    attempts: Sequence[Attempt] = (),
+    advices: Sequence[Advice] = (),
+    candidate: Mapping[str, str] | None = None,
+    schema: str = "",
+) -> Context:
+    """A context from a project's files.
+
+    Args:
+        target: what is to be regenerated.
+        config: the loaded file.
+        entry: the kernel.
+        implementation: one of it, or one that is to be written.
+        hardware: what it runs on.
+        evaluations: what the gate said of the sources as they are.
+        attempts: what was tried before.
+        advices: what the helper said.
+        candidate: the last attempt's sources.
+        schema: schema line of a source that is not written yet.
+
+    Raises:
+        PackError: a trace pack or profile cannot be read.
+    """
+    packs = tuple(open_pack(folder) for folder in config.traces)
+    return Context(
+        target=target,
+        config=config,
+        entry=entry,
+        implementation=implementation,
+        sources=sources_of(config, implementation),
+        headers=headers_of(config, implementation),
+        packs=packs,
+        profiles=tuple(profile for pack in packs for profile in read_all(pack)),
+        hardware=hardware,
+        evaluations=tuple(evaluations),
+        attempts=tuple(attempts),
+        advices=tuple(advices),
+        candidate=dict(candidate or {}),
+        schema=schema,
+    )
+
+
+def sources_of(config: Config, implementation: Implementation) -> dict[str, str]:
+    """An implementation's own sources by path relative to the project, main file first; "" for those not there."""
+    return {relative(file, config.root): _text(file) for file in _own(config, implementation)}
+
+
+def _own(config: Config, implementation: Implementation) -> tuple[Path, ...]:
+    """Its files; of a Python target without any the module's file, where it would be in the project."""
+    if implementation.sources or not implementation.target:
+        return implementation.sources
+    return (config.root.joinpath(*implementation.target.partition(":")[0].split(".")).with_suffix(".py"),)
+
+
+def headers_of(config: Config, implementation: Implementation) -> dict[str, str]:
+    """Headers and modules of the project that an implementation's sources include, the nearest first."""
+    own = _own(config, implementation)
+    found: dict[Path, None] = {}
+    for file in own:
+        for header in _modules(file, config.root) if file.suffix == ".py" else _headers(file):
+            if header not in own and header.resolve().is_relative_to(config.root.resolve()):
+                found.setdefault(header)
+    return {relative(file, config.root): _text(file) for file in list(found)[:_MOST_HEADERS]}
+
+
+def _headers(file: Path) -> tuple[Path, ...]:
+    try:
+        return includes.scan(file, [file.parent]).files
+    except SourceError:
+        return ()
+
+
+def _modules(file: Path, root: Path) -> tuple[Path, ...]:
+    """Files of the project that a Python file imports, and those that they import."""
+    found: dict[Path, None] = {}
+    todo = [file]
+    while todo and len(found) < _MOST_HEADERS:
+        for name in _imported(_text(todo.pop(0))):
+            place = root.joinpath(*name.split("."))
+            module = next((one for one in (place.with_suffix(".py"), place / "__init__.py") if one.is_file()), None)
+            if module is not None and module not in found and module != file:
+                found[module] = None
+                todo.append(module)
+    return tuple(found)
+
+
+def _imported(text: str) -> list[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [name for name in names if all(part.isidentifier() for part in name.split("."))]
+
+
+def relative(file: Path, root: Path) -> str:
+    """A path as it stands in prompts; of one that is not in the project only the name."""
+    try:
+        return file.relative_to(root).as_posix()
+    except ValueError:
+        return file.name
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_LARGEST_HEADER).decode("utf-8", errors="replace")
+    except OSError:
+        return ""

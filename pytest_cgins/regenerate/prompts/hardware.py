@@ -1,0 +1,240 @@
+"""What a kernel will run on, as the device itself tells it: nothing is guessed, and what nobody tells is unknown."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_cgins.regenerate.prompts.blocks import one_line
+
+LIBRARY = "libcuda.so.1"
+_PROBE = Path(__file__).parent / "device_probe.py"
+_LIMIT_S = 30.0
+_PROC = Path("/proc")
+_SYS = Path("/sys")
+# What a compiler for the host can use, narrow to wide.
+_VECTOR_FLAGS = (
+    "sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+    "amx_bf16", "amx_int8", "asimd", "asimdhp", "bf16", "sve", "sve2",
+)  # fmt: skip
+_CACHE_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """One device. 0, "" and () are unknown."""
+
+    device: Literal["cpu", "cuda"]
+    """Device type."""
+    name: str = ""
+    """CPU or GPU model."""
+    arch: str = ""
+    """GPU: `sm_90`."""
+    sm_count: int = 0
+    """GPU: multiprocessors."""
+    warp_width: int = 0
+    """GPU: threads of a warp."""
+    threads_per_block: int = 0
+    """GPU: at most."""
+    threads_per_sm: int = 0
+    """GPU: at most resident on a multiprocessor."""
+    shared_nbytes_per_block: int = 0
+    """GPU: that a block has without asking for more."""
+    shared_nbytes_per_block_opt_in: int = 0
+    """GPU: with `cudaFuncAttributeMaxDynamicSharedMemorySize`."""
+    shared_nbytes_per_sm: int = 0
+    """GPU: of all blocks on a multiprocessor."""
+    registers_per_sm: int = 0
+    """GPU: of 32 bits, of a multiprocessor."""
+    l2_nbytes: int = 0
+    """GPU: the last-level cache."""
+    memory_nbytes: int = 0
+    """GPU: its memory."""
+    clock_mhz: int = 0
+    """GPU: greatest clock of the multiprocessors."""
+    memory_clock_mhz: int = 0
+    """GPU: greatest clock of the memory."""
+    memory_bus_bits: int = 0
+    """GPU: width of the memory's bus."""
+    cuda: str = ""
+    """GPU: newest CUDA version that the driver supports."""
+    driver: str = ""
+    """GPU: version of the driver."""
+    cores: int = 0
+    """CPU: cores that a kernel may use."""
+    vector_flags: tuple[str, ...] = ()
+    """CPU: instruction sets for vectors, narrow to wide."""
+    caches: tuple[tuple[str, int], ...] = ()
+    """CPU: level and bytes: `L1d`, `L2`, `L3`."""
+    peak_bytes_per_s: float = 0.0
+    """Measured: a copy of memory, bytes read and written."""
+    peak_flops_per_s: Mapping[str, float] = field(default_factory=dict)
+    """Measured: a product of matrices, by dtype."""
+
+
+def read(
+    device: str,
+    *,
+    peak_bytes_per_s: float = 0.0,
+    peak_flops_per_s: Mapping[str, float] | None = None,
+    driver: str = "",
+    cores: int = 0,
+    proc: Path = _PROC,
+    sys_folder: Path = _SYS,
+    library: str = LIBRARY,
+) -> Hardware:
+    """Ask a device what it is.
+
+    Args:
+        device: `cpu`, `cuda` or `cuda:1`.
+        peak_bytes_per_s: measured (`timing.measured_peaks`), 0 if it was not.
+        peak_flops_per_s: measured, by dtype.
+        driver: version of the driver, where somebody knows it (`Environment.driver`).
+        cores: that a kernel may use (`Environment.host_cores`), 0: those of the process.
+        proc: where the kernel tells of CPUs.
+        sys_folder: where it tells of their caches.
+        library: CUDA's driver.
+    """
+    told = _cuda(device, library, proc) if device.startswith("cuda") else _cpu(cores, proc, sys_folder)
+    known = {one.name for one in fields(Hardware)}
+    told = {name: value for name, value in told.items() if name in known}
+    if driver and device.startswith("cuda"):
+        told["driver"] = driver
+    return Hardware(
+        **{
+            **told,
+            "device": "cuda" if device.startswith("cuda") else "cpu",
+            "peak_bytes_per_s": peak_bytes_per_s,
+            "peak_flops_per_s": dict(sorted((peak_flops_per_s or {}).items())),
+        }
+    )
+
+
+# ---- CUDA
+
+
+def _cuda(device: str, library: str, proc: Path) -> dict[str, Any]:
+    index = device.partition(":")[2] or "0"
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-I", str(_PROBE), index, library],
+            capture_output=True, timeout=_LIMIT_S, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        told = json.loads(ran.stdout.decode(errors="replace").strip().splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+        return {}
+    if not isinstance(told, dict) or not told:
+        return {}
+    numbers = {name: value for name, value in told.items() if isinstance(value, int) and value > 0}
+    made: dict[str, Any] = dict(numbers)
+    made["name"] = one_line(str(told.get("name", "")), 80)
+    made["cuda"] = one_line(str(told.get("cuda", "")), 20)
+    if "major" in numbers:
+        made["arch"] = f"sm_{numbers['major']}{told.get('minor', 0)}"
+    made["clock_mhz"] = numbers.get("clock_khz", 0) // 1000
+    made["memory_clock_mhz"] = numbers.get("memory_clock_khz", 0) // 1000
+    version = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)", _text(proc / "driver/nvidia/version"))
+    made["driver"] = version[1] if version else ""
+    return made
+
+
+# ---- CPU
+
+
+def _cpu(cores: int, proc: Path, sys_folder: Path) -> dict[str, Any]:
+    info = _text(proc / "cpuinfo")
+    name = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", info, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.MULTILINE)
+    present = set(flags[1].split()) if flags else set()
+    return {
+        "name": one_line(name[1], 80) if name else "",
+        "cores": cores or _usable_cores(),
+        "vector_flags": tuple(flag for flag in _VECTOR_FLAGS if flag in present),
+        "caches": _caches(sys_folder / "devices/system/cpu/cpu0/cache"),
+    }
+
+
+def _usable_cores() -> int:
+    import os
+
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return os.cpu_count() or 0
+
+
+def _caches(folder: Path) -> tuple[tuple[str, int], ...]:
+    found = []
+    for place in sorted(folder.glob("index*")):
+        level, kind, size = (_text(place / name).strip() for name in ("level", "type", "size"))
+        match = re.fullmatch(r"(\d+)([KMG])", size)
+        if level.isdigit() and match and kind in ("Data", "Unified"):
+            found.append((f"L{level}{'d' if kind == 'Data' else ''}", int(match[1]) * _CACHE_UNITS[match[2]]))
+    return tuple(found)
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(1 << 20).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# ---- words
+
+
+def described(hardware: Hardware) -> str:
+    """The device in lines, with `unknown` for what nobody told."""
+    lines = _cuda_lines(hardware) if hardware.device == "cuda" else _cpu_lines(hardware)
+    copy = f"{hardware.peak_bytes_per_s / 1e9:.4g} GB/s" if hardware.peak_bytes_per_s else "unknown"
+    flops = ", ".join(
+        f"{name} {rate / 1e12:.3g} TFLOP/s"
+        for name, rate in sorted(hardware.peak_flops_per_s.items())
+        if rate
+    )
+    return "\n".join(
+        [
+            *lines,
+            f"- measured here: copy of memory {copy} (read + written); product of matrices {flops or 'unknown'}",
+        ]
+    )
+
+
+def _cuda_lines(it: Hardware) -> list[str]:
+    memory = f"{it.memory_nbytes / 2**30:.4g} GiB" if it.memory_nbytes else "unknown"
+    l2 = f"{it.l2_nbytes / 2**20:.4g} MiB" if it.l2_nbytes else "unknown"
+    return [
+        f"- {it.name or 'GPU: unknown model'}, {it.arch or 'capability unknown'}, {_or_unknown(it.sm_count)} SMs, "
+        f"warp width {_or_unknown(it.warp_width)}, clock at most {_or_unknown(it.clock_mhz, ' MHz')}",
+        f"- shared memory a block: {_or_unknown(it.shared_nbytes_per_block, ' B')} by default, "
+        f"{_or_unknown(it.shared_nbytes_per_block_opt_in, ' B')} opt-in; an SM: {_or_unknown(it.shared_nbytes_per_sm, ' B')}",
+        f"- an SM: {_or_unknown(it.registers_per_sm)} registers, {_or_unknown(it.threads_per_sm)} threads; "
+        f"a block: {_or_unknown(it.threads_per_block)} threads at most",
+        f"- L2 {l2}; memory {memory}, bus {_or_unknown(it.memory_bus_bits, ' bits')}, "
+        f"memory clock {_or_unknown(it.memory_clock_mhz, ' MHz')}",
+        f"- driver {it.driver or 'unknown'}, supports CUDA up to {it.cuda or 'unknown'}",
+    ]
+
+
+def _cpu_lines(it: Hardware) -> list[str]:
+    caches = ", ".join(f"{level} {_size(nbytes)}" for level, nbytes in it.caches)
+    return [
+        f"- {it.name or 'CPU: unknown model'}, {_or_unknown(it.cores)} cores for the kernel",
+        f"- vector instructions: {' '.join(it.vector_flags) or 'unknown'}",
+        f"- caches (as core 0 sees them): {caches or 'unknown'}",
+    ]
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes / 2**20:.4g} MiB" if nbytes >= 2**20 else f"{nbytes // 1024} KiB"
+
+
+def _or_unknown(number: int, unit: str = "") -> str:
+    return f"{number}{unit}" if number else "unknown"

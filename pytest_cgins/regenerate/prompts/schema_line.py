@@ -1,0 +1,233 @@
+"""The schema line of a kernel that is not written yet: from a sibling, else from the recorded arguments.
+
+Names and order are those of the recorded arguments, since a schema line is matched to them by name. Types come from torch's
+own schemas of that name where one fits, which a process of its own is asked for, and from the recorded values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels import schema as schemas
+from pytest_cgins.kernels.schema import SchemaArgument
+from pytest_cgins.kernels.source import read
+from pytest_cgins.model import Argument, Trace, Value
+from pytest_cgins.regenerate.prompts import calls
+from pytest_cgins.regenerate.prompts.torch_schema import overloads
+
+_C_NAMES = frozenset(
+    "abs acos asin atan atan2 cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor fmax fmin fmod gamma hypot index ldexp log "
+    "log10 log1p log2 main max min pow remainder round signal sin sinh sqrt tan tanh tgamma trunc".split()
+)
+_SCALARS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}
+
+
+def derive(config: Config, entry: KernelEntry, implementation: Implementation, traces: Sequence[Trace]) -> str:
+    """A schema line without its mark; "" for contracts that have none, and where nothing gives one.
+
+    Args:
+        config: the project.
+        entry: the kernel.
+        implementation: the one that is to be written.
+        traces: of the op.
+    """
+    if implementation.contract not in ("launcher", "device"):
+        return ""
+    own = [one for one in entry.implementations if one != implementation]
+    others = [one for kernel in config.kernels if kernel.op == entry.op for one in kernel.implementations]
+    for sibling in (*own, *others):
+        found = _of_source(sibling)
+        if found:
+            return found
+    return from_traces(entry.name, entry.op, traces) if traces else ""
+
+
+def _of_source(implementation: Implementation) -> str:
+    if implementation.contract not in ("launcher", "device") or not implementation.sources:
+        return ""
+    file = implementation.sources[0]
+    try:
+        line, _ = schemas.locate(read(file), file)
+        schemas.parse(line)
+    except SourceError:
+        return ""
+    return line
+
+
+def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
+    """A line from recorded calls, checked; "" if some argument has no type in the schema language.
+
+    Args:
+        name: of the kernel.
+        op: that it replaces.
+        traces: its calls, at least one.
+    """
+    known = {one.name: one for one in _known(op)}
+    arguments = []
+    for argument in _order(traces):
+        typed = _typed(argument, traces, known.get(argument.name))
+        if typed is None:
+            return ""
+        if typed:
+            arguments.append(typed)
+    line = f"{_entry_name(name)}({', '.join(_mutable(arguments, traces))}) -> {_returns(op, traces)}"
+    try:
+        schemas.parse(line)
+    except SourceError:
+        return ""
+    return line
+
+
+def _entry_name(name: str) -> str:
+    plain = re.sub(r"\W", "_", name)
+    plain = f"_{plain}" if plain[:1].isdigit() else plain
+    return f"{plain}_kernel" if plain in _C_NAMES or plain in schemas.C_KEYWORDS else plain
+
+
+def _known(op: str) -> Iterable[SchemaArgument]:
+    """Arguments of torch's own schemas of an op, `self` as functions call it."""
+    forward = op.partition("@")[0]
+    for text in overloads(forward):
+        try:
+            schema = schemas.parse(text)
+        except SourceError:
+            continue
+        for argument in schema.arguments:
+            yield argument
+            if argument.name == "self" and not forward.startswith("torch.Tensor."):
+                yield replace(argument, name="input")
+
+
+def _order(traces: Sequence[Trace]) -> list[Argument]:
+    """One argument a name, in the order of calls."""
+    found: dict[str, Argument] = {}
+    for trace in traces:
+        for argument in calls.arguments(trace):
+            found.setdefault(argument.name, argument)
+    return list(found.values())
+
+
+def _typed(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | None) -> str | None:
+    """`Tensor? bias=None`; "" for an argument that may be left out, None where there is no type for it."""
+    met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
+    present = [one.value for one in met if one.value.kind != "none"]
+    defaulted = next((one.value for one in met if one.passed == "default"), None)
+    only_default = all(one.passed == "default" for one in met)
+    if only_default and (argument.name.startswith("_") or (not present and known is None)):
+        return ""
+    word = _word(present, known)
+    if not word:
+        return "" if only_default or not present else None
+    if len(present) < len(met) and not word.endswith("?") and word not in ("Generator",):
+        word += "?"
+    word = "Generator?" if word == "Generator" else word
+    default = "" if defaulted is None else _default(defaulted)
+    return f"{word} {calls.schema_name(argument)}" + (f"={default}" if default else "")
+
+
+def _word(present: Sequence[Value], known: SchemaArgument | None) -> str:
+    """The type of some values, None apart; that of torch's schema where it is wider and fits them."""
+    own = {_of_value(value) for value in present}
+    if None in own:
+        return ""
+    words = {word for word in own if word}
+    declared = "" if known is None else known.type + ("[]" if known.list else "") + ("?" if known.optional else "")
+    if not words:
+        return declared
+    if declared and words <= _fitting(declared.rstrip("?")):
+        return declared
+    if len(words) == 1:
+        return next(iter(words))
+    if words <= {"int", "float", "bool"}:
+        return "Scalar"
+    if words <= {"int", "int[]"}:
+        return "int[]"
+    return ""
+
+
+def _fitting(declared: str) -> set[str]:
+    """Types of values that an argument of a declared type takes."""
+    wider = {"Scalar": {"int", "float", "bool"}, "float": {"int"}, "int[]": {"int"}, "float[]": {"float", "int[]", "int"}}
+    return {declared} | wider.get(declared, set())
+
+
+def _of_value(value: Value) -> str | None:
+    """Type of one value; None where the schema language has none."""
+    if value.kind == "tensor":
+        return "Tensor"
+    if value.kind in _SCALARS:
+        return _SCALARS[value.kind]
+    if value.kind == "generator":
+        return "Generator"
+    if value.kind in ("tuple", "list", "size"):
+        items = {_of_value(item) for item in value.items if item.kind != "none"}
+        if items == {"Tensor"}:
+            return "Tensor?[]" if any(item.kind == "none" for item in value.items) else "Tensor[]"
+        if items <= {"int"}:
+            return "int[]"
+        if items <= {"int", "float"}:
+            return "float[]"
+        return "bool[]" if items == {"bool"} else None
+    return None
+
+
+def _default(value: Value) -> str:
+    if value.kind == "none":
+        return "None"
+    if value.kind == "float":
+        return calls.number(str(value.value))
+    if value.kind in ("int", "bool"):
+        return str(value.value)
+    text = str(value.value)
+    return f"'{text}'" if value.kind == "str" and text.isidentifier() else ""
+
+
+def _mutable(arguments: Sequence[str], traces: Sequence[Trace]) -> list[str]:
+    """The arguments with alias marks on those that the op changes."""
+    changed = set(_changed(traces))
+    marks = iter("abcdefghijklmnopqrstuvwxyz")
+    made = []
+    for argument in arguments:
+        word, _, rest = argument.partition(" ")
+        name = rest.partition("=")[0]
+        if name in changed and word in ("Tensor", "Tensor?"):
+            argument = f"Tensor({next(marks)}!){word[6:]} {rest}"
+        made.append(argument)
+    return made
+
+
+def _changed(traces: Sequence[Trace]) -> list[str]:
+    """Names, as schema lines have them, of arguments that a call changes, in order."""
+    found: dict[str, None] = {}
+    for trace in traces:
+        mutated = {index for index, _ in trace.gold.mutated} if trace.gold else set()
+        for argument in calls.arguments(trace):
+            if mutated.intersection(calls.tensor_indices(argument.value)):
+                found.setdefault(calls.schema_name(argument))
+    return list(found)
+
+
+def _returns(op: str, traces: Sequence[Trace]) -> str:
+    """What comes back: new tensors, or the mutated argument itself."""
+    trace = next((one for one in traces if one.gold is not None), None)
+    gradients = [name.rpartition(".")[2] for name in op.partition("@backward(")[2].rstrip(")").split(",") if name]
+    if gradients:
+        names = [f"grad_{name}" for name in gradients]
+        return "Tensor" if len(names) == 1 else f"({', '.join(f'Tensor {name}' for name in names)})"
+    if trace is None or trace.gold is None:
+        return "Tensor"
+    indices = list(calls.tensor_indices(trace.gold.outputs))
+    changed = _changed(traces)
+    owners = dict(trace.gold.aliases)
+    mutated = {index for index, _ in trace.gold.mutated}
+    if len(indices) == 1 and len(changed) == 1 and owners.get(indices[0]) in mutated:
+        return "Tensor(a!)"
+    if trace.gold.outputs.kind == "list":
+        return "Tensor[]"
+    if len(indices) == 1:
+        return "Tensor"
+    return f"({', '.join(['Tensor'] * len(indices))})"
