@@ -161,7 +161,7 @@ class Journal:
         return cls(folder, record)
 
     def locked(self) -> Journal:
-        """This journal, held by this process alone.
+        """The same journal, held by this process alone.
 
         Raises:
             JournalError: another process has it.
@@ -238,6 +238,13 @@ class Journal:
             self.tell(
                 f"{request.id}: answered ({answer.finish}, {tokens} tokens, {cost}, {answer.seconds:.1f} s)"
             )
+
+    def answered(self) -> tuple[tuple[Request, Answer], ...]:
+        """All requests whose answers are there, with these."""
+        places = sorted(file.parent for file in self.folder.glob("*/attempt-*/*/answer.json"))
+        return tuple(
+            (load(Request, place / "request.json"), load(Answer, place / "answer.json")) for place in places
+        )
 
     def folder_of(self, target: Target, number: int) -> Path:
         """The folder of an attempt."""

@@ -79,7 +79,8 @@ class Bench:
         self._settings = settings
         self._reference = reference
         self._root = trusted_root
-        self._before = dict(before or {})
+        self.before = dict(before or {})
+        """As given."""
         self._next: Evaluator | None = None
         self.environments: tuple[Environment, ...] = ()
 
@@ -126,7 +127,7 @@ class Bench:
         whole = self._copy.with_implementation(alone=False)
         base = self._copy.against_base
         found = self._all(whole, seed=seed, baseline=base if self._settings.timing else NONE)
-        if goal == "optimise" and self._settings.timing and not rejections(found, self._target, self._before):
+        if goal == "optimise" and self._settings.timing and not rejections(found, self._target, self.before):
             alone = _with_alpha(self._alone(), alpha_share)
             found = [
                 *_others(found, self._target),
@@ -168,7 +169,7 @@ class Bench:
         )
 
     def _passed_before(self, case: Case) -> bool:
-        status = self._before.get(case.name)
+        status = self.before.get(case.name)
         return status is None or status.outcome == "pass"
 
     def _trial(

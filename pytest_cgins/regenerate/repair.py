@@ -1,0 +1,327 @@
+"""One kernel, from its first prompt to an accepted candidate or the end of its attempts.
+
+`Repair.steps` is a generator that yields what it wants to be answered, so that many kernels wait for answers at once
+while each candidate has the machine for itself. It keeps nothing that is not in the journal: a run that was killed goes
+through the same steps again, and finds the answers and verdicts of those that were done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pytest_cgins.errors import AnswerError
+from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.regenerate import answer as answers
+from pytest_cgins.regenerate import guard
+from pytest_cgins.regenerate.events import Event, Stage
+from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.model import (
+    Advice,
+    Answer,
+    Attempt,
+    Finding,
+    Guarded,
+    Message,
+    Outcome,
+    Request,
+    Result,
+    Role,
+    Target,
+    Trial,
+)
+from pytest_cgins.regenerate.trial import Bench, rejections
+
+Steps = Generator[Request, Answer, Result]
+"""Yields requests, is sent their answers, returns what became of the target."""
+History = tuple[tuple[Attempt, ...], tuple[Advice, ...]]
+
+
+class Prompts(Protocol):
+    """Makes the prompts of one target."""
+
+    def first(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        """For the generator: with all attempts so far, and the last candidate's sources if there is one."""
+        ...
+
+    def advise(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        """For the helper, after an attempt that failed."""
+        ...
+
+    def read_advice(self, text: str) -> Advice:
+        """What the helper said."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairSettings:
+    """What holds for all attempts of a target."""
+
+    attempts: int
+    """Most answers of the generator."""
+    generators: tuple[str, ...]
+    """Models that are asked in turn."""
+    helpers: tuple[str, ...]
+    """Models that are asked for advice in turn; ("",) for nobody."""
+    max_tokens: int
+    """Most tokens of an answer."""
+    temperature: float | None
+    """Of the generator."""
+    helper_temperature: float | None
+    """Of the helper."""
+
+
+class Repair:
+    """The attempts of one target.
+
+    Args:
+        target: what is regenerated.
+        journal: where everything is kept.
+        bench: tries candidates.
+        prompts: makes prompts.
+        settings: see there.
+        incumbent: sources as they are in the project, by path, main file first.
+        check: the static check of sources.
+        guarded_now: digests as they are now.
+        touched: files of the copy that something changed that had no business there.
+        on_event: told at each stage.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        journal: Journal,
+        bench: Bench,
+        prompts: Prompts,
+        settings: RepairSettings,
+        *,
+        incumbent: Mapping[str, str],
+        check: Callable[[Mapping[str, str]], tuple[Finding, ...]],
+        guarded_now: Callable[[], Guarded],
+        touched: Callable[[], tuple[str, ...]],
+        on_event: Callable[[Event], object],
+    ) -> None:
+        self.target = target
+        self._journal = journal
+        self._bench = bench
+        self._prompts = prompts
+        self._settings = settings
+        self._incumbent = dict(incumbent)
+        self._check = check
+        self._guarded_now = guarded_now
+        self._touched = touched
+        self._on_event = on_event
+        self._attempts: list[Attempt] = []
+        self._advices: list[Advice] = []
+        self._latest = dict(incumbent)
+        self._seen: dict[str, int] = {guard.digest_of_sources(incumbent): 0}
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Those that are done."""
+        return tuple(self._attempts)
+
+    def steps(self) -> Steps:
+        """Attempt after attempt; ends with the first that is accepted."""
+        known = self._journal.result(self.target)
+        if known is not None:
+            return known
+        for number in range(1, self._settings.attempts + 1):
+            attempt = self._journal.attempt(self.target, number)
+            if attempt is None:
+                attempt = yield from self._attempt(number)
+            else:
+                self._remember(attempt, self._journal.sources(self.target, number))
+            if attempt.outcome == "accepted":
+                return self._ended("accepted", "")
+            if attempt.outcome == "tampered":
+                return self._ended("failed", attempt.message)
+            if number < self._settings.attempts:
+                yield from self._advise(number, attempt)
+        last = self._attempts[-1].message.partition("\n")[0]
+        count = len(self._attempts)
+        return self._ended(
+            "failed", f"no valid kernel in {count} attempt{'s'[: count > 1]}; the last: {last}"
+        )
+
+    def ended_early(self, state: str, why: str) -> Result:
+        """What is known of a target that is not done: it waits, or was stopped."""
+        return self._result("waiting" if state == "waiting" else "stopped", why)
+
+    # ---- one attempt
+
+    def _attempt(self, number: int) -> Generator[Request, Answer, Attempt]:
+        self._tell(number, "asking")
+        models = self._settings.generators
+        answer = yield self._request(
+            number,
+            "generator",
+            models[(number - 1) % len(models)],
+            self._settings.temperature,
+            lambda: self._prompts.first(self._latest, self.attempts, tuple(self._advices)),
+        )
+        started = time.monotonic()
+        attempt, sources = self._tried(number, answer)
+        attempt = replace(attempt, seconds=time.monotonic() - started)
+        self._journal.keep_attempt(self.target, attempt, sources)
+        self._remember(attempt, sources)
+        return attempt
+
+    def _tried(self, number: int, answer: Answer) -> tuple[Attempt, dict[str, str]]:
+        """From an answer to what became of it, and the sources that it had."""
+        try:
+            draft = answers.read(answer, self._latest)
+        except AnswerError as error:
+            return self._made(number, "unusable", error.code, str(error)), {}
+        sources = {path: draft.files[path] for path in self._incumbent}
+        digest = guard.digest_of_sources(sources)
+        made = replace(self._made(number, "refused", "", ""), digest=digest)
+        if digest in self._seen:
+            same = self._seen[digest]
+            text = f"the same source as {f'that of attempt {same}' if same else 'the one that is to be replaced'}"
+            return replace(
+                made, outcome="unusable", reason="repeated", message=f"{text}: write another one"
+            ), sources
+        findings = self._check(sources)
+        if findings:
+            told = "\n".join(f"{one.file}:{one.line}: {one.message}" for one in findings)
+            return replace(made, reason=findings[0].code, message=told, findings=findings), sources
+        return self._on_the_bench(made, sources), sources
+
+    def _on_the_bench(self, made: Attempt, sources: dict[str, str]) -> Attempt:
+        self._tell(made.number, "checking")
+        check = self._bench.check(sources)
+        bad = rejections(check.evaluations, self.target)
+        if bad:
+            return _judged(made, "failed", bad, (check,))
+        self._tell(made.number, "accepting")
+        acceptance = self._bench.accept(sources, goal=self.target.goal)
+        moved = self._moved_goalposts()
+        if moved:
+            names = ", ".join(moved[:5]) + (f" and {len(moved) - 5} more" if len(moved) > 5 else "")
+            text = f"files that no candidate may change are not as they were when the run began: {names}"
+            return replace(
+                made, outcome="tampered", reason="guarded-files", message=text, trials=(check, acceptance)
+            )
+        bad = rejections(acceptance.evaluations, self.target, self._bench.before)
+        if bad:
+            return _judged(made, "not-accepted", bad, (check, acceptance))
+        if self.target.goal == "optimise" and not _is_faster(acceptance):
+            text = "right, and not faster than the kernel that it would replace in any case"
+            return replace(
+                made, outcome="not-accepted", reason="not-faster", message=text, trials=(check, acceptance)
+            )
+        return replace(
+            made,
+            outcome="accepted",
+            reason="ok",
+            message="all cases passed on inputs held out",
+            trials=(check, acceptance),
+        )
+
+    def _moved_goalposts(self) -> tuple[str, ...]:
+        kept = self._journal.guarded(self.target)
+        moved = guard.differences(kept, self._guarded_now()) if kept is not None else ()
+        return (*moved, *(f"{path} (in the candidate's copy)" for path in self._touched()))
+
+    # ---- advice
+
+    def _advise(self, number: int, attempt: Attempt) -> Generator[Request, Answer, None]:
+        helpers = self._settings.helpers
+        # What was wrong with the form of an answer needs nobody's thought.
+        if not any(helpers) or attempt.outcome in ("unusable", "refused"):
+            return
+        known = self._journal.advice(self.target, number)
+        if known is None:
+            self._tell(number, "asking the helper", attempt.reason)
+            answer = yield self._request(
+                number,
+                "helper",
+                helpers[(number - 1) % len(helpers)],
+                self._settings.helper_temperature,
+                lambda: self._prompts.advise(self._latest, self.attempts, tuple(self._advices)),
+            )
+            known = self._prompts.read_advice(answer.text if answer.finish in ("stop", "length") else "")
+            self._journal.keep_advice(self.target, number, known)
+        self._advices.append(known)
+
+    # ---- what they share
+
+    def _request(
+        self,
+        number: int,
+        role: Role,
+        model: str,
+        temperature: float | None,
+        messages: Callable[[], tuple[Message, ...]],
+    ) -> Request:
+        """The request as it was first made, or a new one."""
+        name = f"{self.target.name}/attempt-{number:02d}/{role}"
+        known = self._journal.read(Request, self._journal.folder / name / "request.json")
+        return known or Request(
+            id=name,
+            role=role,
+            model=model,
+            messages=messages(),
+            max_tokens=self._settings.max_tokens,
+            temperature=temperature,
+        )
+
+    def _remember(self, attempt: Attempt, sources: Mapping[str, str]) -> None:
+        self._attempts.append(attempt)
+        if sources:
+            self._latest = {path: sources[path] for path in self._incumbent}
+            self._seen.setdefault(attempt.digest, attempt.number)
+
+    def _made(self, number: int, outcome: Outcome, reason: str, message: str) -> Attempt:
+        return Attempt(number=number, goal=self.target.goal, outcome=outcome, reason=reason, message=message)
+
+    def _ended(self, state: str, why: str) -> Result:
+        result = self._result("accepted" if state == "accepted" else "failed", why)
+        self._journal.keep_result(result, self._latest if self._latest != self._incumbent else {})
+        self._tell(len(self._attempts), "done", state)
+        return result
+
+    def _result(self, state: str, why: str) -> Result:
+        return Result(target=self.target, state=state, attempts=self.attempts, why=why)  # type: ignore[arg-type]
+
+    def _tell(self, number: int, stage: Stage, detail: str = "") -> None:
+        self._on_event(
+            Event(
+                target=self.target.name,
+                attempt=number,
+                attempts=self._settings.attempts,
+                stage=stage,
+                detail=detail,
+            )
+        )
+
+
+def _judged(
+    made: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...], trials: tuple[Trial, ...]
+) -> Attempt:
+    """An attempt that the gate turned down, in the gate's words."""
+    worst = bad[0]
+    lines = [
+        f"{one.case.name}: {one.verdict.status.value} ({one.verdict.reason.value}): {one.verdict.message}"
+        for one in bad
+    ]
+    log = worst.output if worst.verdict.status is Status.BUILD_ERROR else ""
+    return replace(
+        made,
+        outcome="build-error" if worst.verdict.status is Status.BUILD_ERROR else outcome,
+        reason=worst.verdict.reason.value,
+        message="\n\n".join(lines),
+        log=log,
+        trials=trials,
+    )
+
+
+def _is_faster(trial: Trial) -> bool:
+    return any(one.verdict.status is Status.FASTER for one in trial.evaluations)

@@ -1,0 +1,82 @@
+"""Which implementations are regenerated, by what the gate found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.regenerate.model import Goal, Target
+from pytest_cgins.text import nearest
+
+FAILED, SLOW = "failed", "slow"
+"""Words of `--cgins-regenerate`; all others are names of kernels."""
+
+REPAIR = frozenset({
+    Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT, Status.BUILD_ERROR
+})  # fmt: skip
+OPTIMISE = frozenset({Status.SLOWER, Status.BELOW_FLOOR, Status.RESOURCES})
+
+
+def choose(config: Config, evaluations: Iterable[Evaluation], wanted: Sequence[str]) -> tuple[Target, ...]:
+    """Targets of one `cgins.yaml`, in its order.
+
+    Args:
+        config: the loaded file.
+        evaluations: of its cases.
+        wanted: `failed`, `slow`, or names of kernels; empty for all that failed or are slow. A kernel that is named
+            and passed is optimised.
+
+    Raises:
+        ConfigError: there is no such kernel.
+    """
+    names = {entry.name for entry in config.kernels}
+    for word in wanted:
+        if word not in names and word not in (FAILED, SLOW):
+            raise ConfigError(
+                f'--cgins-regenerate={word}: {config.file.name} has no kernel "{word}"',
+                remedy=nearest(word, [*names, FAILED, SLOW]) or "give failed, slow, or names of kernels",
+            )
+    found: dict[tuple[str, str, str], list[Status]] = {}
+    for one in evaluations:
+        key = (one.case.kernel, one.case.implementation, one.case.device.partition(":")[0])
+        found.setdefault(key, []).append(one.verdict.status)
+    targets = []
+    for entry in config.kernels:
+        for implementation in entry.implementations:
+            statuses = found.get((entry.name, implementation.name, implementation.device), [])
+            goal = _goal(statuses, named=entry.name in wanted)
+            if goal is not None and _is_wanted(goal, entry.name, wanted):
+                targets.append(target_of(entry, implementation, goal, statuses))
+    return tuple(targets)
+
+
+def target_of(
+    entry: KernelEntry, implementation: Implementation, goal: Goal, statuses: Iterable[Status] = ()
+) -> Target:
+    """A target from its entry."""
+    return Target(
+        kernel=entry.name,
+        implementation=implementation.name,
+        device=implementation.device,
+        op=entry.op,
+        contract=implementation.contract,
+        goal=goal,
+        statuses=tuple(sorted(set(statuses), key=lambda status: status.value)),
+    )
+
+
+def _goal(statuses: Sequence[Status], *, named: bool) -> Goal | None:
+    if not REPAIR.isdisjoint(statuses):
+        return "repair"
+    if not OPTIMISE.isdisjoint(statuses):
+        return "optimise"
+    ran = [status for status in statuses if status.outcome == "pass"]
+    return "optimise" if named and ran else None
+
+
+def _is_wanted(goal: Goal, kernel: str, wanted: Sequence[str]) -> bool:
+    if not wanted or kernel in wanted:
+        return True
+    return (FAILED if goal == "repair" else SLOW) in wanted
