@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from pytest_cgins.config.llm import (
     API_KEYS,
@@ -68,7 +68,7 @@ def _with_provider(settings: LlmSettings | None, llm: str, root: Path, here: Pat
         # A key in place of a provider is not repeated.
         remedy = nearest(word, PROVIDERS) or f"write {', '.join(PROVIDERS[:-1])} or {PROVIDERS[-1]}"
         _refuse(LLM_OPTION, "does not begin with a provider", remedy)
-    provider = cast("Provider", word)
+    provider = word
     option = f"{LLM_OPTION}={provider}"
     if colon and not rest:
         _refuse(f"{option}:", "ends in a colon", "write what follows it, or leave it out")

@@ -1,0 +1,263 @@
+"""What a run may still take: tokens, money, minutes and attempts, each a hard limit.
+
+Before a request is sent, its worst case is reserved: all of its prompt and the longest answer that it allows. What
+does not fit is not sent, or with a shorter answer. So no sequence of answers takes more than the budget, as long as
+
+- a provider ends an answer at `max_tokens`, and tells truly what it took;
+- a prompt has no more tokens than is estimated (`Estimate` learns from the answers of the run);
+- a try that is lost is not billed, or was reserved too (`tries`).
+
+Where one of these does not hold, what was taken counts once it is known, and nothing more is asked for: a run is then
+over its limit by the requests in flight at most. A provider that lies about what it took is not found out.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pytest_cgins.config.llm import Budget, Price
+from pytest_cgins.errors import BudgetError
+from pytest_cgins.regenerate.estimate import Estimate
+from pytest_cgins.regenerate.model import Answer, Request, Usage
+from pytest_cgins.regenerate.spent import Spent, money
+
+LEAST_ANSWER_TOKENS = 256
+"""A shorter answer has no kernel in it: with less left a budget is used up."""
+LEAST_SECONDS = 1.0
+"""No answer comes in less."""
+_REMEDY = "raise llm.budget.{key} in cgins.yaml, and go on with: cgins runs resume"
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """The most that a request under way can take."""
+
+    tokens: int
+    usd: float
+
+
+class Ledger:
+    """The books of one run, over all its parts. Several threads may use it.
+
+    A run that is resumed makes a new one, gives it the seconds of the earlier parts, and books anew what the journal
+    has: `settle`, `lose` and `resume` for requests, `begin_attempt` for attempts.
+
+    Args:
+        budget: the limits.
+        prices: by name of the model.
+        timeout_s: most seconds of one answer.
+        earlier_s: what earlier parts of the run took.
+        clock: seconds since any moment.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        prices: Mapping[str, Price],
+        *,
+        timeout_s: float = math.inf,
+        earlier_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.budget = budget
+        self._prices = prices
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._began = clock() - earlier_s
+        self._spent = Spent()
+        self._flights: dict[str, _Flight] = {}
+        self._attempts: dict[str, int] = {}
+        self._estimate = Estimate()
+        self._lock = threading.Lock()
+
+    def spent(self) -> Spent:
+        """What has been taken, without what is under way."""
+        with self._lock:
+            return replace(self._spent, seconds=self._seconds())
+
+    def seconds_left(self, what: str = "the next step") -> float:
+        """Seconds until the run must end, infinite without a limit.
+
+        Raises:
+            BudgetError: none are left for `what`.
+        """
+        left = self._seconds_left()
+        if left < LEAST_SECONDS:
+            minutes = self.budget.minutes or 0.0
+            raise _used_up(
+                "minutes",
+                f"{self._seconds() / 60:.1f} of {minutes:g} minutes have passed, none are left for {what}",
+            )
+        return left
+
+    def begin_attempt(self, target: str) -> int:
+        """Count one more attempt for a target, and give its number.
+
+        Raises:
+            BudgetError: it has had all of them.
+        """
+        with self._lock:
+            made, limit = self._attempts.get(target, 0), self.budget.repair_attempts
+            if made >= limit:
+                raise _used_up("repair_attempts", f"{target} has had {made} of {limit} attempts")
+            self._attempts[target] = made + 1
+            return made + 1
+
+    def deadline_s(self) -> float:
+        """Most seconds of an answer that is asked for now: its time-out, or what is left of the run."""
+        return max(0.0, min(self._timeout_s, self._seconds_left()))
+
+    def require(self, request: Request, *, tries: int = 1) -> Request:
+        """Reserve the worst case of a request, until it is settled or lost.
+
+        Where requests are under way, one that is refused may fit once they are settled.
+
+        Args:
+            request: what is to be asked.
+            tries: how many times it may be billed, if answers are lost on their way.
+
+        Returns:
+            The request as it may be sent: its `max_tokens` may be less.
+
+        Raises:
+            BudgetError: it does not fit into what is left.
+        """
+        self.seconds_left(request.id)
+        with self._lock:
+            # One that is asked again, as when a run is resumed, takes its own place.
+            self._flights.pop(request.id, None)
+            prompt = self._estimate.tokens(request)
+            answer = self._room(request, prompt, tries)
+            self._flights[request.id] = _Flight(
+                tokens=tries * (prompt + answer), usd=tries * self._worst_usd(request.model, prompt, answer)
+            )
+            return replace(request, max_tokens=answer)
+
+    def resume(self, request: Request, *, tries: int = 1) -> None:
+        """Reserve the worst case of a request that an earlier part of the run has sent, and which may still be answered."""
+        with self._lock:
+            prompt = self._estimate.tokens(request)
+            self._flights[request.id] = _Flight(
+                tokens=tries * (prompt + request.max_tokens),
+                usd=tries * self._worst_usd(request.model, prompt, request.max_tokens),
+            )
+
+    def settle(self, request: Request, answer: Answer) -> None:
+        """Book what an answer took, in place of what was reserved for it."""
+        with self._lock:
+            self._flights.pop(request.id, None)
+            self._estimate.learn(request, answer)
+            self._book(request, answer.usage)
+
+    def lose(self, request: Request, usage: Usage | None) -> None:
+        """Book what a request took that has no answer; None: nothing."""
+        with self._lock:
+            self._flights.pop(request.id, None)
+            if usage is not None:
+                self._book(request, usage)
+
+    def under_way(self) -> tuple[str, ...]:
+        """Ids of the requests that are neither settled nor lost."""
+        with self._lock:
+            return tuple(self._flights)
+
+    def _seconds(self) -> float:
+        return self._clock() - self._began
+
+    def _seconds_left(self) -> float:
+        limit = self.budget.minutes
+        return math.inf if limit is None else limit * 60 - self._seconds()
+
+    def _room(self, request: Request, prompt: int, tries: int) -> int:
+        """Most tokens of an answer that fit into every budget.
+
+        Raises:
+            BudgetError: a budget has too little left.
+        """
+        least = min(LEAST_ANSWER_TOKENS, request.max_tokens)
+        room = request.max_tokens
+        flights = tuple(self._flights.values())
+        limit = self.budget.tokens
+        if limit is not None:
+            reserved = sum(flight.tokens for flight in flights)
+            room = min(room, (limit - self._spent.tokens - reserved) // tries - prompt)
+            if room < least:
+                used, need = (
+                    f"{self._spent.tokens:,} of {limit:,} tokens are spent",
+                    f"{tries * (prompt + least):,}",
+                )
+                raise _no_room("tokens", used, f"{reserved:,}" if flights else "", request, need)
+        money_limit = self.budget.usd
+        if money_limit is not None and request.model:
+            reserved_usd = math.fsum(flight.usd for flight in flights)
+            left_usd = (money_limit - self._spent.usd - reserved_usd) / tries
+            room = self._affordable(request.model, prompt, room, left_usd)
+            if room < least:
+                used = f"{money(self._spent.usd)} of {money(money_limit)} are spent"
+                need = money(tries * self._worst_usd(request.model, prompt, least))
+                raise _no_room("usd", used, money(reserved_usd) if flights else "", request, need)
+        return room
+
+    def _affordable(self, model: str, prompt: int, most: int, left_usd: float) -> int:
+        """Most tokens of an answer that so much money pays, if it pays the prompt; at least -1."""
+        spare = left_usd - self._worst_usd(model, prompt, 0)
+        if spare < 0:
+            return -1
+        a_token = self._price(model).output_usd_per_million_tokens / 1e6
+        room = most if spare >= most * a_token else int(spare / a_token)
+        # A division may round up.
+        return room - (self._worst_usd(model, prompt, room) > left_usd)
+
+    def _worst_usd(self, model: str, prompt: int, answer: int) -> float:
+        """Most that a prompt and an answer of so many tokens cost; 0 where that limits nothing."""
+        if self.budget.usd is None or not model:
+            return 0.0
+        price = self._price(model)
+        asked = max(price.input_usd_per_million_tokens, price.cached_input_usd_per_million_tokens or 0.0)
+        return (prompt * asked + answer * price.output_usd_per_million_tokens) / 1e6
+
+    def _price(self, model: str) -> Price:
+        if model not in self._prices:
+            raise BudgetError(
+                f'the budget is {money(self.budget.usd or 0)}, and model "{model}" has no price',
+                remedy=f'add llm.prices: {{"{model}": {{input: …, output: …}}}}, or drop budget.usd',
+            )
+        return self._prices[model]
+
+    def _book(self, request: Request, usage: Usage) -> None:
+        usd = self._cost(request.model, usage)
+        self._spent = replace(
+            self._spent,
+            requests=self._spent.requests + 1,
+            prompt_tokens=self._spent.prompt_tokens + usage.prompt_tokens,
+            answer_tokens=self._spent.answer_tokens + usage.answer_tokens,
+            usd=self._spent.usd + (usd or 0.0),
+            unpriced=self._spent.unpriced + (usd is None),
+        )
+
+    def _cost(self, model: str, usage: Usage) -> float | None:
+        if usage.usd is not None or not model:
+            return usage.usd or 0.0
+        price = self._prices.get(model)
+        if price is None:
+            return None
+        cached = price.cached_input_usd_per_million_tokens
+        asked = price.input_usd_per_million_tokens
+        return (
+            (usage.prompt_tokens - usage.cached_tokens) * asked
+            + usage.cached_tokens * (asked if cached is None else cached)
+            + usage.answer_tokens * price.output_usd_per_million_tokens
+        ) / 1e6
+
+
+def _no_room(key: str, used: str, reserved: str, request: Request, need: str) -> BudgetError:
+    under_way = f", requests under way may take {reserved}" if reserved else ""
+    return _used_up(key, f"{used}{under_way}, and {request.id} may need {need}")
+
+
+def _used_up(key: str, what: str) -> BudgetError:
+    return BudgetError(f"budget.{key} is used up: {what}", remedy=_REMEDY.format(key=key))

@@ -1,0 +1,43 @@
+"""What a run has taken so far, in numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+def money(usd: float) -> str:
+    """`0.42 USD`; four digits behind the point where it is less than ten cents."""
+    return f"{usd:,.{2 if usd >= 0.1 or not usd else 4}f} USD"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a run has taken so far."""
+
+    requests: int = 0
+    """Answers, and requests that were lost."""
+    prompt_tokens: int = 0
+    """Tokens of prompts, cached ones among them."""
+    answer_tokens: int = 0
+    """Tokens of answers."""
+    usd: float = 0.0
+    """Cost of all requests that have one."""
+    unpriced: int = 0
+    """Requests of models without a price: their cost is unknown."""
+    seconds: float = 0.0
+    """Wall time over all parts of the run."""
+
+    @property
+    def tokens(self) -> int:
+        """Of prompts and answers."""
+        return self.prompt_tokens + self.answer_tokens
+
+    def cost(self) -> str:
+        """The money in words: `0.42 USD`, `cost unknown`, or both."""
+        known = money(self.usd) if self.usd or not self.unpriced else ""
+        unknown = f"cost of {self.unpriced} unknown" if known else "cost unknown"
+        return ", ".join(filter(None, [known, unknown if self.unpriced else ""]))
+
+    def words(self) -> str:
+        """In one line: `41,203 tokens, 0.42 USD, 3.1 min`."""
+        return f"{self.tokens:,} tokens, {self.cost()}, {self.seconds / 60:.1f} min"
