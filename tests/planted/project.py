@@ -26,9 +26,22 @@ MODELS = KERNELS.parent / "models"
 
 
 def make(
-    folder: Path, sources: Sequence[Source], device: str, dtypes: Sequence[torch.dtype]
+    folder: Path,
+    sources: Sequence[Source],
+    device: str,
+    dtypes: Sequence[torch.dtype],
+    *,
+    flags: Sequence[str] = (),
 ) -> config.Config:
-    """Write the whole project into an empty folder, and load its configuration."""
+    """Write the whole project into an empty folder, and load its configuration.
+
+    Args:
+        folder: where to.
+        sources: the kernels.
+        device: theirs.
+        dtypes: a trace pack is recorded for each.
+        flags: further ones of every kernel's compiler.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copytree(MODELS, folder / "models", ignore=shutil.ignore_patterns("__pycache__"))
     names = [str(dtype).removeprefix("torch.") for dtype in dtypes]
@@ -45,7 +58,7 @@ def make(
         for path, text in {file.name: source.text, **source.headers}.items():
             (kernels / path).write_text(text)
         implementation = {
-            "name": "planted", "device": device, "source": file.relative_to(folder).as_posix()
+            "name": "planted", "device": device, "source": file.relative_to(folder).as_posix(), "flags": [*flags],
         }  # fmt: skip
         entries[source.name] = {"op": OPS[source.op], "implementations": [implementation]}
     document = {"version": 1, "traces": [f"traces/{name}" for name in names], "kernels": entries}
