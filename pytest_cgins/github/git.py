@@ -1,0 +1,290 @@
+"""The git command, for commits that are made and pushed past the working tree, its index, its hooks and its settings.
+
+The token is given to git in the environment, for one url only; it is on no command line, in no file and in no
+message.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins.errors import GitHubError
+from pytest_cgins.github.remote import Remote, without_user
+from pytest_cgins.secrets import without_secrets
+
+LIMIT_S = 300.0
+"""Longest that one command of git may take."""
+MOST_COMMITS = 100
+"""No more commits of a branch are listed."""
+KEPT_VARIABLES = (
+    "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSH_AUTH_SOCK"
+)  # fmt: skip
+"""Variables that git and ssh need to reach a server; all others that begin with GIT_ are dropped."""
+SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "credential.helper": "",
+    "commit.gpgSign": "false",
+    "push.gpgSign": "false",
+    "push.followTags": "false",
+    "submodule.recurse": "false",
+    "http.followRedirects": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+"""Settings that go before those of the repository."""
+REFUSED_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MESSAGE_LENGTH = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Author and committer of a commit."""
+
+    name: str
+    """As `git log` shows it."""
+    email: str
+    """As `git log` shows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit of a branch, as far as the opener looks at it."""
+
+    id: str
+    """40 or 64 hex digits."""
+    tree: str
+    """Of its files."""
+    parents: tuple[str, ...]
+    """None for the first one, several for a merge."""
+    author: str
+    """The author's email."""
+    trailers: dict[str, str]
+    """The message's last lines `Key: value`."""
+
+
+class Git:
+    """One repository, and perhaps a token for one remote."""
+
+    def __init__(self, folder: Path, *, token: str = "", remote: Remote | None = None) -> None:
+        self._folder = folder
+        self._secrets: tuple[str, ...] = ()
+        self._environment = _environment()
+        if token and remote is not None and remote.scheme != "ssh":
+            basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+            key = f"http.{remote.url}.extraHeader"
+            # The empty value drops headers that the repository's own settings have: two would be refused.
+            _configure(self._environment, [(key, ""), (key, f"Authorization: Basic {basic}")])
+            self._secrets = (token, basic)
+
+    def remote_url(self, name: str) -> str:
+        """The url of a remote.
+
+        Raises:
+            GitHubError: there is no such remote.
+        """
+        try:
+            return self._run("config", "--get", f"remote.{name}.url").strip()
+        except GitHubError:
+            raise GitHubError(
+                f'{self._folder}: git knows no remote "{name}"',
+                remedy="name one of `git remote` with --remote",
+            ) from None
+
+    def prefix(self) -> str:
+        """From the top of the working tree to the folder: "" or `a/b/`."""
+        return self._run("rev-parse", "--show-prefix").rstrip("\n")
+
+    def fetch(self, url: str, branch: str) -> str | None:
+        """Bring a branch's commits here, without writing any ref.
+
+        Returns:
+            The commit at its tip; None if there is no such branch.
+        """
+        ref = f"refs/heads/{branch}"
+        listed = self._run("ls-remote", "--refs", url, ref)
+        commit = next((line.split("\t")[0] for line in listed.splitlines() if line.endswith(f"\t{ref}")), "")
+        if not commit:
+            return None
+        # FETCH_HEAD is left alone; what no ref holds, git keeps for two weeks.
+        self._run("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", url, ref)
+        return _checked(commit)
+
+    def entry(self, commit: str, path: str) -> tuple[str, str] | None:
+        """Mode and blob of a file in a commit; None if there is none.
+
+        Raises:
+            GitHubError: there is a folder, a link or a submodule at the path or above it.
+        """
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            above = "/".join(parts[:depth])
+            listed = self._run("ls-tree", "-z", "--full-tree", commit, "--", above)
+            if not listed:
+                return None
+            mode, kind, blob = listed.split("\t", 1)[0].split(" ")
+            if mode in REFUSED_MODES or (kind == "tree") != (depth < len(parts)):
+                found = REFUSED_MODES.get(mode, "a folder" if kind == "tree" else "a file")
+                raise GitHubError(
+                    f'"{path}": "{above}" is {found} on the base branch', remedy="remove it there first"
+                )
+        return mode, blob
+
+    def read(self, blob: str) -> bytes:
+        """The bytes of a file."""
+        return self._output("cat-file", "blob", blob)
+
+    def tree(self, base: str, files: Mapping[str, bytes]) -> str:
+        """Write the tree of a commit with some files put in place of its own.
+
+        Args:
+            base: the commit.
+            files: bytes by path from the top of the repository; an executable one stays executable.
+        """
+        lines = []
+        for path, content in sorted(files.items()):
+            blob = self._run("hash-object", "-w", "--no-filters", "--stdin", given=content).strip()
+            before = self.entry(base, path)
+            lines.append(f"{before[0] if before else '100644'} {blob}\t{path}\0")
+        with self._own_index() as index:
+            self._run("read-tree", base, variables=index)
+            self._run("update-index", "-z", "--index-info", given="".join(lines).encode(), variables=index)
+            return self._run("write-tree", variables=index).strip()
+
+    def commit(self, tree: str, parent: str, message: str, identity: Identity) -> str:
+        """Write a commit; no ref is set."""
+        variables = {
+            f"GIT_{role}_{what}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", identity.name), ("EMAIL", identity.email))
+        }
+        made = self._run(
+            "commit-tree", tree, "-p", parent, "-F", "-", given=message.encode(), variables=variables
+        )
+        return _checked(made.strip())
+
+    def push(self, url: str, commit: str, branch: str, *, expected: str | None) -> None:
+        """Set a branch of the remote to a commit.
+
+        Args:
+            url: of the remote.
+            commit: new tip of the branch.
+            branch: its name.
+            expected: the tip that it must have now; None: it must not exist.
+
+        Raises:
+            GitHubError: somebody else was faster, or the server refuses.
+        """
+        lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
+        self._run(
+            "push", "--quiet", "--porcelain", "--no-verify", lease, url, f"{commit}:refs/heads/{branch}"
+        )
+
+    def commits(self, branch: str, base: str) -> tuple[Commit, ...]:
+        """Commits of a branch that are not in a base, newest first; both are ids that `fetch` gave."""
+        form = "%x01%H%x00%T%x00%P%x00%ae%x00%(trailers:only,unfold)"
+        listed = self._run(
+            "log", f"--format={form}", "--no-show-signature", f"-n{MOST_COMMITS}", f"{base}..{branch}"
+        )
+        return tuple(_commit(one) for one in listed.split("\x01")[1:])
+
+    @contextmanager
+    def _own_index(self) -> Iterator[dict[str, str]]:
+        with tempfile.TemporaryDirectory(prefix="cgins-index-") as folder:
+            yield {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+
+    def _run(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
+        return self._output(*arguments, given=given, variables=variables).decode("utf-8", "replace")
+
+    def _output(
+        self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None
+    ) -> bytes:
+        try:
+            done = subprocess.run(
+                ["git", *arguments],
+                cwd=self._folder,
+                input=given,
+                env={**self._environment, **(variables or {})},
+                capture_output=True,
+                check=False,
+                timeout=LIMIT_S,
+            )
+        except FileNotFoundError:
+            raise GitHubError("there is no command git", remedy="install git") from None
+        except subprocess.TimeoutExpired:
+            raise GitHubError(
+                f"git {arguments[0]} took more than {LIMIT_S:g} s",
+                remedy="look whether the server can be reached",
+            ) from None
+        if done.returncode:
+            raise self._error(arguments[0], (done.stdout if arguments[0] == "push" else b"") + done.stderr)
+        return done.stdout
+
+    def _error(self, command: str, output: bytes) -> GitHubError:
+        said = without_user(output.decode("utf-8", "replace").strip())
+        for secret in self._secrets:
+            said = said.replace(secret, "***")
+        said = "".join(one if one.isprintable() or one == "\n" else "?" for one in said)[:_MESSAGE_LENGTH]
+        return GitHubError(f"git {command} failed: {said}", remedy=_remedy(said))
+
+
+def _remedy(said: str) -> str:
+    if "stale info" in said or "fetch first" in said:
+        return "the branch was changed by somebody else meanwhile: look at it, and run the command again"
+    if "Authentication failed" in said or "terminal prompts disabled" in said or "error: 401" in said:
+        return "the token is missing or not valid for this repository: see pull-requests.md"
+    if "error: 403" in said or "denied" in said.lower():
+        return "the token needs the permission contents: write, and the branch must not be protected"
+    return ""
+
+
+def _environment() -> dict[str, str]:
+    environment = {
+        name: value for name, value in without_secrets(os.environ).items() if not name.startswith("GIT_")
+    }
+    environment |= {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    environment |= {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_LITERAL_PATHSPECS": "1",
+        "LC_ALL": "C",
+    }
+    environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
+    _configure(environment, list(SETTINGS.items()))
+    return environment
+
+
+def _configure(environment: dict[str, str], settings: list[tuple[str, str]]) -> None:
+    count = int(environment.get("GIT_CONFIG_COUNT", "0"))
+    for number, (key, value) in enumerate(settings, start=count):
+        environment[f"GIT_CONFIG_KEY_{number}"] = key
+        environment[f"GIT_CONFIG_VALUE_{number}"] = value
+    environment["GIT_CONFIG_COUNT"] = str(count + len(settings))
+
+
+def _commit(text: str) -> Commit:
+    identifier, tree, parents, author, trailers = text.split("\0", 4)
+    pairs = (line.partition(": ") for line in trailers.splitlines())
+    return Commit(
+        id=_checked(identifier),
+        tree=tree,
+        parents=tuple(parents.split()),
+        author=author,
+        trailers={key: value.strip() for key, found, value in pairs if found},
+    )
+
+
+def _checked(commit: str) -> str:
+    if not _COMMIT.fullmatch(commit):
+        raise GitHubError(f'git named "{commit[:80]}" a commit, which is none')
+    return commit
