@@ -32,10 +32,14 @@ def cut(text: str, length: int) -> str:
     return text if left_out <= 0 else f"{text[:length]} ... ({left_out} more characters)"
 
 
+def visible(text: str) -> str:
+    """The text on one line, with characters that control a terminal or hide others spelled out."""
+    return "".join(_visible(character) for character in text)
+
+
 def _escaped(text: str) -> str:
-    visible = "".join(_visible(character) for character in text)
     # `::name::` and `##[name]` are commands to a runner that reads them in a log.
-    return html.escape(visible).replace("::", "&#58;&#58;").replace("##", "&#35;&#35;")
+    return html.escape(visible(text)).replace("::", "&#58;&#58;").replace("##", "&#35;&#35;")
 
 
 def _visible(character: str) -> str:
