@@ -1,0 +1,135 @@
+"""The process that asks servers, so that no answer is paid for twice.
+
+It is started in a session of its own and told one order a line on its stdin. Each gets a thread, which holds the lock
+of its place, writes `sent.json`, asks, and writes `answer.json` or `error.json`. Ctrl-C in a terminal does not reach
+it. When its stdin ends, or the process that started it is gone, it begins no new try, but waits for the answers that
+are under way, writes them, and ends. A run that is resumed finds them: whoever is asked for a place that has an answer
+asks nobody, and whoever finds its lock held waits.
+
+An answer is lost only if this process itself dies, as when the machine does. Then the place has `sent.json`, no answer
+and a free lock; the next courier counts that in `lost.json` and in the answer's `tries` and `usage`, and asks again.
+
+Keys come from the environment, are in no order, and are taken out of all that is written.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_cgins import documents
+from pytest_cgins.errors import CginsError
+from pytest_cgins.regenerate.model import Answer
+from pytest_cgins.regenerate.provider import files
+from pytest_cgins.regenerate.provider.asking import Asking
+from pytest_cgins.regenerate.provider.files import Failure
+from pytest_cgins.regenerate.provider.order import Order
+from pytest_cgins.regenerate.provider.trouble import scrubbed
+
+_PARENT_EVERY_S = 1.0
+_DISK_EVERY_S = 1.0
+_DISK_LIMIT_S = 600.0
+
+
+def main() -> int:
+    """Take orders until there are no more, and end when the last is settled."""
+    alone = threading.Event()
+    threads: list[threading.Thread] = []
+    for line in _lines(0, os.getppid()):
+        order = documents.load(Order, line)
+        thread = threading.Thread(target=settle, args=(order, alone))
+        thread.start()
+        threads = [one for one in threads if one.is_alive()] + [thread]
+    alone.set()
+    for thread in threads:
+        thread.join()
+    return 0
+
+
+def settle(order: Order, alone: threading.Event) -> None:
+    """See to it that the place of an order has an answer or a final failure.
+
+    Args:
+        order: what is to be asked.
+        alone: set when nobody waits for more: then a request that would have to be tried again is left as it is.
+    """
+    place = Path(order.place)
+    key = os.environ.get(order.api_key_env, "").strip() if order.api_key_env else ""
+    with files.held(place):
+        if files.is_settled(place):
+            return
+        if (place / files.SENT).exists():
+            files.note_lost(place, 1)
+        lost = files.lost_in(place)
+        asking = None
+        outcome: Answer | Failure | None
+        try:
+            request = files.request_in(place)
+            asking = Asking(order, request, key, alone=alone, lost=lost, tell=lambda line: _tell(place, line))
+            files.mark_sent(place, request.model, _now())
+            outcome = asking.run()
+        except Exception as error:  # noqa: BLE001
+            outcome = _unforeseen(error, key, asking.tries if asking else 0)
+        if outcome is None:
+            files.note_lost(place, len(asking.lost) - lost if asking else 0)
+            return
+        _keep(place, outcome)
+
+
+def _unforeseen(error: Exception, key: str, tries: int) -> Failure:
+    own = isinstance(error, CginsError)
+    what = (
+        error.what if isinstance(error, CginsError) else f"asking failed with {type(error).__name__}: {error}"
+    )
+    remedy = error.remedy if isinstance(error, CginsError) else "report this"
+    return Failure(what=scrubbed(what, key)[:2000], remedy=remedy, retry=not own, tries=tries, usage=None)
+
+
+def _keep(place: Path, outcome: Answer | Failure) -> None:
+    """Write an outcome. It may have cost money: where the disk is full, it is held until there is room."""
+    name = files.ANSWER if isinstance(outcome, Answer) else files.ERROR
+    ends = time.monotonic() + _DISK_LIMIT_S
+    while True:
+        try:
+            files.write_json(place / name, outcome)
+            return
+        except OSError as error:
+            if not place.is_dir() or time.monotonic() > ends:
+                print(f"{place / name} cannot be written: {error}", file=sys.stderr)
+                return
+        time.sleep(_DISK_EVERY_S)
+
+
+def _tell(place: Path, line: str) -> None:
+    try:
+        with (place / files.TRIES).open("a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{_now()} {line}\n")
+    except OSError:  # It is for people only.
+        pass
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _lines(handle: int, parent: int) -> Iterator[bytes]:
+    """Lines of a pipe until it ends. A descendant of a parent that died may hold its other end: so both are watched."""
+    rest = b""
+    while os.getppid() == parent:
+        if not select.select([handle], [], [], _PARENT_EVERY_S)[0]:
+            continue
+        data = os.read(handle, 2**16)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        yield from filter(None, lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""A coding agent or a person answers, through files.
+
+For the request `softmax-cpu-cpp/attempt-01/generator` the prompt is written to
+`<folder>/softmax-cpu-cpp/attempt-01/generator/prompt.md`, and the answer is read from `answer.md` beside it. The run
+stops while answers are missing, and is resumed when they are there.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pytest_cgins.errors import ProviderError
+from pytest_cgins.regenerate.model import Answer, Request
+from pytest_cgins.regenerate.provider import files, written
+from pytest_cgins.regenerate.provider.replay import file_of
+
+PROMPT = "prompt.md"
+ANSWER = "answer.md"
+
+_AT_REST_S = 0.5
+_PATIENCE_S = 3.0
+_EVERY_S = 0.05
+
+_TOP = """\
+<!-- prompt {digest} -->
+> **To do:** answer the prompt below, as if it had been said to you, and save the answer as `{answer}` in this folder.
+> If it cannot be saved at once, write `{answer}.part` and rename it. Then resume the run:
+> `cgins runs resume`. Nothing else here is to be changed. To say who answered, begin the file with
+> `---`, `model: NAME` and `---`, each on a line of its own.
+"""
+
+
+class Exchange:
+    """Answers from a folder in which somebody else writes.
+
+    Args:
+        folder: of prompts and answers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: dict[Path, None] = {}
+
+    @property
+    def waiting(self) -> tuple[Path, ...]:
+        """Prompts that this process has written or found, and that have no answer yet."""
+        return tuple(self._waiting)
+
+    def ask(self, request: Request, place: Path) -> Answer | None:
+        """The answer if it is there; else the prompt is.
+
+        Raises:
+            ProviderError: what is there is no answer; once that is mended, it may be asked again.
+        """
+        folder = file_of(self._folder, request.id)
+        prompt = folder / PROMPT
+        if files.is_settled(place):
+            self._waiting.pop(prompt, None)
+            return files.answer_in(place)
+        _offer(request, prompt)
+        self._waiting[prompt] = None
+        data = _at_rest(folder / ANSWER)
+        if not data.strip():
+            return None
+        found = written.parse(data, str(folder / ANSWER))
+        if found.error:
+            raise ProviderError(
+                f"{folder / ANSWER} says: {found.error}",
+                remedy="write an answer, or stop the run",
+                retry=True,
+            )
+        answer = found.answer(request)
+        files.write_json(place / files.ANSWER, answer)
+        self._waiting.pop(prompt, None)
+        return answer
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002
+        """Answers come by hand."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def prompt_text(request: Request) -> str:
+    """What is written for whoever answers."""
+    top = _TOP.format(digest=written.digest_of(request), answer=ANSWER)
+    many = len(request.messages) > 1
+    parts = [
+        f"<!-- {message.role} -->\n{message.text.strip()}\n" if many else f"{message.text.strip()}\n"
+        for message in request.messages
+    ]
+    return "\n".join([top, *parts])
+
+
+def _offer(request: Request, prompt: Path) -> None:
+    """Write the prompt if it is not there as it is; an answer to another one is set aside."""
+    text = prompt_text(request)
+    try:
+        same = prompt.read_text(encoding="utf-8") == text
+    except (FileNotFoundError, UnicodeDecodeError):
+        same = False
+    if same:
+        return
+    prompt.parent.mkdir(parents=True, exist_ok=True)
+    answer = prompt.with_name(ANSWER)
+    # Without a prompt beside it an answer was laid there for this one.
+    if prompt.exists() and answer.exists():
+        number = 1
+        while (aside := answer.with_name(f"answer-to-another-prompt-{number}.md")).exists():
+            number += 1
+        answer.rename(aside)
+    files.write(prompt, text)
+
+
+def _at_rest(path: Path) -> bytes:
+    """What a file has when nobody has written to it for a moment; nothing if it is not there or still grows."""
+    if path.with_name(f"{path.name}.part").exists():
+        return b""
+    ends = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < ends:
+        try:
+            before = path.stat()
+            data = path.read_bytes()
+            after = path.stat()
+        except FileNotFoundError:
+            return b""
+        if not data.strip():
+            return b""
+        # A clock that goes back makes files of the future; they are taken as old.
+        age_s = abs(time.time() - after.st_mtime)
+        if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, len(data)) and age_s > _AT_REST_S:
+            return data
+        time.sleep(_EVERY_S)
+    return b""

@@ -1,0 +1,184 @@
+"""The files of a place: what was asked, what came of it, and who is at it.
+
+request.json  the request
+sent.json     written before the first try: an answer may have been paid for
+request.lock  held while a process asks
+lost.json     how many answers were under way when their process died
+tries.log     a line a try that failed, for people
+answer.json   the answer
+error.json    why there is none, finally
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pytest_cgins import documents
+from pytest_cgins.document_base import Document
+from pytest_cgins.errors import JournalError, ProviderError
+from pytest_cgins.regenerate.model import Answer, Request, Usage
+
+T = TypeVar("T")
+
+REQUEST = "request.json"
+ANSWER = "answer.json"
+ERROR = "error.json"
+SENT = "sent.json"
+LOST = "lost.json"
+LOCK = "request.lock"
+TRIES = "tries.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure(Document):
+    """Why there is no answer."""
+
+    what: str
+    """What happened."""
+    remedy: str
+    """What to do."""
+    retry: bool
+    """Whether asking later may do."""
+    tries: int
+    """Times that it was asked for."""
+    usage: Usage | None
+    """What the lost tries took; None if nothing was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Document):
+    """Answers that were under way when nobody was left to take them."""
+
+    count: int
+    """How many."""
+
+
+def answer_in(place: Path) -> Answer | None:
+    """The answer that a place has, if it has one.
+
+    Raises:
+        ProviderError: it has a final failure instead.
+        JournalError: its file is damaged.
+    """
+    if (data := _read(place / ANSWER)) is not None:
+        return _load(Answer, data, place / ANSWER)
+    if failure := failure_in(place):
+        raise ProviderError(failure.what, remedy=failure.remedy, retry=failure.retry)
+    return None
+
+
+def failure_in(place: Path) -> Failure | None:
+    """Why a place has no answer, if that is final."""
+    data = _read(place / ERROR)
+    return None if data is None else _load(Failure, data, place / ERROR)
+
+
+def request_in(place: Path) -> Request:
+    """What is asked at a place."""
+    data = _read(place / REQUEST)
+    if data is None:
+        raise JournalError(f"{place / REQUEST} is not there", remedy="begin a new run")
+    return _load(Request, data, place / REQUEST)
+
+
+def is_settled(place: Path) -> bool:
+    """Whether there is an answer or a final failure."""
+    return (place / ANSWER).exists() or (place / ERROR).exists()
+
+
+def retract(place: Path) -> None:
+    """Forget a final failure, so that it is asked for again, as when the remedy was heeded."""
+    (place / ERROR).unlink(missing_ok=True)
+    (place / SENT).unlink(missing_ok=True)
+
+
+def lost_in(place: Path) -> int:
+    """How many answers to the request of a place were lost."""
+    data = _read(place / LOST)
+    return 0 if data is None else _load(Lost, data, place / LOST).count
+
+
+def note_lost(place: Path, count: int) -> None:
+    """Count so many more lost answers; what was sent has been dealt with."""
+    if count:
+        write(place / LOST, documents.dump(Lost(count=lost_in(place) + count)))
+    (place / SENT).unlink(missing_ok=True)
+
+
+def is_held(place: Path) -> bool:
+    """Whether a process is asking the request of a place."""
+    try:
+        handle = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two who look do not take each other for one who asks.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+@contextmanager
+def held(place: Path) -> Iterator[None]:
+    """Be the only one who asks the request of a place; waits for another to end."""
+    handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all; it is on the disk when this returns."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        with part.open("w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text if text.endswith("\n") else f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_json(path: Path, document: object) -> None:
+    """Write a document whole or not at all, indented for people."""
+    write(path, documents.dump(document, indent=2))
+
+
+def mark_sent(place: Path, model: str, when: str) -> None:
+    """Say that a request is about to be sent."""
+    write(place / SENT, json.dumps({"model": model, "when": when}))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _load(cls: type[T], data: bytes, path: Path) -> T:
+    try:
+        return documents.load(cls, data)
+    except ValueError as error:
+        raise JournalError(
+            f"{path} is damaged: {str(error)[:300]}", remedy="delete that file, and resume"
+        ) from None

@@ -1,0 +1,216 @@
+"""Servers that speak OpenAI's protocol: OpenAI, Gemini, Ollama, vLLM, llama.cpp, and others.
+
+The requests are made by a process of their own, the courier: see there for why.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from pytest_cgins import documents
+from pytest_cgins.config.llm import Price
+from pytest_cgins.errors import ProviderError
+from pytest_cgins.regenerate.model import Answer, Request
+from pytest_cgins.regenerate.provider import files
+from pytest_cgins.regenerate.provider.order import Limits, Order, TokensField
+from pytest_cgins.regenerate.provider.prices import price_of
+from pytest_cgins.regenerate.provider.trouble import key_remedy, scrubbed, shown_url
+from pytest_cgins.secrets import without_secrets
+
+OPENAI_URL = "https://api.openai.com/v1"
+GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta/openai/"
+OLLAMA_URL = "http://localhost:11434/v1"
+
+MOST_LOST = 3
+"""So often may an answer be lost before its place is given up: by then it is no accident."""
+
+_LOOK_EVERY_S = 0.05
+_MOST_COURIERS = 3
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_OPENAI_ONLY = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+
+# The package's own folder comes last, so that nothing beside it hides another package, and nothing in the project does.
+_BOOT = """
+import sys
+sys.path = [one for one in sys.path if one] + [sys.argv[1]]
+from pytest_cgins.regenerate.provider.courier import main
+sys.exit(main())
+"""
+
+
+class OpenAICompatible:
+    """Asks a server.
+
+    Args:
+        base_url: its address, with `/v1` or what it has instead.
+        api_key_env: variable that holds the key; "" for a server without keys.
+        limits: how long, and how often.
+        stream: whether answers are to come in pieces, so that a server that hangs is found out early.
+        prices: by model; answers of others have no cost.
+        parallel: most requests at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        api_key_env: str,
+        limits: Limits | None = None,
+        stream: bool = True,
+        prices: Mapping[str, Price] | None = None,
+        parallel: int = 8,
+    ) -> None:
+        self._base_url = base_url
+        self._api_key_env = api_key_env
+        self._limits = limits or Limits()
+        self._stream = stream
+        self._prices = dict(prices or {})
+        self._parallel = parallel
+        self._is_openai = urlsplit(base_url).hostname == "api.openai.com"
+        self._courier: subprocess.Popen[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
+        self._died = 0
+        # Places that this process has ordered, and those that another is at.
+        self._ordered: set[Path] = set()
+        self._elsewhere: set[Path] = set()
+
+    def ask(self, request: Request, place: Path) -> Answer | None:
+        """The answer if it is there, None while it is under way.
+
+        Raises:
+            ProviderError: there will be none.
+        """
+        place = place.absolute()
+        if files.is_settled(place):
+            self._ordered.discard(place)
+            self._elsewhere.discard(place)
+            return files.answer_in(place)
+        self._look_after_courier()
+        if place in self._ordered:
+            return None
+        if files.is_held(place):
+            self._elsewhere.add(place)
+            return None
+        self._elsewhere.discard(place)
+        if files.is_settled(place):
+            return files.answer_in(place)
+        if len(self._ordered) + len(self._elsewhere) < self._parallel:
+            self._order(request, place)
+        return None
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until an answer or a failure is there, at most so long; always True."""
+        ends = time.monotonic() + timeout_s
+        while time.monotonic() < ends:
+            if any(files.is_settled(place) for place in self._ordered | self._elsewhere):
+                return True
+            if not all(files.is_held(place) for place in self._elsewhere):
+                return True
+            if self._ordered and self._courier is not None and self._courier.poll() is not None:
+                return True
+            time.sleep(min(_LOOK_EVERY_S, timeout_s))
+        return True
+
+    def close(self) -> None:
+        """Ask for nothing more. The courier ends by itself when what is under way has come."""
+        courier, self._courier = self._courier, None
+        if courier is None:
+            return
+        assert courier.stdin is not None
+        with suppress(OSError):
+            courier.stdin.close()
+        if all(files.is_settled(place) for place in self._ordered):
+            with suppress(subprocess.TimeoutExpired):
+                courier.wait(2.0)
+        if courier.poll() is None:
+            # Its end is nobody's concern any more; else the interpreter would warn of it.
+            courier.returncode = 0
+        if self._stderr is not None:
+            self._stderr.close()
+        self._ordered.clear()
+
+    def _order(self, request: Request, place: Path) -> None:
+        order = self._order_for(request, place)
+        if self._courier is None:
+            self._courier = self._start()
+        assert self._courier.stdin is not None
+        with suppress(BrokenPipeError):  # If it died, the next look finds out.
+            self._courier.stdin.write(documents.dump(order).encode() + b"\n")
+            self._courier.stdin.flush()
+        self._ordered.add(place)
+
+    def _order_for(self, request: Request, place: Path) -> Order:
+        key = os.environ.get(self._api_key_env, "").strip() if self._api_key_env else ""
+        if self._api_key_env and not key:
+            raise ProviderError(
+                f"there is no key for {shown_url(self._base_url)}: {self._api_key_env} is not set",
+                remedy=key_remedy(self._api_key_env),
+            )
+        if (lost := files.lost_in(place)) >= MOST_LOST:
+            raise ProviderError(
+                f"the answer to {request.id} was lost {lost} times: the process that waited for it died",
+                remedy=f"see why it dies, as by lack of memory; then delete {place / files.LOST}, and resume",
+            )
+        tokens: TokensField = "max_completion_tokens" if self._is_openai else "max_tokens"
+        return Order(
+            place=str(place),
+            base_url=self._base_url,
+            api_key_env=self._api_key_env,
+            stream=self._stream,
+            tokens_field=tokens,
+            limits=self._limits,
+            price=price_of(self._prices, request.model),
+        )
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        package = Path(__file__).resolve().parents[3]
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
+        # From a folder where no file of the project can be taken for a module: this process has the key.
+        return subprocess.Popen(
+            [sys.executable, "-c", _BOOT, str(package)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            cwd="/",
+            env=self._environment(),
+            start_new_session=True,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """What the courier needs: no secrets but the key, and no word of OpenAI's for others."""
+        kept = without_secrets(os.environ)
+        names = [self._api_key_env, *_PROXIES, *(name.lower() for name in _PROXIES)]
+        names += _OPENAI_ONLY if self._is_openai else ()
+        kept.update({name: os.environ[name] for name in names if name and name in os.environ})
+        return kept
+
+    def _look_after_courier(self) -> None:
+        """Forget a courier that died, so that the next order starts another; what it was at has been lost."""
+        courier = self._courier
+        if courier is None or courier.poll() is None:
+            return
+        self._courier = None
+        self._ordered.clear()
+        self._died += 1
+        said = ""
+        if self._stderr is not None:
+            self._stderr.seek(0)
+            said = self._stderr.read()[-1000:].decode(errors="replace").strip()
+            self._stderr.close()
+        if self._died >= _MOST_COURIERS:
+            key = os.environ.get(self._api_key_env, "").strip()
+            raise ProviderError(
+                f"the process that asks {shown_url(self._base_url)} died {self._died} times, last with "
+                f"{courier.returncode}: {scrubbed(said, key) or 'it said nothing'}",
+                remedy="if it was killed for lack of memory, ask for fewer kernels at a time; then resume",
+                retry=True,
+            )
