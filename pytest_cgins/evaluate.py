@@ -112,7 +112,7 @@ class Evaluator:
         self._timeout_s = timeout_s
         self._probes = probes
         self._sanitize = sanitize
-        workers = {**_worker_environment(), **(environment or {})}
+        workers = {**worker_environment(), **(environment or {})}
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s)
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._bases = BaseKernels(
@@ -549,7 +549,7 @@ def _kernel_of(case: Case) -> tuple[str, str, str]:
     return case.kernel, case.implementation, case.device.split(":")[0]
 
 
-def _worker_environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """A kernel's OpenMP and torch's are two thread pools in one process: while one works, the other must sleep.
 
     With the usual busy waiting, calls of microseconds took milliseconds on two cores.

@@ -140,6 +140,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="append to the history on other branches and in pull requests too",
     )
+    group.addoption(
+        "--cgins-regenerate",
+        nargs="?",
+        const="failed,slow",
+        metavar="WHAT[,WHAT]",
+        help="after the tests have a language model write the kernels anew that failed or are slow, and propose what the "
+        "gate accepts: failed, slow, or names of kernels (default: failed,slow, once the option is given)",
+    )
+    group.addoption(
+        "--cgins-llm",
+        metavar="PROVIDER[:PLACE]",
+        help="who is asked: openai, gemini, ollama, compatible:URL, replay:FOLDER, exchange:FOLDER (default: llm of "
+        "cgins.yaml)",
+    )
+    group.addoption("--cgins-model", metavar="NAME", help="model that is asked in every role")
+    group.addoption(
+        "--cgins-runs", metavar="PATH", help="folder for journals of --cgins-regenerate (default: .cgins/runs)"
+    )
+    group.addoption(
+        "--cgins-pr",
+        choices=("auto", "draft", "off"),
+        default="auto",
+        help="what becomes of proposals: a pull request, a draft, or nothing; auto: a draft where there is a token and "
+        "a remote on GitHub (default: %(default)s)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -162,6 +187,10 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(CompileOnly(config, gate.builds), CompileOnly.plugin_name)
         elif config.getoption("--cgins-arch"):
             raise pytest.UsageError("--cgins-arch goes with --cgins-compile-only")
+        if config.getoption("--cgins-regenerate") and not hasattr(config, "workerinput"):
+            from pytest_cgins.session.regenerate import Regeneration
+
+            config.pluginmanager.register(Regeneration(config, gate), Regeneration.plugin_name)
         if config.getoption("--cgins-history-always") and not config.getoption("--cgins-history"):
             raise pytest.UsageError("--cgins-history-always goes with --cgins-history PATH")
         if config.getoption("--cgins-history") and not hasattr(config, "workerinput"):

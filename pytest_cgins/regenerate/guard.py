@@ -21,13 +21,14 @@ SUFFIXES = frozenset({
 """Files outside of packs that could move a goalpost: tests, configurations, other kernels and what they include."""
 
 
-def guarded(config: Config, top: Path, own: Iterable[str]) -> Guarded:
+def guarded(config: Config, top: Path, own: Iterable[str], base_commit: str) -> Guarded:
     """Digests as they are now.
 
     Args:
         config: the project's file.
         top: its top folder.
         own: the kernel's own sources, relative to `top`, which may change.
+        base_commit: the revision that times are compared with; "" for none.
     """
     free = set(own)
     files = {name: _digest(top / name) for name in sorted(set(_of_project(config, top))) if name not in free}
@@ -35,7 +36,7 @@ def guarded(config: Config, top: Path, own: Iterable[str]) -> Guarded:
         for place in sorted(pack.rglob("*")):
             if place.is_file():
                 files[f"{pack.name}:{place.relative_to(pack)}"] = _digest(place)
-    files["git HEAD"] = _head(top)
+    files["base revision"] = base_commit
     return Guarded(files=files)
 
 
@@ -90,15 +91,6 @@ def _walked(top: Path, root: Path) -> list[str]:
     hidden = (place for place in root.rglob("*") if place.is_file())
     names = (str(place.relative_to(top)) for place in hidden)
     return [name for name in names if not any(part.startswith(".") for part in Path(name).parts)]
-
-
-def _head(top: Path) -> str:
-    try:
-        command = ["git", "-C", str(top), "rev-parse", "--verify", "--quiet", "HEAD"]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode().strip()
 
 
 def _digest(file: Path) -> str:

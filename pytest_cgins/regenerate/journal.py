@@ -61,7 +61,7 @@ class RunRecord(Document):
     cgins: str
     """Version of pytest-cgins."""
     config: str
-    """The cgins.yaml, relative to the project's top."""
+    """The cgins.yaml, as a path from the run's folder."""
     targets: tuple[Target, ...]
     """In order."""
     provider: str
@@ -194,13 +194,21 @@ class Journal:
 
     # ---- what is in it
 
-    def begin(self, target: Target, before: Found, incumbent: Mapping[str, str], kept: Guarded) -> None:
+    def begin(
+        self,
+        target: Target,
+        before: Found,
+        incumbent: Mapping[str, str],
+        kept: Guarded,
+        overlay: Mapping[str, str] | None = None,
+    ) -> None:
         """Lay out a target's folder, unless it is there."""
         folder = self.folder / target.name
         if (folder / "target.json").exists():
             return
         folder.mkdir(exist_ok=True)
         write_files(folder / "incumbent", incumbent)
+        write_files(folder / "overlay", overlay or {})
         self.write(folder / "before.json", before)
         self.write(folder / "guarded.json", kept)
         self.write(folder / "target.json", target)
@@ -217,6 +225,10 @@ class Journal:
     def guarded(self, target: Target) -> Guarded | None:
         """Digests when the run began."""
         return self.read(Guarded, self.folder / target.name / "guarded.json")
+
+    def was_asked(self, request: Request) -> bool:
+        """Whether a request was made before, here or in an earlier part of the run."""
+        return (self.folder / request.id / "request.json").exists()
 
     def place(self, request: Request) -> Path:
         """The folder where a request's answer will lie, with the prompt in it."""
@@ -253,6 +265,15 @@ class Journal:
     def attempt(self, target: Target, number: int) -> Attempt | None:
         """What became of an attempt; None if that is not known yet."""
         return self.read(Attempt, self.folder_of(target, number) / "attempt.json")
+
+    def attempts(self, target: Target) -> tuple[Attempt, ...]:
+        """Those that are done, in order."""
+        files = sorted((self.folder / target.name).glob("attempt-*/attempt.json"))
+        return tuple(load(Attempt, file) for file in files)
+
+    def overlay(self, target: Target) -> dict[str, str]:
+        """What the run itself adds to the project for this target, by path: the entry of a kernel that is new."""
+        return read_files(self.folder / target.name / "overlay")
 
     def keep_attempt(self, target: Target, attempt: Attempt, sources: Mapping[str, str]) -> None:
         """Write down what became of an attempt."""
@@ -298,9 +319,8 @@ class Journal:
 
     def tell(self, line: str) -> None:
         """Add a line to events.log."""
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         with (self.folder / "events.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{now} {line}\n")
+            file.write(f"{now()} {line}\n")
 
     @property
     def seconds(self) -> float:
@@ -328,6 +348,11 @@ class Journal:
             JournalError: it is damaged.
         """
         return load(cls, file) if file.exists() else None
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def new_id() -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Protocol
 
 from pytest_cgins.errors import BudgetError, ProviderError
+from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result
 from pytest_cgins.regenerate.provider.base import Provider
@@ -14,18 +13,6 @@ from pytest_cgins.regenerate.repair import Repair, Steps
 
 WAIT_S = 1.0
 """How long a provider is waited for before it is asked again."""
-
-
-class Ledger(Protocol):
-    """What may still be spent."""
-
-    def require(self, request: Request) -> Request:
-        """The request as it may be made; raises BudgetError where nothing is left for it."""
-        ...
-
-    def settle(self, request: Request, answer: Answer) -> None:
-        """Count what an answer took."""
-        ...
 
 
 class _Running:
@@ -78,7 +65,10 @@ def drive(
                 one.go_on(None)
                 _close_if_done(one, on_result)
         answered = [
-            (one, found) for one in running for found in [_ask(one, journal, provider, ledger)] if found
+            (one, found)
+            for one in running
+            for found in [_ask(one, journal, provider, ledger, settled)]
+            if found
         ]
         for one, answer in answered:
             assert one.request is not None
@@ -106,21 +96,27 @@ def _ask(
         return None
     try:
         if not one.asked:
-            place = journal.folder / one.request.id
-            if not (place / "request.json").exists():
-                one.request = ledger.require(one.request)
+            if not journal.was_asked(one.request):
+                one.request = ledger.require(one.request).request
             journal.place(one.request)
             one.asked = True
         answer = provider.ask(one.request, journal.folder / one.request.id)
         if answer is not None and one.request.id not in settled:
             settled.add(one.request.id)
             ledger.settle(one.request, answer)
+        if answer is not None:
+            ledger.seconds_left(f"the answer to {one.request.id}")
         return answer
-    except (BudgetError, ProviderError) as error:
+    except BudgetError as error:
+        # What others in flight have reserved may come free again.
+        if one.asked or not ledger.under_way():
+            one.result = one.repair.ended_early("stopped", str(error))
+    except ProviderError as error:
+        ledger.lose(one.request, None)
         one.result = one.repair.ended_early("stopped", str(error))
-        return None
+    return None
 
 
 def _close_if_done(one: _Running, on_result: Callable[[Result], Result]) -> None:
     if one.result is not None:
-        one.result = on_result(replace(one.result))
+        one.result = on_result(one.result)

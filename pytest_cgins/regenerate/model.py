@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.document_base import Document
-from pytest_cgins.model import Contract, Evaluation, Status
+from pytest_cgins.model import Contract, Environment, Evaluation, Status
 
 Role = Literal["generator", "helper", "verifier"]
 """Who is asked: for a kernel; for advice on a failure; for an opinion before hardware is used."""
@@ -134,6 +134,8 @@ class Trial(Document):
     """`check`: inputs of the run's seed; `acceptance`: fresh processes, a seed that nobody knew before."""
     evaluations: tuple[Evaluation, ...]
     """Of its cases, and of those of other kernels that share a changed file."""
+    environments: tuple[Environment, ...]
+    """What it ran on, one a device."""
     seed: int
     """Of the inputs."""
     sandbox: bool

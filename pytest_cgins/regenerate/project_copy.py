@@ -45,6 +45,8 @@ class ProjectCopy:
         device: its device type.
         folder: an empty or absent folder, which is the copy's from now on.
         baseline: base revision of the project, as `--cgins-baseline` takes it.
+        overlay: files that the copy has besides, by path from the project's top, such as a `cgins.yaml` with an entry
+            that is new; `config` is what it says.
 
     Raises:
         RegenerateError: a source of the implementation lies outside of the project.
@@ -52,7 +54,15 @@ class ProjectCopy:
     """
 
     def __init__(
-        self, config: Config, kernel: str, implementation: str, device: str, folder: Path, *, baseline: str
+        self,
+        config: Config,
+        kernel: str,
+        implementation: str,
+        device: str,
+        folder: Path,
+        *,
+        baseline: str,
+        overlay: Mapping[str, str] | None = None,
     ) -> None:
         self._own = config
         self._key = (kernel, implementation, device)
@@ -66,6 +76,8 @@ class ProjectCopy:
         """The project's base revision; "" where it has none."""
         self._clear()
         self._copy()
+        for path, text in (overlay or {}).items():
+            self._write(path, text)
         self._git("add", "--all", "--force")
         self._git("commit", "--quiet", "--allow-empty", "--message", "incumbent")
         self._git("update-ref", INCUMBENT, "HEAD")
@@ -88,9 +100,21 @@ class ProjectCopy:
         """The incumbent, as a baseline."""
         return INCUMBENT
 
+    def entry(self) -> tuple[KernelEntry, Implementation]:
+        """The kernel and the implementation, as they are in the copy."""
+        return self._entry(self.config)
+
     def incumbent(self) -> dict[str, str]:
         """Texts of the own sources as they are in the project, by path; "" for those that are not there yet."""
-        return {path: _text(self._project / path) for path in self.files}
+        return self.texts(self.files)
+
+    def relative(self, file: Path) -> str:
+        """A file's path from the project's top."""
+        return str((_real(file.parent) / file.name).relative_to(self._project))
+
+    def texts(self, paths: Iterable[str]) -> dict[str, str]:
+        """Texts of files of the project, by path; "" for those that are not there."""
+        return {path: _text(self._project / path) for path in paths}
 
     def put(self, files: Mapping[str, str]) -> None:
         """Have these be the own sources, and everything else as it was.
@@ -105,9 +129,7 @@ class ProjectCopy:
                 raise RegenerateError(
                     f"{path} is no source of this kernel", remedy=f"only {', '.join(self.files)} may change"
                 )
-            place = self.top / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8", newline="")
+            self._write(path, text)
 
     def touched(self) -> tuple[str, ...]:
         """Files that differ from the incumbent's, own sources left out: none, unless something got at the copy."""
@@ -217,6 +239,11 @@ class ProjectCopy:
         self._git("update-ref", BASE, "HEAD")
         return at_base.commit
 
+    def _write(self, path: str, text: str) -> None:
+        place = self.top / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8", newline="")
+
     def _clear(self) -> None:
         for place in self.top.iterdir():
             if place.name != ".git":
@@ -294,6 +321,14 @@ class ProjectCopy:
     def _git(self, *words: str, extra: Mapping[str, str] | None = None) -> str:
         folder = self.top
         return _git(folder, *_IDENTITY, *words, extra={"GIT_DIR": str(folder / ".git"), **(extra or {})})
+
+
+def head(folder: Path) -> str:
+    """The commit that a folder's working tree is at; "" without one."""
+    try:
+        return _git(folder, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+    except RegenerateError:
+        return ""
 
 
 def _top(config: Config) -> Path:

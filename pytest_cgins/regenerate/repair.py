@@ -127,6 +127,11 @@ class Repair:
         """Those that are done."""
         return tuple(self._attempts)
 
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of it."""
+        return self._journal.result(self.target) is not None
+
     def steps(self) -> Steps:
         """Attempt after attempt; ends with the first that is accepted."""
         known = self._journal.result(self.target)

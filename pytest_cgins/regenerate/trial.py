@@ -82,7 +82,7 @@ class Bench:
         self.before = dict(before or {})
         """As given."""
         self._next: Evaluator | None = None
-        self.environments: tuple[Environment, ...] = ()
+        self._environments: tuple[Environment, ...] = ()
 
     def warm(self) -> None:
         """Start the worker of the next candidate, while its answer is awaited."""
@@ -107,7 +107,7 @@ class Bench:
                 if len(failures) >= ENOUGH_FAILURES or any(_concerns_all(one) for one in failures):
                     break
         finally:
-            self.environments = evaluator.environments() or self.environments
+            self._environments = evaluator.environments() or self._environments
             evaluator.close()
         left = len(cases) - len(found)
         notes = (f"{left} more cases were not run",) if left else ()
@@ -149,7 +149,7 @@ class Bench:
         try:
             return [evaluator.evaluate(case) for case in evaluator.cases()]
         finally:
-            self.environments = evaluator.environments() or self.environments
+            self._environments = evaluator.environments() or self._environments
             evaluator.close()
 
     def _evaluator(self, config: Config, *, seed: int, timing: bool, baseline: str = NONE) -> Evaluator:
@@ -178,6 +178,7 @@ class Bench:
         return Trial(
             stage="check" if stage == "check" else "acceptance",
             evaluations=tuple(found),
+            environments=self._environments,
             seed=seed,
             sandbox=self._settings.sandbox is not None,
             sanitized=stage == "acceptance"

@@ -20,7 +20,7 @@ from pytest_cgins.calibration import Calibrations
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import environment
-from pytest_cgins.model import Case, Environment, SessionReport
+from pytest_cgins.model import Case, Environment, Evaluation, SessionReport
 from pytest_cgins.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, summary, terminal
 from pytest_cgins.session import coverage, fencing, pinning, results
@@ -148,6 +148,17 @@ class GateSession:
             evaluator.require_base()
             self._cases[file] = evaluator.cases()
         return self._cases[file]
+
+    def files(self) -> tuple[Path, ...]:
+        """The `cgins.yaml` files that this process has collected."""
+        return tuple(self._evaluators)
+
+    def evaluations(self) -> dict[Path, tuple[Evaluation, ...]]:
+        """What was found so far, by `cgins.yaml`."""
+        found: dict[Path, list[Evaluation]] = {}
+        for one in self._results.evaluations:
+            found.setdefault(Path(self.config.invocation_params.dir, one.config).resolve(), []).append(one)
+        return {file: tuple(some) for file, some in found.items()}
 
     def environments(self) -> tuple[Environment, ...]:
         """What this process's workers ran on so far, one a device and `cgins.yaml`."""

@@ -1,0 +1,77 @@
+"""The prompts of one target, from its traces, its hardware and what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pytest_cgins.model import Evaluation
+from pytest_cgins.regenerate.model import Advice, Attempt, Message, Target
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair
+from pytest_cgins.regenerate.prompts.context import Context, gather
+from pytest_cgins.regenerate.prompts.hardware import Hardware
+
+
+class ContextPrompts:
+    """Makes prompts; traces are read when the first one is asked for.
+
+    Args:
+        target: what is regenerated.
+        copy: where its sources are.
+        incumbent: sources as they are in the project, by path, main file first.
+        hardware: what it runs on.
+        evaluations: what the gate had found.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        copy: ProjectCopy,
+        incumbent: Mapping[str, str],
+        hardware: Hardware,
+        evaluations: tuple[Evaluation, ...],
+    ) -> None:
+        self._target = target
+        self._copy = copy
+        self._incumbent = dict(incumbent)
+        self._hardware = hardware
+        self._evaluations = evaluations
+        self._gathered: Context | None = None
+
+    def first(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        """For the generator: see `repair.Prompts`."""
+        context = self._context(sources, attempts, advices)
+        make = {"repair": repair.messages, "optimise": optimise.messages, "generate": generate.messages}
+        return make[self._target.goal](context)
+
+    def advise(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        """For the helper: see `repair.Prompts`."""
+        return advise.messages(self._context(sources, attempts, advices))
+
+    def read_advice(self, text: str) -> Advice:
+        """What the helper said."""
+        return advise.read_advice(text)
+
+    def _context(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> Context:
+        if self._gathered is None:
+            entry, implementation = self._copy.entry()
+            self._gathered = gather(
+                self._target,
+                self._copy.config,
+                entry,
+                implementation,
+                hardware=self._hardware,
+                evaluations=self._evaluations,
+                top=self._copy.top,
+            )
+        candidate = {} if sources == self._incumbent else dict(sources)
+        return replace(
+            self._gathered, sources=self._incumbent, candidate=candidate, attempts=attempts, advices=advices
+        )

@@ -1,0 +1,103 @@
+"""An accepted candidate becomes a proposal, from nothing but the journal."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from datetime import datetime
+
+from pytest_cgins.config import Config
+from pytest_cgins.model import SessionReport
+from pytest_cgins.regenerate import proposal
+from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Result, Target, Trial
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.trial import is_of
+from pytest_cgins.report import document
+
+
+def proposed(journal: Journal, config: Config, copy: ProjectCopy, result: Result) -> Result:
+    """The result, with its proposal written if it was accepted.
+
+    Args:
+        journal: of the run.
+        config: the project's file.
+        copy: of the project, for the target.
+        result: what became of the target.
+
+    Raises:
+        ProposalError: it cannot be proposed: it changes nothing, or what it changes is not allowed.
+        OSError: the folder cannot be written.
+    """
+    if result.state != "accepted":
+        return result
+    target, folder = result.target, journal.proposal(result.target)
+    if not folder.exists():
+        _write(journal, config, copy, target, journal.attempts(target))
+        journal.tell(f"{target.name}: proposed in {folder.relative_to(journal.folder)}")
+    return replace(result, proposal=str(folder.relative_to(journal.folder)))
+
+
+def _write(
+    journal: Journal, config: Config, copy: ProjectCopy, target: Target, attempts: tuple[Attempt, ...]
+) -> None:
+    record, accepted = journal.record, attempts[-1]
+    trial = accepted.trials[-1]
+    answers = tuple(
+        answer for request, answer in journal.answered() if request.id.startswith(f"{target.name}/")
+    )
+    new = {**journal.overlay(target), **journal.sources(target, accepted.number)}
+    proposal.write(
+        journal.proposal(target),
+        run_id=record.id,
+        target=target,
+        goal=target.goal,
+        config=copy.relative(config.file),
+        base={path: text for path, text in copy.texts(new).items() if text},
+        new=new,
+        before=[one for one in journal.before(target) if is_of(one.case, target)],
+        after=_evidence(trial, record.created_at, copy.base_commit),
+        attempts=attempts,
+        answers=answers,
+        provider=record.provider,
+        sandbox=trial.sandbox,
+        sanitized=trial.sanitized,
+        command=_command(target, trial, config, copy),
+        guarded=journal.guarded(target) or Guarded(files={}),
+        base_commit=record.base_commit,
+        notes=_notes(answers, trial),
+    )
+
+
+def _evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
+    made = document.session_report(
+        trial.evaluations,
+        trial.environments,
+        version=trial.evaluations[0].tested.cgins if trial.evaluations[0].tested else "",
+        seed=trial.seed,
+        started_at=datetime.fromisoformat(started_at),
+        seconds=trial.seconds,
+        exit_status=0,
+    )
+    return replace(made, base_revision=base)
+
+
+def _command(target: Target, trial: Trial, config: Config, copy: ProjectCopy) -> str:
+    words = [
+        "pytest",
+        "--cgins",
+        f"--cgins-seed={trial.seed}",
+        f"--cgins-device={target.device}",
+        "-k",
+        target.kernel,
+    ]
+    words += ["--cgins-sandbox=on"] if trial.sandbox else []
+    return shlex.join([*words, copy.relative(config.file)])
+
+
+def _notes(answers: tuple[Answer, ...], trial: Trial) -> tuple[str, ...]:
+    lost = sum(answer.tries - 1 for answer in answers)
+    notes = [f"{lost} requests had to be sent again"] if lost else []
+    if trial.evaluations[0].case.device.startswith("cuda") and not trial.sanitized:
+        notes.append("not run under compute-sanitizer")
+    return tuple(notes)

@@ -1,0 +1,277 @@
+"""A run, from its targets to their results: what it needs is put together here, once, and taken down again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_cgins import __version__
+from pytest_cgins.config import Config
+from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.errors import RegenerateError
+from pytest_cgins.evaluate import worker_environment
+from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.model import Evaluation
+from pytest_cgins.regenerate import guard, static_check
+from pytest_cgins.regenerate.budget import Ledger
+from pytest_cgins.regenerate.context_prompts import ContextPrompts
+from pytest_cgins.regenerate.events import Event
+from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
+from pytest_cgins.regenerate.loop import drive
+from pytest_cgins.regenerate.model import Finding, Result, Target
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.prompts import hardware
+from pytest_cgins.regenerate.proposing import proposed
+from pytest_cgins.regenerate.provider import of_settings
+from pytest_cgins.regenerate.repair import Repair, RepairSettings
+from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.trial import Bench, TrialSettings
+from pytest_cgins.timing_stage import TimingOptions
+
+
+def _ignored(_: Event) -> None:
+    """For nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What this process brings to a run, besides what the journal has of it."""
+
+    sandbox: Sandbox | None
+    """None: the user wants none."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to that of workers, such as which GPU they may see."""
+    noise: TimingOptions = field(default_factory=TimingOptions)
+    """What is known of the noise of devices."""
+    cache: Path | None = None
+    """Folder of built kernels, by default the user's."""
+    sanitize: tuple[str, ...] = ()
+    """Tools of compute-sanitizer for acceptance on a GPU."""
+    on_event: Callable[[Event], object] = _ignored
+    """Told at each stage of each target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to."""
+
+    journal: Path
+    """Its folder."""
+    results: tuple[Result, ...]
+    """One a target, in order."""
+    spent: Spent
+    """Over all its parts."""
+
+
+def begin(
+    config: Config,
+    llm: LlmSettings,
+    targets: Sequence[Target],
+    evaluations: Iterable[Evaluation],
+    *,
+    record: Mapping[str, object],
+    overlay: Mapping[str, str] | None = None,
+) -> Journal:
+    """Write down what is to be done; `work` does it.
+
+    Args:
+        config: the project's file.
+        llm: who is asked.
+        targets: what is regenerated.
+        evaluations: what the gate had found, of all cases that it ran.
+        record: further fields of the journal's `RunRecord`.
+        overlay: what the run adds to the project besides, as of `ProjectCopy`.
+
+    Raises:
+        JournalError: the folder cannot be written.
+    """
+    models, name = llm.models, new_id()
+    journal = Journal.create(
+        llm.runs,
+        RunRecord(
+            version=RUN_VERSION,
+            id=name,
+            created_at=now(),
+            cgins=__version__,
+            config=os.path.relpath(config.file, llm.runs / name),
+            targets=tuple(targets),
+            provider=llm.provider,
+            models={"generator": models.generator, "helper": models.helper, "verifier": models.verifier},
+            **record,  # type: ignore[arg-type]
+        ),
+    )
+    found = tuple(sorted(evaluations, key=lambda one: one.verdict.status.outcome != "fail"))
+    for target in targets:
+        with tempfile.TemporaryDirectory(prefix="cgins-candidates-") as folder:
+            copy = _copy(config, target, Path(folder), journal.record.baseline, overlay or {})
+            kept = guard.guarded(config, copy.project, copy.files, copy.base_commit)
+            before = Found(evaluations=_concerning(found, target, copy))
+            journal.begin(target, before, copy.incumbent(), kept, overlay)
+    return journal
+
+
+class Run:
+    """What a journal says, done from where it ends.
+
+    Args:
+        journal: held by this process.
+        config: the project's file.
+        llm: who is asked.
+        conditions: of this process.
+    """
+
+    def __init__(self, journal: Journal, config: Config, llm: LlmSettings, conditions: Conditions) -> None:
+        self._journal = journal
+        self._config = config
+        self._llm = llm
+        self._conditions = conditions
+        self._ledger = Ledger(llm.budget, llm.prices, timeout_s=llm.timeout_s, earlier_s=journal.seconds)
+
+    def work(self) -> Ran:
+        """Go on until every target is done, waits, or was stopped.
+
+        Raises:
+            CginsError: the project is not what it was, or nobody can be asked.
+        """
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cgins-candidates-")))
+            environment = {**worker_environment(), **self._conditions.environment}
+            reference = stack.enter_context(WorkerPool(env=environment))
+            provider = of_settings(self._llm)
+            stack.callback(provider.close)
+            repairs: list[Repair] = []
+            benches: list[Bench] = []
+            copies: dict[str, ProjectCopy] = {}
+            for target in self._journal.record.targets:
+                copy = copies[target.name] = self._copy_of(target, folder)
+                bench = self._bench(target, copy, reference)
+                stack.callback(bench.close)
+                benches.append(bench)
+                repairs.append(self._repair(target, copy, bench))
+            results = drive(
+                repairs,
+                self._journal,
+                provider,
+                self._ledger,
+                on_wait=lambda: _warm_one(repairs, benches) if self._llm.asks_server else None,
+                on_result=lambda result: proposed(
+                    self._journal, self._config, copies[result.target.name], result
+                ),
+            )
+            return Ran(journal=self._journal.folder, results=results, spent=self._ledger.spent())
+
+    def _copy_of(self, target: Target, folder: Path) -> ProjectCopy:
+        journal = self._journal
+        copy = _copy(
+            self._config, target, folder / target.name, journal.record.baseline, journal.overlay(target)
+        )
+        if copy.incumbent() != journal.incumbent(target):
+            raise RegenerateError(
+                f"{', '.join(copy.files)} changed since run {journal.record.id} began",
+                remedy="undo that, or begin a new run",
+            )
+        return copy
+
+    def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool) -> Bench:
+        record, conditions = self._journal.record, self._conditions
+        settings = TrialSettings(
+            seed=record.seed,
+            sandbox=conditions.sandbox,
+            timing=record.timing,
+            timeout_s=record.timeout_s,
+            environment=conditions.environment,
+            cache=conditions.cache,
+            sanitize=conditions.sanitize,
+            noise=conditions.noise,
+        )
+        before = {one.case.name: one.verdict.status for one in self._journal.before(target)}
+        return Bench(
+            target, copy, settings, reference=reference, trusted_root=self._config.root, before=before
+        )
+
+    def _repair(self, target: Target, copy: ProjectCopy, bench: Bench) -> Repair:
+        llm = self._llm
+        kept = self._journal.incumbent(target)
+        incumbent = {path: kept[path] for path in copy.files}
+        _, implementation = copy.entry()
+
+        def check(sources: Mapping[str, str]) -> tuple[Finding, ...]:
+            return static_check.check(
+                sources,
+                op=target.op,
+                contract=target.contract,
+                entry=implementation.entry,
+                incumbent=incumbent,
+            )
+
+        return Repair(
+            target,
+            self._journal,
+            bench,
+            ContextPrompts(
+                target, copy, incumbent, hardware.read(target.device), self._journal.before(target)
+            ),
+            RepairSettings(
+                attempts=llm.budget.repair_attempts,
+                generators=llm.models.generator,
+                helpers=llm.models.helper,
+                max_tokens=llm.max_answer_tokens,
+                temperature=llm.temperature.generator,
+                helper_temperature=llm.temperature.helper,
+            ),
+            incumbent=incumbent,
+            check=check,
+            guarded_now=lambda: guard.guarded(self._config, copy.project, copy.files, copy.base_commit),
+            touched=copy.touched,
+            on_event=self._on_event,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        spent = self._ledger.spent()
+        self._conditions.on_event(
+            replace(event, tokens=spent.tokens, usd=None if spent.unpriced else spent.usd)
+        )
+
+
+def _copy(
+    config: Config, target: Target, folder: Path, baseline: str, overlay: Mapping[str, str]
+) -> ProjectCopy:
+    return ProjectCopy(
+        config,
+        target.kernel,
+        target.implementation,
+        target.device,
+        folder / "copy",
+        baseline=baseline,
+        overlay=overlay,
+    )
+
+
+def _concerning(found: Iterable[Evaluation], target: Target, copy: ProjectCopy) -> tuple[Evaluation, ...]:
+    """Evaluations of the target's cases, and of kernels that share a source with it."""
+    sharing = {
+        (entry.name, one.name, one.device)
+        for entry in copy.with_implementation(alone=False).kernels
+        for one in entry.implementations
+    }
+    kept = [one for one in found if _key(one) in sharing]
+    return tuple(
+        sorted(kept, key=lambda one: _key(one) != (target.kernel, target.implementation, target.device))
+    )
+
+
+def _key(one: Evaluation) -> tuple[str, str, str]:
+    return one.case.kernel, one.case.implementation, one.case.device.partition(":")[0]
+
+
+def _warm_one(repairs: Sequence[Repair], benches: Sequence[Bench]) -> None:
+    """Have the worker of one candidate import torch while its answer is awaited."""
+    for repair, bench in zip(repairs, benches, strict=True):
+        if not repair.done:
+            bench.warm()
+            return
