@@ -32,8 +32,10 @@ class Context:
     """The kernel."""
     implementation: Implementation
     """The implementation; for `generate` one that is not in cgins.yaml yet, with the files that are to be written."""
+    top: Path
+    """Folder that paths in prompts and answers are relative to: the project's top, which may lie above cgins.yaml."""
     sources: Mapping[str, str]
-    """Own sources, text by path relative to the project, main file first; "" for a file that is to be written."""
+    """Own sources, text by path relative to `top`, main file first; "" for a file that is to be written."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers and modules of the project that the sources include, read only."""
     packs: tuple[PackReader, ...] = ()
@@ -61,7 +63,7 @@ class Context:
 
     @property
     def main(self) -> str:
-        """Path of the main source, relative to the project."""
+        """Path of the main source, relative to `top`."""
         return next(iter(self.sources), "")
 
     @property
@@ -94,6 +96,7 @@ def gather(
     advices: Sequence[Advice] = (),
     candidate: Mapping[str, str] | None = None,
     schema: str = "",
+    top: Path | None = None,
 ) -> Context:
     """A context from a project's files.
 
@@ -108,18 +111,21 @@ def gather(
         advices: what the helper said.
         candidate: the last attempt's sources.
         schema: schema line of a source that is not written yet.
+        top: folder that paths are relative to, if not that of cgins.yaml.
 
     Raises:
         PackError: a trace pack or profile cannot be read.
     """
+    top = top or config.root
     packs = tuple(open_pack(folder) for folder in config.traces)
     return Context(
         target=target,
         config=config,
         entry=entry,
         implementation=implementation,
-        sources=sources_of(config, implementation),
-        headers=headers_of(config, implementation),
+        top=top,
+        sources=sources_of(config, implementation, top),
+        headers=headers_of(config, implementation, top),
         packs=packs,
         profiles=tuple(profile for pack in packs for profile in read_all(pack)),
         hardware=hardware,
@@ -131,9 +137,9 @@ def gather(
     )
 
 
-def sources_of(config: Config, implementation: Implementation) -> dict[str, str]:
-    """An implementation's own sources by path relative to the project, main file first; "" for those not there."""
-    return {relative(file, config.root): _text(file) for file in _own(config, implementation)}
+def sources_of(config: Config, implementation: Implementation, top: Path) -> dict[str, str]:
+    """An implementation's own sources by path relative to `top`, main file first; "" for those not there."""
+    return {relative(file, top): _text(file) for file in _own(config, implementation)}
 
 
 def _own(config: Config, implementation: Implementation) -> tuple[Path, ...]:
@@ -143,15 +149,15 @@ def _own(config: Config, implementation: Implementation) -> tuple[Path, ...]:
     return (config.root.joinpath(*implementation.target.partition(":")[0].split(".")).with_suffix(".py"),)
 
 
-def headers_of(config: Config, implementation: Implementation) -> dict[str, str]:
+def headers_of(config: Config, implementation: Implementation, top: Path) -> dict[str, str]:
     """Headers and modules of the project that an implementation's sources include, the nearest first."""
     own = _own(config, implementation)
     found: dict[Path, None] = {}
     for file in own:
         for header in _modules(file, config.root) if file.suffix == ".py" else _headers(file):
-            if header not in own and header.resolve().is_relative_to(config.root.resolve()):
+            if header not in own and header.resolve().is_relative_to(top.resolve()):
                 found.setdefault(header)
-    return {relative(file, config.root): _text(file) for file in list(found)[:_MOST_HEADERS]}
+    return {relative(file, top): _text(file) for file in list(found)[:_MOST_HEADERS]}
 
 
 def _headers(file: Path) -> tuple[Path, ...]:
@@ -189,12 +195,12 @@ def _imported(text: str) -> list[str]:
     return [name for name in names if all(part.isidentifier() for part in name.split("."))]
 
 
-def relative(file: Path, root: Path) -> str:
+def relative(file: Path, top: Path) -> str:
     """A path as it stands in prompts; of one that is not in the project only the name."""
-    try:
-        return file.relative_to(root).as_posix()
-    except ValueError:
-        return file.name
+    for folder, one in ((top, file), (top.resolve(), file.resolve())):
+        if one.is_relative_to(folder):
+            return one.relative_to(folder).as_posix()
+    return file.name
 
 
 def _text(file: Path) -> str:

@@ -7,7 +7,7 @@ own schemas of that name where one fits, which a process of its own is asked for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
@@ -17,7 +17,7 @@ from pytest_cgins.kernels.schema import SchemaArgument
 from pytest_cgins.kernels.source import read
 from pytest_cgins.model import Argument, Trace, Value
 from pytest_cgins.regenerate.prompts import calls
-from pytest_cgins.regenerate.prompts.torch_schema import overloads
+from pytest_cgins.regenerate.prompts.torch_schema import defaults, overloads
 
 _C_NAMES = frozenset(
     "abs acos asin atan atan2 cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor fmax fmin fmod gamma hypot index ldexp log "
@@ -66,15 +66,24 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
         op: that it replaces.
         traces: its calls, at least one.
     """
-    known = {one.name: one for one in _known(op)}
-    arguments = []
+    known: dict[str, SchemaArgument] = {}
+    for one in _known(op):
+        known.setdefault(one.name, one)
+    usual = defaults(op.partition("@")[0])
+    arguments: list[tuple[str, str, str]] = []
     for argument in _order(traces):
-        typed = _typed(argument, traces, known.get(argument.name))
-        if typed is None:
+        word = _type(argument, traces, known.get(argument.name))
+        if word is None:
             return ""
-        if typed:
-            arguments.append(typed)
-    line = f"{_entry_name(name)}({', '.join(_mutable(arguments, traces))}) -> {_returns(op, traces)}"
+        default = _default_of(argument, traces, known.get(argument.name), usual)
+        hidden = argument.name.startswith("_") and all(
+            _default(one.value) == default for trace in traces for one in trace.call.arguments if one.name == argument.name
+        )
+        if default == "None" and not word.endswith("?"):
+            word += "?" if word else ""
+        if word and not hidden:
+            arguments.append((word, calls.schema_name(argument), default))
+    line = f"{_entry_name(name)}({', '.join(_spelled(arguments, _changed(traces)))}) -> {_returns(op, traces)}"
     try:
         schemas.parse(line)
     except SourceError:
@@ -111,22 +120,32 @@ def _order(traces: Sequence[Trace]) -> list[Argument]:
     return list(found.values())
 
 
-def _typed(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | None) -> str | None:
-    """`Tensor? bias=None`; "" for an argument that may be left out, None where there is no type for it."""
+def _type(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | None) -> str | None:
+    """`Tensor?`; "" for an argument that may be left out, None where there is no type for it."""
     met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
     present = [one.value for one in met if one.value.kind != "none"]
-    defaulted = next((one.value for one in met if one.passed == "default"), None)
     only_default = all(one.passed == "default" for one in met)
-    if only_default and (argument.name.startswith("_") or (not present and known is None)):
-        return ""
     word = _word(present, known)
     if not word:
         return "" if only_default or not present else None
-    if len(present) < len(met) and not word.endswith("?") and word not in ("Generator",):
+    if len(present) < len(met) and not word.endswith("?"):
         word += "?"
-    word = "Generator?" if word == "Generator" else word
-    default = "" if defaulted is None else _default(defaulted)
-    return f"{word} {calls.schema_name(argument)}" + (f"={default}" if default else "")
+    return "Generator?" if word == "Generator" else word
+
+
+def _default_of(
+    argument: Argument, traces: Sequence[Trace], known: SchemaArgument | None, usual: Mapping[str, str]
+) -> str:
+    """An argument's default as a schema line writes it: as it was recorded, of the Python function, of torch's schema."""
+    met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
+    recorded = next((one.value for one in met if one.passed == "default"), None)
+    if recorded is not None:
+        return _default(recorded)
+    if argument.name in usual:
+        return usual[argument.name]
+    if known is not None and known.has_default and isinstance(known.default, (bool, int, float, str, type(None))):
+        return repr(known.default)
+    return ""
 
 
 def _word(present: Sequence[Value], known: SchemaArgument | None) -> str:
@@ -186,17 +205,15 @@ def _default(value: Value) -> str:
     return f"'{text}'" if value.kind == "str" and text.isidentifier() else ""
 
 
-def _mutable(arguments: Sequence[str], traces: Sequence[Trace]) -> list[str]:
-    """The arguments with alias marks on those that the op changes."""
-    changed = set(_changed(traces))
+def _spelled(arguments: Sequence[tuple[str, str, str]], changed: Sequence[str]) -> list[str]:
+    """`Tensor(a!) x`, `float eps=1e-05`; what stands before an argument without default has none either."""
     marks = iter("abcdefghijklmnopqrstuvwxyz")
+    last = max((place for place, (_, _, default) in enumerate(arguments) if not default), default=-1)
     made = []
-    for argument in arguments:
-        word, _, rest = argument.partition(" ")
-        name = rest.partition("=")[0]
+    for place, (word, name, default) in enumerate(arguments):
         if name in changed and word in ("Tensor", "Tensor?"):
-            argument = f"Tensor({next(marks)}!){word[6:]} {rest}"
-        made.append(argument)
+            word = f"Tensor({next(marks)}!){word[6:]}"
+        made.append(f"{word} {name}" + (f"={default}" if default and place > last else ""))
     return made
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 _LIMIT_S = 60.0
 _NAME = re.compile(r"torch(?:\.[A-Za-z_]\w*){1,4}", re.ASCII)
-_UNKNOWN = {"schemas": [], "doc": ""}
+_UNKNOWN: dict[str, Any] = {"schemas": [], "doc": "", "defaults": {}}
 # What the contract's schema language does not have.
-_WORDS = ((r"\bSymInt\b", "int"), (r"\b(Tensor|int|float|bool)\[\d+\]", r"\1[]"))
+_WORDS = ((r"\bSymInt\b", "int"), (r"\b(Tensor|int|float|bool)\[\d+\]", r"\1[]"), (r"=\[(\d+)(?:, \1)*\]", r"=\1"))
 
 
 def overloads(op: str) -> tuple[str, ...]:
@@ -33,6 +33,11 @@ def overloads(op: str) -> tuple[str, ...]:
 def documentation(op: str) -> str:
     """The first paragraphs of an op's documentation; "" where there is none."""
     return str(_asked(op)["doc"])
+
+
+def defaults(op: str) -> dict[str, str]:
+    """Defaults of an op that is a Python function, as Python writes them: numbers, flags, None and plain words."""
+    return {str(name): str(value) for name, value in dict(_asked(op)["defaults"]).items()}
 
 
 @functools.lru_cache(maxsize=64)
@@ -66,7 +71,18 @@ def tell(op: str) -> dict[str, Any]:
         if ".out" not in str(schema) and "Dimname" not in str(schema)
     ]
     doc = (getattr(found, "__doc__", None) or "") if found is not None else ""
-    return {"schemas": schemas[:20], "doc": doc[:4000]}
+    return {"schemas": schemas[:20], "doc": doc[:4000], "defaults": _defaults(found)}
+
+
+def _defaults(function: Any) -> dict[str, str]:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    plain = (type(None), bool, int, float, str)
+    return {one.name: repr(one.default) for one in parameters if isinstance(one.default, plain)}
 
 
 if __name__ == "__main__":
