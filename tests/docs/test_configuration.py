@@ -27,6 +27,11 @@ PLACES = {
     r'repeatable of kernel "[^"]*"': "kernels.NAME.repeatable.",
     r'precision of kernel "[^"]*"': "kernels.NAME.precision.",
     r'semantics of kernel "[^"]*"': "kernels.NAME.semantics.",
+    r"llm": "llm.",
+    r"models of llm": "llm.models.",
+    r"temperature of llm": "llm.temperature.",
+    r"budget of llm": "llm.budget.",
+    r'price of model "[^"]*"': "llm.prices.NAME.",
 }
 
 

@@ -47,6 +47,7 @@ def blobs() -> list[bytes]:
 def configs() -> list[bytes]:
     bomb = "a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(40))
     kernel = "version: 1\nkernels:\n  a: {op: b, source: %s}\n"
+    llm = "version: 1\nkernels: {}\nllm: {provider: ollama, model: m, %s}\n"
     texts = [
         bomb, "&a [*a]", "version: " + HUGE, 'version: "\\U00110000"', "version: !!int [1]", "? !!str [a]\n: 1",
         "version: 1\ntraces: !!seq foo\nkernels: {}", "version: 1\nkernels: !!map foo", "!!map [1]", "!!map foo",
@@ -58,6 +59,11 @@ def configs() -> list[bytes]:
         "version: 1\nkernels: {a: {op: b, tolerance: {rtol: .inf}, source: k.cpp}}",
         "version: 1\nkernels: {a: {op: b, implementations: [{name: [c]}, 3, !!str [d]]}}",
         "version: 1\nkernels: {a: {op: b, gate: {registers: " + HUGE + "}, source: k.cpp}}", "#" * 300_000, "'" + "a\n" * 30_000,
+        llm % 'runs: "\\0"', llm % "runs: /dev/zero", llm % ("base_url: 'http://" + "[" * 300 + "'"), llm % "base_url: 'http://\uff0f@h'",
+        llm % ("base_url: http://h:" + "9" * 5000), llm % ("api_key_env: " + "a1" * 5000), llm % ("api_key_env: " + "9" * 300_000),
+        llm % ("budget: {tokens: " + HUGE + "}"), llm % "budget: {usd: 1e400}", llm % ("budget: {minutes: " + "9" * 5000 + "}"),
+        llm % "prices: {m: {input: !!float [1], output: 1}}", llm % "temperature: !!map foo", llm % "stream: {? [a] : b}",
+        llm % ("prices: {" + ", ".join(f"m{i}: {{input: 1, output: 1}}" for i in range(4000)) + "}"), llm % '"\\ud800": 1',
     ]  # fmt: skip
     return [text.encode("utf-8", "surrogatepass") for text in texts] + [
         b"\xff\xfe",

@@ -86,6 +86,23 @@ kernels:
         full,
         b"version: 1\nkernels:\n  add: {op: torch.add, source: kernels/add.cpp, probes: {repeat: {off: because it may}}}\n",
         b"version: 1\nkernels: {}\n",
+        b"""version: 1
+kernels: {}
+llm:
+  provider: compatible
+  base_url: http://localhost:8000/v1
+  api_key_env: MY_KEY
+  models: {generator: [a, b/c:d], helper: a, verifier: a}
+  temperature: {generator: 0.7, helper: 0}
+  max_answer_tokens: 16000
+  stream: true
+  timeout_s: 300
+  budget: {repair_attempts: 5, rounds: 3, branches: 4, tokens: 200000, usd: 5.0, minutes: none}
+  prices: {a: {input: 1.25, cached_input: 0.125, output: 10}, "b/c:d": {input: 1, output: 2}}
+  runs: .cgins/runs
+""",
+        b"version: 1\nkernels: {}\nllm: {provider: replay, path: talks, temperature: 1, budget: {tokens: 5}}\n",
+        b"version: 1\nkernels: {}\nllm: {provider: openai, model: m, base_url: 'https://h:1/v1', timeout_s: 2.5}\n",
     ]
 
 
