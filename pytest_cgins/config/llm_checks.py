@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from pytest_cgins.secrets import is_secret
+
 EXAMPLE_URL = "http://localhost:8000/v1"
 VARIABLE_REMEDY = "put the key into an environment variable, and name that: api_key_env: MY_API_KEY"
 MOST_MODEL_CHARACTERS = 200
@@ -63,4 +65,10 @@ def wrong_with_variable(text: str) -> Wrong:
         return "looks like a key itself, and is not repeated here", VARIABLE_REMEDY
     if not _VARIABLE.fullmatch(text):
         return "is no name of a variable", "write a name such as MY_API_KEY, never the key"
+    if not is_secret(text):
+        # Those that look like secrets are kept from kernels and compilers.
+        return (
+            f"is {text}, which nobody would take for a secret",
+            "give the variable a name that ends in _API_KEY",
+        )
     return None

@@ -110,7 +110,7 @@ def test_keys_by_provider(folder: Path, provider: str, variable: str) -> None:
     """Each provider has its own variable, and another can be named; the address stays the provider's."""
     assert said(folder, f"provider: {provider}, model: m").api_key_env == variable
     assert said(folder, f"provider: {provider}, model: m").base_url == ""
-    assert said(folder, f"provider: {provider}, model: m, api_key_env: MINE").api_key_env == "MINE"
+    assert said(folder, f"provider: {provider}, model: m, api_key_env: MY_SECRET").api_key_env == "MY_SECRET"
     assert said(folder, f"provider: {provider}, model: m, base_url: 'http://h/v1'").base_url == "http://h/v1"
     assert said(folder, "provider: compatible, model: m, base_url: 'http://h/v1'").api_key_env == ""
 
@@ -189,6 +189,7 @@ C = "provider: compatible, model: m, "
         (C + "base_url: 'http://u:p@h/'", '"base_url" in llm has a name or password in it', "api_key_env: MY_API_KEY"),
         (O + "api_key: x", '"api_key" in llm: a key is never written into this file', "put the key into an environment variable"),
         (O + "api_key_env: MY-KEY", '"api_key_env" in llm is no name of a variable', "write a name such as MY_API_KEY, never the key"),
+        (O + "api_key_env: AI_LOGIN", '"api_key_env" in llm is AI_LOGIN, which nobody would take for a secret', "a name that ends in _API_KEY"),
         (O + "api_key_env: 12", '"api_key_env" in llm is no name of a variable', "never the key"),
         (O + "api_key_env:", '"api_key_env" in llm is no name of a variable', "never the key"),
         (O + "api_key_env: [a]", '"api_key_env" in llm is no name of a variable', "never the key"),
@@ -289,8 +290,8 @@ def test_a_key_for_a_model(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["OPENAI_API_KEY", "GOOGLE_API_KEY", "MY_ORGANISATION_OPENAI_API_KEY_2024", "hf_token", "sk_key", "K", "_k1",
-     "OPENAIAPIKEYOFPRODUCTION2", "openrouterapikeyproduction", "AIza"],
+    ["OPENAI_API_KEY", "GOOGLE_API_KEY", "MY_ORGANISATION_OPENAI_API_KEY_2024", "hf_token", "sk_key", "_k_KEY",
+     "OPENAIAPIKEYOFPRODUCTION2", "openrouterapikeyproduction", "AIza_KEY"],
 )  # fmt: skip
 def test_names_are_names(folder: Path, name: str) -> None:
     """Names of variables are taken for what they are, long ones and small ones."""
@@ -311,7 +312,7 @@ def test_names_of_models(folder: Path, name: str) -> None:
 SETTINGS = LlmSettings(
     provider="openai",
     base_url="http://proxy/v1",
-    api_key_env="MINE",
+    api_key_env="MY_SECRET",
     models=Models(generator=("a", "b"), helper=("c",), verifier=("d",)),
     budget=Budget(tokens=7),
     runs=Path("/runs"),
