@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pytest_cgins.base_kernels import READ_BY_PYTHON
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import RegenerateError, RevisionError
+from pytest_cgins.errors import RegenerateError, RevisionError, SourceError
 from pytest_cgins.kernels import plan, revision, source
 
 LIMIT_NBYTES = 4 << 20
@@ -182,8 +182,7 @@ class ProjectCopy:
         """Paths of an implementation's sources, relative to the project's top."""
         listed = list(one.sources)
         if one.contract == "python":
-            module, _, function = one.target.partition(":")
-            file = source.find_target(module, function, config.root)
+            file = _module_file(config, one)
             if file is not None and file not in listed:
                 listed.insert(0, file)
         outside = [file for file in listed if not _real(file).is_relative_to(self._project)]
@@ -200,8 +199,9 @@ class ProjectCopy:
         entry, one = self._entry(self.config)
         if one.contract != "python":
             return
-        module, _, function = one.target.partition(":")
-        file = source.find_target(module, function, self.config.root)
+        file = _module_file(self.config, one)
+        if file is None and one.sources and not any(place.exists() for place in one.sources):
+            return  # it is not written yet
         if file is None or not _real(file).is_relative_to(_real(self.top)):
             raise RegenerateError(
                 f"target {one.target} of {entry.name}/{one.name} is not imported from the folder of {self._own.file.name}",
@@ -211,11 +211,7 @@ class ProjectCopy:
     def _sources_of(self, one: Implementation) -> set[Path]:
         if one.contract != "python":
             return set(one.sources)
-        module, _, function = one.target.partition(":")
-        try:
-            file = source.find_target(module, function, self.config.root)
-        except Exception:  # noqa: BLE001 - another kernel's trouble, told when that is gated
-            file = None
+        file = _module_file(self.config, one)
         return {*one.sources, *([file] if file else [])}
 
     def _commit_base(self, wanted: str) -> str:
@@ -321,6 +317,21 @@ class ProjectCopy:
     def _git(self, *words: str, extra: Mapping[str, str] | None = None) -> str:
         folder = self.top
         return _git(folder, *_IDENTITY, *words, extra={"GIT_DIR": str(folder / ".git"), **(extra or {})})
+
+
+def _module_file(config: Config, one: Implementation) -> Path | None:
+    """The file of a Python target; None where it is not there, or not written in Python."""
+    module, _, function = one.target.partition(":")
+    try:
+        return source.find_target(module, function, config.root)
+    except SourceError:  # a kernel that is broken or not there yet: the gate tells
+        return next((file for file in one.sources if _names(file, module)), None)
+
+
+def _names(file: Path, module: str) -> bool:
+    """Whether a file is where a module of that name would be."""
+    parts = (*module.split(".")[:-1], f"{module.split('.')[-1]}.py")
+    return file.exists() and file.parts[-len(parts) :] == parts
 
 
 def head(folder: Path) -> str:
