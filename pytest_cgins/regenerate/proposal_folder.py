@@ -86,7 +86,7 @@ class Folder:
             with self._opened(folder) as descriptor, os.scandir(descriptor) as entries:
                 extra = next((entry.name for entry in entries if entry.name not in known), None)
             if extra is not None:
-                raise self._error(str(folder / ascii(extra)[1:-1]), "does not belong into a proposal")
+                raise self._error(str(folder / extra), "does not belong into a proposal")
 
     @contextmanager
     def _opened(self, place: PurePosixPath) -> Iterator[int]:

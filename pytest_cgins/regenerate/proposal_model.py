@@ -132,11 +132,11 @@ class Proposal(Document):
     """What a person should know, one line each."""
 
     def __post_init__(self) -> None:
-        if not _RUN.fullmatch(self.run_id) or self.id != f"{self.run_id}/{self.target.name}":
-            raise ValueError("id: is not that of the run and the target")
         for name in (self.target.kernel, self.target.implementation):
             if not _NAME.fullmatch(name):
                 raise ValueError("target: a name has letters, digits and `_.-` only")
+        if not _RUN.fullmatch(self.run_id) or self.id != f"{self.run_id}/{self.target.name}":
+            raise ValueError("id: is not that of the run and the target")
         if self.title != title_of(self.target, self.goal):
             raise ValueError(f"title: is not {title_of(self.target, self.goal)!r}")
         if not self.files or set(self.files) != set(self.base_digests):

@@ -1,0 +1,201 @@
+"""Proposals that are as they should be: written, read, published as a schema."""
+
+from __future__ import annotations
+
+import json
+import stat
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pytest_cgins import documents
+from pytest_cgins.errors import ProposalError
+from pytest_cgins.model import Status
+from pytest_cgins.regenerate import proposal, proposal_report
+from tests.regenerate import proposals
+from tests.regenerate.proposals import NEW, OLD, PATH, YAML, Make
+
+GENERATED = YAML + "      - {name: fast, device: cpu, source: kernels/fast.cpp}\n"
+
+
+def test_round_trip(tmp_path: Path, make_evaluation: Make) -> None:
+    """What is written is read back, with old and new contents, the patch and the evidence."""
+    written = proposals.write(tmp_path / "p", make_evaluation)
+    contents = proposal.read(tmp_path / "p")
+    assert contents.proposal == written
+    assert contents.base == {PATH: OLD.encode()}
+    assert contents.files == {PATH: NEW.encode()}
+    assert contents.evidence.seed == written.held_out_seed == 77
+    assert contents.report_text == proposal_report.render(written, contents.evidence, contents.patch)
+    assert written.id == "run-1/scale-cpu-cpp"
+    assert written.title == "Repair scale (cpp on cpu)"
+    assert (written.cost.usd, written.cost.prompt_tokens, written.models) == (0.5, 2000, ("a-model",))
+    assert [(one.status, one.message) for one in written.before] == [(Status.INCORRECT, "2 elements wrong")]
+
+
+def test_price_is_unknown_if_one_answer_has_none(tmp_path: Path, make_evaluation: Make) -> None:
+    """A sum of some prices would be told as the whole."""
+    answers = [proposals.answer(), proposals.answer("other", None)]
+    written = proposals.write(tmp_path / "p", make_evaluation, answers=answers)
+    assert written.cost.usd is None
+    assert written.models == ("a-model", "other")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"a\r\nb\r\n", b"a\r\nc\r\n"),
+        (b"a\nb", b"a\nc"),
+        (b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfb\n"),
+        (b"caf\xe9\n", b"caf\xc3\xa9\n"),
+    ],
+)
+def test_bytes_survive(tmp_path: Path, make_evaluation: Make, old: bytes, new: bytes) -> None:
+    """Line ends, a missing last newline, a byte order mark, and an old file that is not UTF-8."""
+    proposals.write(tmp_path / "p", make_evaluation, base={PATH: old}, new={PATH: new})
+    contents = proposal.read(tmp_path / "p")
+    assert (contents.base, contents.files) == ({PATH: old}, {PATH: new})
+
+
+def test_unchanged_files_are_left_out(tmp_path: Path, make_evaluation: Make) -> None:
+    """Of all own sources of a kernel only those are proposed that differ; "" stands for a file that is not there."""
+    base = {PATH: OLD, "kernels/scale.h": "same\n", "kernels/more.h": ""}
+    new = {**base, PATH: NEW, "kernels/more.h": "x\n"}
+    written = proposals.write(tmp_path / "p", make_evaluation, base=base, new=new)
+    assert sorted(written.files) == ["kernels/more.h", PATH]
+    assert written.created == {"kernels/more.h"}
+
+
+def test_older_proposal_is_replaced(tmp_path: Path, make_evaluation: Make) -> None:
+    """A run that is resumed writes its proposal again; nothing else is left in the folder above."""
+    proposals.write(tmp_path / "p", make_evaluation)
+    proposals.write(tmp_path / "p", make_evaluation, new={PATH: "other\n"})
+    assert proposal.read(tmp_path / "p").files == {PATH: b"other\n"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p"]
+
+
+def test_failed_write_leaves_nothing(
+    tmp_path: Path, make_evaluation: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If writing breaks off, there is no folder that looks like a proposal."""
+
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        proposals.write(tmp_path / "p", make_evaluation)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_read_it(tmp_path: Path, make_evaluation: Make) -> None:
+    """The folder's mode is that of any new folder: the next step of a pipeline may be another user."""
+    proposals.write(tmp_path / "p", make_evaluation)
+    (tmp_path / "plain").mkdir()
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("p", "plain")]
+    assert modes[0] == modes[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"new": {PATH: OLD}}, "the candidate is what was there"),
+        ({"new": {PATH: NEW, "../x.cpp": "x"}}, "paths are relative"),
+        ({"new": {PATH: ""}}, "is empty"),
+        ({"new": {PATH: "a\0b"}}, "zero byte"),
+        ({"new": {PATH: b"\xff\xfe"}}, "not UTF-8 at byte 0"),
+        ({"new": {PATH: "x" * (256 * 1024 + 1)}}, "at most 262144 are allowed"),
+        ({"new": {f"k/{n}.cpp": "x" for n in range(33)}}, "more than 32 files"),
+        ({"new": {"cgins.yaml": "version: 1"}}, "only where a new kernel is added"),
+        ({"after": None}, "is INCORRECT"),
+        ({"after": ()}, "has no case of scale-cpu-cpp that passed"),
+    ],
+)
+def test_what_would_not_be_read_is_not_written(
+    tmp_path: Path, make_evaluation: Make, changes: dict[str, Any], said: str
+) -> None:
+    """The run is told at once, and no folder is left."""
+    if "after" in changes:
+        good = make_evaluation()
+        bad = make_evaluation(Status.INCORRECT, signature="f32-9x9-0002")
+        changes = {"after": proposals.accepted(*((good, bad) if changes["after"] is None else ()))}
+    with pytest.raises(ProposalError, match=said) as error:
+        proposals.write(tmp_path / "p", make_evaluation, **changes)
+    assert error.value.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def generated(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.Proposal:
+    known: dict[str, Any] = {
+        "target": proposals.target(implementation="fast", goal="generate", statuses=()),
+        "goal": "generate",
+        "base": {"cgins.yaml": YAML},
+        "new": {"cgins.yaml": GENERATED, "kernels/fast.cpp": NEW},
+        "before": [],
+        "after": proposals.accepted(make_evaluation(implementation="fast")),
+    }
+    return proposals.write(folder, make_evaluation, **known | changes)
+
+
+def test_new_kernel_may_enter_itself(tmp_path: Path, make_evaluation: Make) -> None:
+    """`generate` adds an implementation to cgins.yaml; comments and order may change."""
+    written = generated(tmp_path / "p", make_evaluation)
+    assert written.title == "Add scale (fast on cpu)"
+    assert proposal.read(tmp_path / "p").base == {"cgins.yaml": YAML.encode()}
+    commented = {"cgins.yaml": "# kernels\n" + GENERATED, "kernels/fast.cpp": NEW}
+    generated(tmp_path / "p", make_evaluation, new=commented)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ({"cgins.yaml": GENERATED.replace("name: cpp,", "name: cpp, defines: {WRONG: 1},")}, "changes more than"),
+        ({"cgins.yaml": GENERATED.replace("traces/tiny", "traces/other")}, "changes more than"),
+        ({"cgins.yaml": GENERATED.replace("op: torch.nn.functional.gelu", "op: torch.nn.functional.gelu\n    tolerance: {rtol: 1, atol: 1}")}, "changes more than"),
+        ({"cgins.yaml": GENERATED.replace("version: 1", "version: 1\ngate: {fail_on: never}")}, "changes more than"),
+        ({"cgins.yaml": GENERATED.replace("name: fast", "name: slow")}, "has no scale-cpu-fast"),
+        ({"cgins.yaml": GENERATED.replace("kernels/fast.cpp", "kernels/elsewhere.cpp")}, "is no source of"),
+        ({"cgins.yaml": "kernels: &a [*a]"}, "cgins.yaml"),
+        ({"conf/cgins.yaml": GENERATED}, "only where a new kernel"),
+    ],
+)  # fmt: skip
+def test_new_kernel_may_change_no_more(
+    tmp_path: Path, make_evaluation: Make, new: dict[str, str], said: str
+) -> None:
+    """Other entries, tolerances, traces and the gate are not a candidate's to change."""
+    with pytest.raises(ProposalError, match=said):
+        generated(
+            tmp_path / "p", make_evaluation, new={"cgins.yaml": GENERATED, "kernels/fast.cpp": NEW, **new}
+        )
+
+
+def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path, make_evaluation: Make) -> None:
+    """A kernel that was not in the file at all cannot bring a tolerance with it."""
+    entry = "  fresh:\n    op: torch.nn.functional.gelu\n    source: kernels/fast.cpp\n"
+    target = proposals.target(kernel="fresh", implementation="cpp", goal="generate")
+    after = proposals.accepted(make_evaluation(kernel="fresh"))
+    for settings, fine in (("", True), ("    tolerance: {rtol: 1, atol: 1}\n", False)):
+        new = {"cgins.yaml": YAML + entry + settings, "kernels/fast.cpp": NEW}
+        if fine:
+            generated(tmp_path / "p", make_evaluation, target=target, after=after, new=new)
+            continue
+        with pytest.raises(ProposalError, match="fresh has settings of its own"):
+            generated(tmp_path / "q", make_evaluation, target=target, after=after, new=new)
+
+
+def test_new_kernel_overwrites_nothing(tmp_path: Path, make_evaluation: Make) -> None:
+    """Its files are new ones."""
+    base = {"cgins.yaml": YAML, "kernels/fast.cpp": OLD}
+    with pytest.raises(ProposalError, match=r"kernels/fast\.cpp: is there already"):
+        generated(tmp_path / "p", make_evaluation, base=base)
+
+
+def test_published_schema_is_current_and_fits(tmp_path: Path, make_evaluation: Make) -> None:
+    """The packaged schema is that of the dataclass, and accepts what is written."""
+    published = files("pytest_cgins") / "schemas" / f"proposal-{proposal.PROPOSAL_VERSION}.json"
+    assert json.loads(published.read_text(encoding="utf-8")) == proposal.proposal_schema()
+    written = proposals.write(tmp_path / "p", make_evaluation)
+    jsonschema.Draft202012Validator(proposal.proposal_schema()).validate(documents.dump_python(written))
