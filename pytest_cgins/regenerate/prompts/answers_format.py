@@ -17,17 +17,23 @@ def described(context: Context) -> str:
         f"````text\n```{info}\n(the whole file)\n```\n````"
     )
     edits = (
-        "Or, for small changes, edits in the same fence. SEARCH has whole lines exactly as they stand in the file above and occurs there once:\n"
-        f"````text\n```{info}\n<<<<<<< SEARCH\n(lines as they are)\n=======\n(lines as they are to be)\n>>>>>>> REPLACE\n```\n````"
+        "Or, for small changes, edits in the same fence. SEARCH has whole lines exactly as they "
+        "stand in the file above and occurs there once:\n"
+        f"````text\n```{info}\n<<<<<<< SEARCH\n(lines as they are)\n=======\n(lines as they are to "
+        "be)\n>>>>>>> REPLACE\n```\n````"
     )
     parts = [
-        f"You may write {files}, and nothing else: an answer with any other path is refused. Headers that are read only cannot be changed; "
-        "if they lack something, write it into your own file.",
+        (
+            f"You may write {files}, and nothing else: an answer with any other path is refused. "
+            "Headers that are read only cannot be changed; "
+            "if they lack something, write it into your own file."
+        ),
         whole,
     ]
     if any(context.files.values()):
         parts.append(edits)
     parts.append(
-        "First, at most ten lines: the cause, and what you change. Then the files. No tests, no build scripts, nothing left out (`...` is not code)."
+        "First, at most ten lines: the cause, and what you change. Then the files. No tests, no "
+        "build scripts, nothing left out (`...` is not code)."
     )
     return blocks.section("Answer", parts)

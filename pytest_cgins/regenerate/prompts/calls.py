@@ -77,7 +77,7 @@ def number(text: str) -> str:
 
 
 def tensor(meta: TensorMeta, stand_in: str = "") -> str:
-    """dtype and shape, and how it lies in memory where that is not plain."""
+    """Dtype and shape, and how it lies in memory where that is not plain."""
     name = _STAND_IN if meta.dtype == stand_in else SHORT.get(meta.dtype, meta.dtype)
     said = f"{name}[{', '.join(map(str, meta.shape))}]"
     if not is_contiguous(meta):
@@ -122,7 +122,11 @@ def outputs(trace: Trace, stand_in: str = "") -> str:
         return "unknown"
     metas = [gold.meta for gold in trace.gold.tensors]
     said = plain(trace.gold.outputs, metas, stand_in)
-    return said[1:-1].rstrip(",") if trace.gold.outputs.kind in ("tuple", "list") and "(" not in said[1:] else said
+    return (
+        said[1:-1].rstrip(",")
+        if trace.gold.outputs.kind in ("tuple", "list") and "(" not in said[1:]
+        else said
+    )
 
 
 def facts(trace: Trace) -> list[str]:

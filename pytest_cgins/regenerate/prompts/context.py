@@ -70,12 +70,17 @@ class Context:
     def traces(self) -> tuple[tuple[PackReader, Trace], ...]:
         """Traces of the op, each with its pack, in the order of packs and manifests."""
         return tuple(
-            (pack, trace) for pack in self.packs for trace in pack.pack.traces if trace.call.op == self.target.op
+            (pack, trace)
+            for pack in self.packs
+            for trace in pack.pack.traces
+            if trace.call.op == self.target.op
         )
 
     def profile_of(self, pack: str, trace: str) -> TraceProfile | None:
         """What a profile says of a trace: one of the kernel's device type first; None if no profile has it."""
-        ordered = sorted(self.profiles, key=lambda one: (one.device != self.target.device, one.device_name, one.torch))
+        ordered = sorted(
+            self.profiles, key=lambda one: (one.device != self.target.device, one.device_name, one.torch)
+        )
         for profile in ordered:
             if profile.pack == pack:
                 found = next((one for one in profile.traces if one.trace == trace), None)
@@ -174,7 +179,9 @@ def _modules(file: Path, root: Path) -> tuple[Path, ...]:
     while todo and len(found) < _MOST_HEADERS:
         for name in _imported(_text(todo.pop(0))):
             place = root.joinpath(*name.split("."))
-            module = next((one for one in (place.with_suffix(".py"), place / "__init__.py") if one.is_file()), None)
+            module = next(
+                (one for one in (place.with_suffix(".py"), place / "__init__.py") if one.is_file()), None
+            )
             if module is not None and module not in found and module != file:
                 found[module] = None
                 todo.append(module)

@@ -11,53 +11,10 @@ from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.schema import Schema, SchemaArgument
 from pytest_cgins.kernels.source import wants_workspace
 from pytest_cgins.model import Trace
-from pytest_cgins.regenerate.prompts import blocks, calls, languages, schema_line
+from pytest_cgins.regenerate.prompts import blocks, calls, contract_text, languages, schema_line
 from pytest_cgins.regenerate.prompts.context import Context
 
-_STRUCTS = """\
-typedef struct {
-  void* data;            // first element; device memory on CUDA; NULL if there are no elements
-  DLDevice device;       // {device_type (kDLCPU = 1, kDLCUDA = 2), int32_t device_id}
-  int32_t ndim;
-  DLDataType dtype;      // {uint8_t code, uint8_t bits, uint16_t lanes = 1}; code: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool
-  int64_t* shape;        // ndim sizes
-  int64_t* strides;      // ndim strides in elements; never NULL or negative; 0 where expanded
-  uint64_t byte_offset;  // always 0
-} DLTensor;
-
-int cgins_fail(const char* format, ...);       // keeps a message, returns 1
-CGINS_CHECK(condition, "format", ...);         // return cgins_fail(...) unless it holds
-CGINS_CUDA_CHECK(call); CGINS_LAUNCH_CHECK();  // CUDA only; the second after each <<<>>>
-namespace cgins {
-enum class Dtype { unknown, boolean, uint8, …, int32, int64, float16, bfloat16, float32, float64, complex64, complex128 };
-Dtype dtype_of(const DLTensor*);  const char* name_of(Dtype);  bool is_floating(const DLTensor*);
-int64_t numel(const DLTensor*);   int64_t element_nbytes(const DLTensor*);
-int64_t size(const DLTensor*, int d);  int64_t stride(const DLTensor*, int d);      // d < 0 counts from the last
-bool is_contiguous(const DLTensor*);   bool same_shape(const DLTensor*, const DLTensor*);
-int64_t offset_of(const DLTensor*, int64_t i);  // offset in elements of the i-th element in row-major order; host only
-template <class T> T* data(const DLTensor*);
-struct float16; struct bfloat16;       // storage; convert from and to float, host and device; layout of __half, __nv_bfloat16
-template <class T> using accumulator;  // float for 16 and 32 bits, double for double
-// calls f(T{}) with T = float, double, float16, bfloat16 by the tensor's dtype and returns what f returns; fails for others:
-int dispatch_floating(const DLTensor*, F&& f);  // dispatch_floating(x, [&](auto zero) { using T = decltype(zero); …; return 0; })
-}"""
-_DEVICE_HELPERS = """\
-namespace cgins {  // in device code, included before the first line
-struct float16; struct bfloat16;       // storage; convert from and to float
-template <class T> using accumulator;  // float for 16 and 32 bits, double for double
-template <class T> struct tensor { T* data; int64_t ndim, shape[8], strides[8]; int64_t numel(); T& operator[](int64_t row_major_index); };
-}"""
 _KEEP = "write it as it is here"
-_LAUNCH_LINE = """\
-// cgins-launch: kernel=NAME<dtype(x), 4> grid=(x, y, z) block=(x, y, z) args=(…) smem=BYTES workspace=BYTES zero=(out) when=COND require=(COND, …)
-one comment line a launch, in order; goes on in the comment lines below while a bracket is open or where the next begins with a key
-expressions are Python's arithmetic over: names of arguments and outputs (one output: out), sm_count, #define / constexpr int numbers of the file
-functions: numel(x) size(x, d) stride(x, d) ndim(x) element_size(x) is_contiguous(x) same_layout(x, out) has(x) x.dtype == 'float16' ceil_div next_power_of_2
-  min max abs prod(x.shape) sizeof(float); `/` is no whole number: write // or ceil_div
-args: x is a pointer to its elements (NULL for None; must be contiguous), data(x) whatever the strides, view(x) a cgins::tensor<const T>, workspace,
-  at(workspace, BYTES), numbers (whole to integer or floating parameters, others to float or double)
-template arguments: dtype(x) is float32, float64, float16, bfloat16 (or those listed: dtype(i, int32, int64)); choose(EXPR, 128, 256, 512) one of the numbers
-optional: cluster=(x, y, z), cooperative=true; require: a call for which it does not hold is refused with an error; smem over 48 KiB is allowed for you"""
 
 
 def described(context: Context) -> str:
@@ -71,7 +28,8 @@ def described(context: Context) -> str:
         parts = _python(context)
     language = languages.of(context)
     return blocks.section(
-        f"Contract: {kind}", [*parts, "Compiler and language:", blocks.bullets(languages.advice(language)), *_options(context)]
+        f"Contract: {kind}",
+        [*parts, "Compiler and language:", blocks.bullets(languages.advice(language)), *_options(context)],
     )
 
 
@@ -109,32 +67,42 @@ def _with_schema(context: Context, kind: str) -> list[str]:
     if kind == "device":
         return [*said, *_device(context, line, schema)]
     workspace = wants_workspace(context.files.get(context.main, ""), schema.entry)
-    prototype = "\n".join(f'extern "C" {one}' for one in schemas.prototype(schema, workspace=workspace).splitlines())
+    prototype = "\n".join(
+        f'extern "C" {one}' for one in schemas.prototype(schema, workspace=workspace).splitlines()
+    )
     return [
         *said,
         f"{blocks.code(context.main)} has exactly one schema line, a comment. It is mandatory: {_KEEP}",
         blocks.fenced(f"// cgins: {line}", "cpp"),
-        'The prototype that follows from it is included before the first line: any other definition is a compile error. Define it `extern "C"`:',
+        (
+            "The prototype that follows from it is included before the first line: any other definition "
+            'is a compile error. Define it `extern "C"`:'
+        ),
         blocks.fenced(prototype, "cpp"),
         blocks.bullets(_rules(context, schema, workspace)),
         "What `#include <cgins.h>` has (it is included for you as well):",
-        blocks.fenced(_STRUCTS, "cpp"),
+        blocks.fenced(contract_text.STRUCTS, "cpp"),
     ]
 
 
 def _unknown_line(context: Context) -> list[str]:
     return [
-        f"{blocks.code(context.main)} needs exactly one schema line, `// cgins: NAME(TYPE argument, …) -> Tensor` in torch's schema language, with "
-        "the argument names of the recorded calls (a module's `self.a.b` is `a_b`). Types: Tensor, Tensor?, Tensor(a!) (changed in place), Tensor[], "
-        "int, int?, int[], float, float?, bool, Scalar, str, ScalarType, Generator?. Parameters in C: const DLTensor* (NULL is None), int64_t, const "
-        "int64_t* + int64_t NAME_len, double, bool, const cgins_scalar*, const char* + int64_t NAME_len; then outputs as DLTensor*, then cgins_stream.",
-        blocks.fenced(_STRUCTS, "cpp"),
+        (f"{blocks.code(context.main)} needs exactly one schema line, `// cgins: NAME(TYPE argument, "
+            "…) -> Tensor` in torch's schema language, with "
+        "the argument names of the recorded calls (a module's `self.a.b` is `a_b`). Types: Tensor, "
+            "Tensor?, Tensor(a!) (changed in place), Tensor[], "
+        "int, int?, int[], float, float?, bool, Scalar, str, ScalarType, Generator?. Parameters in "
+            "C: const DLTensor* (NULL is None), int64_t, const "
+        "int64_t* + int64_t NAME_len, double, bool, const cgins_scalar*, const char* + int64_t "
+            "NAME_len; then outputs as DLTensor*, then cgins_stream."),
+        blocks.fenced(contract_text.STRUCTS, "cpp"),
     ]  # fmt: skip
 
 
 def _rules(context: Context, schema: Schema, workspace: bool) -> Iterable[str]:
     yield (
-        "Return 0, or a failure by `return cgins_fail(\"why\")`. Never throw, exit or print. A call that the kernel cannot do is refused with a "
+        'Return 0, or a failure by `return cgins_fail("why")`. Never throw, exit or print. A call '
+        "that the kernel cannot do is refused with a "
         "message; recorded calls must all be done."
     )
     yield from filter(None, (_of_argument(argument) for argument in schema.arguments))
@@ -142,22 +110,37 @@ def _rules(context: Context, schema: Schema, workspace: bool) -> Iterable[str]:
     names = ", ".join(f"`{one.name}`" for one in outputs)
     if outputs:
         yield (
-            f"{names}: allocated by the caller with torch's shape, dtype and strides for the call; write every element, by its strides. "
+            f"{names}: allocated by the caller with torch's shape, dtype and strides for the call; "
+            "write every element, by its strides. "
             "Outputs share no memory with inputs."
         )
     if any(one.aliased for one in schema.outputs) or not outputs:
         yield "The mutated argument itself is the result: write into it, nothing is allocated."
-    yield "Inputs may have any strides (see the recorded calls): read by strides, or check and refuse. Data is aligned to its element only; outputs to 64 bytes (CPU) or 512 (CUDA)."
-    yield "Element types are read from the tensors (cgins::dtype_of); nothing is converted. Tensors of one call may differ in dtype."
+    yield (
+        "Inputs may have any strides (see the recorded calls): read by strides, or check and refuse. "
+        "Data is aligned to its element only; outputs to 64 bytes (CPU) or 512 (CUDA)."
+    )
+    yield (
+        "Element types are read from the tensors (cgins::dtype_of); nothing is converted. Tensors of one "
+        "call may differ in dtype."
+    )
     if workspace:
-        yield f"Scratch memory: `{schema.entry}_workspace` returns bytes from shapes and dtypes alone; its content is undefined at each launch."
+        yield (
+            f"Scratch memory: `{schema.entry}_workspace` returns bytes from shapes and dtypes alone; its "
+            "content is undefined at each launch."
+        )
     else:
         yield (
-            f"Scratch memory, if needed: also define `extern \"C\" int64_t {schema.entry}_workspace(…arguments and outputs, no stream…)` that returns bytes; "
-            "the launcher then takes `void* workspace, int64_t workspace_nbytes` before `stream`. It is uninitialised. Do not allocate otherwise on a GPU."
+            'Scratch memory, if needed: also define `extern "C" int64_t '
+            f"{schema.entry}_workspace(…arguments and outputs, no stream…)` that returns bytes; "
+            "the launcher then takes `void* workspace, int64_t workspace_nbytes` before `stream`. It "
+            "is uninitialised. Do not allocate otherwise on a GPU."
         )
     if context.target.device == "cuda":
-        yield "The tensors' device is current. `cgins_stream` is cudaStream_t; all work goes to it, and the function does not wait."
+        yield (
+            "The tensors' device is current. `cgins_stream` is cudaStream_t; all work goes to it, and "
+            "the function does not wait."
+        )
     else:
         yield "`stream` is NULL on the CPU; the work is done when the function returns."
 
@@ -166,16 +149,25 @@ def _of_argument(argument: SchemaArgument) -> str:
     name = f"`{argument.name}`"
     if argument.type == "Tensor":
         if argument.list:
-            return f"{name}: {argument.name}_len tensors" + (", items may be NULL (None)" if argument.item_optional else "")
+            return f"{name}: {argument.name}_len tensors" + (
+                ", items may be NULL (None)" if argument.item_optional else ""
+            )
         if argument.mutated:
             return f"{name}: changed in place" + ("; NULL is None" if argument.optional else "")
         return f"{name}: NULL is None" if argument.optional else ""
     if argument.type == "str":
-        return f"{name}: UTF-8 with a zero byte behind its {argument.name}_len bytes" + ("; NULL is None" if argument.optional else "")
+        return f"{name}: UTF-8 with a zero byte behind its {argument.name}_len bytes" + (
+            "; NULL is None" if argument.optional else ""
+        )
     if argument.type == "Scalar":
-        return f"{name}: `{name[1:-1]}->real` is always set, as a double; `->kind` is CGINS_BOOL, _INT, _FLOAT or _COMPLEX, `->integer` for the first two"
+        return (
+            f"{name}: `{name[1:-1]}->real` is always set, as a double; `->kind` is CGINS_BOOL, _INT, "
+            "_FLOAT or _COMPLEX, `->integer` for the first two"
+        )
     if argument.type == "ScalarType":
-        return f"{name}: `cgins::dtype_of(*{argument.name})`" + ("; NULL is None" if argument.optional else "")
+        return f"{name}: `cgins::dtype_of(*{argument.name})`" + (
+            "; NULL is None" if argument.optional else ""
+        )
     if argument.type == "Generator":
         return f"{name}: a 64-bit seed; the same seed gives the same numbers"
     if argument.list:
@@ -189,38 +181,65 @@ def _device(context: Context, line: str, schema: Schema) -> list[str]:
     text = context.files.get(context.main, "")
     compiled: list[str] = []
     try:
-        plan = launch_line.read(launch_line.locate(text, Path(context.main)), schema, context.main) if text else None
+        plan = (
+            launch_line.read(launch_line.locate(text, Path(context.main)), schema, context.main)
+            if text
+            else None
+        )
         compiled = launch_line.prototypes(plan, schema) if plan is not None else []
     except SourceError:
         compiled = []
     names = ", ".join(f"`{one.name}`" for one in schema.outputs if not one.aliased)
     return [
-        f"{blocks.code(context.main)} is a file of `__global__` functions and what they call, no host code, no <<<>>>. It has one schema line, "
-        f"which is mandatory ({_KEEP}), and one or more launch lines:",
+        (
+            f"{blocks.code(context.main)} is a file of `__global__` functions and what they call, no "
+            "host code, no <<<>>>. It has one schema line, "
+            f"which is mandatory ({_KEEP}), and one or more launch lines:"
+        ),
         blocks.fenced(f"// cgins: {line}", "cpp"),
-        blocks.fenced(_LAUNCH_LINE, "text"),
-        *(["The kernels that the present launch lines ask for:", blocks.fenced("\n".join(compiled), "cuda")] if compiled else []),
+        blocks.fenced(contract_text.LAUNCH_LINE, "text"),
+        *(
+            ["The kernels that the present launch lines ask for:", blocks.fenced("\n".join(compiled), "cuda")]
+            if compiled
+            else []
+        ),
         blocks.bullets(
             [
-                f"Outputs ({names or 'none: the mutated argument is the result'}) are allocated with torch's shape, dtype and strides: write every element.",
-                "The compiler checks each launch line against its kernel: as many args as parameters, pointers of the element type, const for inputs.",
+                (
+                    f"Outputs ({names or 'none: the mutated argument is the result'}) are allocated with "
+                    "torch's shape, dtype and strides: write every element."
+                ),
+                (
+                    "The compiler checks each launch line against its kernel: as many args as "
+                    "parameters, pointers of the element type, const for inputs."
+                ),
                 "Calls that the kernel does not do are refused by require=(…); all recorded calls must be done.",
             ]
         ),
         "Helpers:",
-        blocks.fenced(_DEVICE_HELPERS, "cpp"),
+        blocks.fenced(contract_text.DEVICE_HELPERS, "cpp"),
     ]
 
 
 def _extension(context: Context) -> list[str]:
     names = _parameters([trace for _, trace in context.traces])
     return [
-        f"{blocks.code(context.main)} defines the function {blocks.code(context.implementation.entry)} on `torch::Tensor`, as torch.utils.cpp_extension.load_inline takes it; "
-        "no PYBIND11_MODULE, it is added. <torch/extension.h> is included for you. It is called with the op's own arguments: "
-        f"{', '.join(names) or 'see the recorded calls'}; trailing ones may have C++ defaults. Optional tensors are `const std::optional<torch::Tensor>&`.",
-        "It returns the output tensor (several: a std::tuple or vector). Use ATen for allocation, checks (TORCH_CHECK), dispatch (AT_DISPATCH_FLOATING_TYPES_AND2) "
-        "and at::parallel_for; the arithmetic must be the kernel's own, and at:: or torch:: operators that compute the op are refused. On CUDA launch on "
-        "at::cuda::getCurrentCUDAStream() and use C10_CUDA_KERNEL_LAUNCH_CHECK().",
+        (
+            f"{blocks.code(context.main)} defines the function "
+            f"{blocks.code(context.implementation.entry)} on `torch::Tensor`, as "
+            "torch.utils.cpp_extension.load_inline takes it; "
+            "no PYBIND11_MODULE, it is added. <torch/extension.h> is included for you. It is called "
+            "with the op's own arguments: "
+            f"{', '.join(names) or 'see the recorded calls'}; trailing ones may have C++ defaults. "
+            "Optional tensors are `const std::optional<torch::Tensor>&`."
+        ),
+        (
+            "It returns the output tensor (several: a std::tuple or vector). Use ATen for "
+            "allocation, checks (TORCH_CHECK), dispatch (AT_DISPATCH_FLOATING_TYPES_AND2) "
+            "and at::parallel_for; the arithmetic must be the kernel's own, and at:: or torch:: "
+            "operators that compute the op are refused. On CUDA launch on "
+            "at::cuda::getCurrentCUDAStream() and use C10_CUDA_KERNEL_LAUNCH_CHECK()."
+        ),
     ]
 
 
@@ -228,9 +247,18 @@ def _python(context: Context) -> list[str]:
     target = context.implementation.target
     names = _parameters([trace for _, trace in context.traces])
     return [
-        f"The target is {blocks.code(target)}: {blocks.code(context.main)} defines {blocks.code(target.partition(':')[2])}, called with the op's own arguments, by name where the names "
-        f"agree: ({', '.join(names)}). Keep these names, and the defaults of the op. It returns what the op returns, with the same shapes and dtypes.",
-        *(["Run in Triton's interpreter on the CPU (interpret: true)."] if context.implementation.interpret else []),
+        (
+            f"The target is {blocks.code(target)}: {blocks.code(context.main)} defines "
+            f"{blocks.code(target.partition(':')[2])}, called with the op's own arguments, by name "
+            "where the names "
+            f"agree: ({', '.join(names)}). Keep these names, and the defaults of the op. It returns "
+            "what the op returns, with the same shapes and dtypes."
+        ),
+        *(
+            ["Run in Triton's interpreter on the CPU (interpret: true)."]
+            if context.implementation.interpret
+            else []
+        ),
     ]
 
 
@@ -241,7 +269,9 @@ def _parameters(traces: list[Trace]) -> list[str]:
         for argument in calls.arguments(trace):
             if argument.passed != "state":
                 name = blocks.one_line(argument.name, 60)
-                default = f"={calls.plain(argument.value, trace.tensors)}" if argument.passed == "default" else ""
+                default = (
+                    f"={calls.plain(argument.value, trace.tensors)}" if argument.passed == "default" else ""
+                )
                 found[name] = found.get(name) or default
     return [f"{name}{default}" for name, default in found.items() if not name.startswith("_")]
 

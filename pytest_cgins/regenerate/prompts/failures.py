@@ -51,7 +51,12 @@ def of_evaluations(evaluations: Sequence[Evaluation], root: Path) -> str:
     groups = _grouped(bad)
     parts = [_group(group, root) for group in groups[:_MOST_GROUPS]]
     if len(groups) > _MOST_GROUPS:
-        others = sorted({f"{one.first.verdict.status.value} {one.first.verdict.reason.value}" for one in groups[_MOST_GROUPS:]})
+        others = sorted(
+            {
+                f"{one.first.verdict.status.value} {one.first.verdict.reason.value}"
+                for one in groups[_MOST_GROUPS:]
+            }
+        )
         parts.append(f"And in other ways: {', '.join(others)}.")
     kept: list[str] = []
     for part in parts:
@@ -71,7 +76,8 @@ def _grouped(bad: Sequence[Evaluation]) -> list[Group]:
         key = (one.verdict.status.value, one.verdict.reason.value, kind)
         found.setdefault(key, Group(one, [])).cases.append(one.case.name)
     return sorted(
-        found.values(), key=lambda group: (_HINTS.get(group.first.verdict.status, 9), -len(group.cases), group.cases[0])
+        found.values(),
+        key=lambda group: (_HINTS.get(group.first.verdict.status, 9), -len(group.cases), group.cases[0]),
     )
 
 
@@ -84,7 +90,11 @@ def _group(group: Group, root: Path) -> str:
     if it.correctness is not None:
         lines += [line for check in it.correctness.checks if not check.passed for line in _check(check)][:24]
         lines += [_probe(probe) for probe in it.correctness.tripped]
-        held = [f"{one.rule} on {one.inputs}" for one in it.correctness.checks if one.passed and one.rule != "form"]
+        held = [
+            f"{one.rule} on {one.inputs}"
+            for one in it.correctness.checks
+            if one.passed and one.rule != "form"
+        ]
         if held:
             lines.append(f"held: {', '.join(held[:8])}")
     if it.output.strip():
@@ -93,13 +103,19 @@ def _group(group: Group, root: Path) -> str:
 
 
 def _check(check: Check) -> list[str]:
-    lines = [f"check {check.rule} on inputs `{check.inputs}`: {check.reason.value}, {check.wrong} of {check.compared} elements wrong"]
+    lines = [
+        (
+            f"check {check.rule} on inputs `{check.inputs}`: {check.reason.value}, {check.wrong} of "
+            f"{check.compared} elements wrong"
+        )
+    ]
     if check.share is not None:
         lines[0] += f", error {check.share:.3g} times what is allowed"
     if check.worst is not None:
         worst = check.worst
         lines.append(
-            f"  worst: output {worst.output} at {list(worst.index)}: expected {worst.expected}, got {worst.got}, allowed ±{worst.tolerance:.3g}"
+            f"  worst: output {worst.output} at {list(worst.index)}: expected {worst.expected}, got "
+            f"{worst.got}, allowed ±{worst.tolerance:.3g}"
         )
     if check.map:
         lines += [f"  {line}" for line in blocks.head(check.map, _MOST_MAP).splitlines()]
@@ -124,22 +140,32 @@ def of_attempt(attempt: Attempt, files: Sequence[str], root: Path) -> str:
     parts = [head, _why(attempt, root)]
     if attempt.findings:
         listed = [
-            f"{one.file}:{one.line}: {one.code}: {blocks.one_line(one.message, 300)}" for one in attempt.findings[:12]
+            f"{one.file}:{one.line}: {one.code}: {blocks.one_line(one.message, 300)}"
+            for one in attempt.findings[:12]
         ]
-        parts.append(blocks.data("What the static check refused", blocks.without_paths("\n".join(listed), root)))
+        parts.append(
+            blocks.data("What the static check refused", blocks.without_paths("\n".join(listed), root))
+        )
     if attempt.log:
         parts.append(blocks.data("What the compiler said", of_log(attempt.log, files, root)))
-    trials = [trial for trial in attempt.trials if any(not _passes(one) for one in trial.evaluations)] or list(attempt.trials)
+    trials = [
+        trial for trial in attempt.trials if any(not _passes(one) for one in trial.evaluations)
+    ] or list(attempt.trials)
     if trials:
         last = trials[-1]
         if last.stage == "acceptance":
             parts.append(
-                "The first check passed; this was found on fresh inputs in a fresh process, so it is wrong for other numbers or at times, not for the "
+                "The first check passed; this was found on fresh inputs in a fresh process, so it is "
+                "wrong for other numbers or at times, not for the "
                 "recorded ones alone."
             )
         parts.append(of_evaluations(last.evaluations, root))
         if last.notes:
-            parts.append(blocks.data("Notes", blocks.without_paths("\n".join(one[:300] for one in last.notes[:8]), root)))
+            parts.append(
+                blocks.data(
+                    "Notes", blocks.without_paths("\n".join(one[:300] for one in last.notes[:8]), root)
+                )
+            )
     return "\n".join(part for part in parts if part)
 
 
@@ -160,5 +186,3 @@ def of_log(log: str, files: Sequence[str], root: Path) -> str:
         text += f"\n… {errors} errors in all; the first ones are shown"
     text = blocks.without_paths(text or blocks.tail(log, _MOST_LOG), root)
     return blocks.head(text, _MOST_LOG)
-
-

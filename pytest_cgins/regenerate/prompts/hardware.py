@@ -211,14 +211,24 @@ def _cuda_lines(it: Hardware) -> list[str]:
     memory = f"{it.memory_nbytes / 2**30:.4g} GiB" if it.memory_nbytes else "unknown"
     l2 = f"{it.l2_nbytes / 2**20:.4g} MiB" if it.l2_nbytes else "unknown"
     return [
-        f"- {it.name or 'GPU: unknown model'}, {it.arch or 'capability unknown'}, {_or_unknown(it.sm_count)} SMs, "
-        f"warp width {_or_unknown(it.warp_width)}, clock at most {_or_unknown(it.clock_mhz, ' MHz')}",
-        f"- shared memory a block: {_or_unknown(it.shared_nbytes_per_block, ' B')} by default, "
-        f"{_or_unknown(it.shared_nbytes_per_block_opt_in, ' B')} opt-in; an SM: {_or_unknown(it.shared_nbytes_per_sm, ' B')}",
-        f"- an SM: {_or_unknown(it.registers_per_sm)} registers, {_or_unknown(it.threads_per_sm)} threads; "
-        f"a block: {_or_unknown(it.threads_per_block)} threads at most",
-        f"- L2 {l2}; memory {memory}, bus {_or_unknown(it.memory_bus_bits, ' bits')}, "
-        f"memory clock {_or_unknown(it.memory_clock_mhz, ' MHz')}",
+        (
+            f"- {it.name or 'GPU: unknown model'}, {it.arch or 'capability unknown'}, "
+            f"{_or_unknown(it.sm_count)} SMs, "
+            f"warp width {_or_unknown(it.warp_width)}, clock at most {_or_unknown(it.clock_mhz, ' MHz')}"
+        ),
+        (
+            f"- shared memory a block: {_or_unknown(it.shared_nbytes_per_block, ' B')} by default, "
+            f"{_or_unknown(it.shared_nbytes_per_block_opt_in, ' B')} opt-in; an SM: "
+            f"{_or_unknown(it.shared_nbytes_per_sm, ' B')}"
+        ),
+        (
+            f"- an SM: {_or_unknown(it.registers_per_sm)} registers, {_or_unknown(it.threads_per_sm)} threads; "
+            f"a block: {_or_unknown(it.threads_per_block)} threads at most"
+        ),
+        (
+            f"- L2 {l2}; memory {memory}, bus {_or_unknown(it.memory_bus_bits, ' bits')}, "
+            f"memory clock {_or_unknown(it.memory_clock_mhz, ' MHz')}"
+        ),
         f"- driver {it.driver or 'unknown'}, supports CUDA up to {it.cuda or 'unknown'}",
     ]
 

@@ -32,7 +32,9 @@ def _attempts(context: Context) -> str:
 
 
 def _avoid(context: Context) -> str:
-    avoided = list(dict.fromkeys(blocks.one_line(line, 300) for advice in context.advices for line in advice.avoid))
+    avoided = list(
+        dict.fromkeys(blocks.one_line(line, 300) for advice in context.advices for line in advice.avoid)
+    )
     if not avoided:
         return ""
     listed = "\n".join(f"- {line}" for line in avoided[-_MOST_AVOIDED:])
@@ -44,5 +46,6 @@ def _advice(context: Context) -> str:
         return ""
     text = blocks.without_paths(blocks.head(context.advices[-1].text.strip(), _MOST_ADVICE), context.top)
     return blocks.data(
-        "A reviewer read the last attempt and advises this; weigh it against the contract, which comes first", text
+        "A reviewer read the last attempt and advises this; weigh it against the contract, which comes first",
+        text,
     )

@@ -16,53 +16,75 @@ FENCES: dict[Language, str] = {
 
 _ADVICE: dict[Language, tuple[str, ...]] = {
     "cpp": (
-        "Compiler: g++ -O3 -std=c++17 -fopenmp -Wall with the flags that -march=native stands for; no -ffast-math: sums in a plain "
-        "loop are not vectorized unless `#pragma omp simd reduction(+:sum)` allows it.",
-        "OpenMP: `#pragma omp parallel for` over independent rows or tiles, with `if (work > 32768)` so that small tensors start no threads. "
-        "int64_t for sizes and offsets.",
+        ("Compiler: g++ -O3 -std=c++17 -fopenmp -Wall with the flags that -march=native stands for; "
+            "no -ffast-math: sums in a plain "
+        "loop are not vectorized unless `#pragma omp simd reduction(+:sum)` allows it."),
+        ("OpenMP: `#pragma omp parallel for` over independent rows or tiles, with `if (work > 32768)` "
+            "so that small tensors start no threads. "
+        "int64_t for sizes and offsets."),
         "cgins::float16 and cgins::bfloat16 are storage types: convert to float, compute in cgins::accumulator<T>.",
     ),
     "cuda": (
-        "Compiler: nvcc -O3 -lineinfo -std=c++17, shared library; no --use_fast_math: use expf, erff, sqrtf, and __expf only where the "
-        "tolerance surely allows it. --expt-relaxed-constexpr and --extended-lambda are not given: host constexpr functions and lambdas with "
-        "__device__ do not compile.",
-        "Launch on `stream` only, `CGINS_LAUNCH_CHECK();` after each launch. No cudaMalloc, no synchronisation, no host reads of device data.",
-        "`if (n == 0) return 0;` before a launch: a grid of 0 blocks is an error. gridDim.y and .z are at most 65535. int64_t offsets.",
-        "More than 48 KiB of dynamic shared memory: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes) first.",
-        "__shfl_*_sync only where all threads that the mask names arrive; __syncthreads() never inside a branch that threads of a block differ in.",
+        ("Compiler: nvcc -O3 -lineinfo -std=c++17, shared library; no --use_fast_math: use expf, "
+            "erff, sqrtf, and __expf only where the "
+        "tolerance surely allows it. --expt-relaxed-constexpr and --extended-lambda are not given: "
+            "host constexpr functions and lambdas with "
+        "__device__ do not compile."),
+        ("Launch on `stream` only, `CGINS_LAUNCH_CHECK();` after each launch. No cudaMalloc, no "
+            "synchronisation, no host reads of device data."),
+        ("`if (n == 0) return 0;` before a launch: a grid of 0 blocks is an error. gridDim.y and .z "
+            "are at most 65535. int64_t offsets."),
+        ("More than 48 KiB of dynamic shared memory: cudaFuncSetAttribute(kernel, "
+            "cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes) first."),
+        ("__shfl_*_sync only where all threads that the mask names arrive; __syncthreads() never "
+            "inside a branch that threads of a block differ in."),
     ),
     "device": (
-        "Compiler: NVRTC --std=c++17, no host code and no host headers (no <cstring>, <vector>, <cuda_runtime.h>); `cgins.h` is included "
-        "before the first line. int64_t is long long there.",
-        "A tensor passed as a plain pointer must be contiguous, unless the launch line looks at its strides. Use view(x) for any strides.",
+        ("Compiler: NVRTC --std=c++17, no host code and no host headers (no <cstring>, <vector>, "
+            "<cuda_runtime.h>); `cgins.h` is included "
+        "before the first line. int64_t is long long there."),
+        ("A tensor passed as a plain pointer must be contiguous, unless the launch line looks at its "
+            "strides. Use view(x) for any strides."),
         "Nothing is launched where all outputs are empty.",
     ),
     "triton": (
-        "The wrapper is called with the op's own arguments, as named above; it allocates its outputs with torch.empty or empty_like and "
-        "launches. torch may be used for allocation, shapes and views only, not for the arithmetic.",
-        "Each load and store has a mask, and loads have `other=`; -inf for maxima, 0 for sums. Block sizes are tl.constexpr powers of two: "
-        "triton.next_power_of_2(n). Offsets in int64 where a tensor may pass 2^31 elements: tl.program_id(0).to(tl.int64).",
+        ("The wrapper is called with the op's own arguments, as named above; it allocates its outputs "
+            "with torch.empty or empty_like and "
+        "launches. torch may be used for allocation, shapes and views only, not for the arithmetic."),
+        ("Each load and store has a mask, and loads have `other=`; -inf for maxima, 0 for sums. Block "
+            "sizes are tl.constexpr powers of two: "
+        "triton.next_power_of_2(n). Offsets in int64 where a tensor may pass 2^31 elements: "
+            "tl.program_id(0).to(tl.int64)."),
         "Load, `.to(tl.float32)`, compute, store `.to(out.dtype.element_ty)`. tl.dot of fp32: input_precision='ieee'.",
-        "A kernel must handle any strides or make its input contiguous first. An empty grid is an error: return the empty output before it.",
+        ("A kernel must handle any strides or make its input contiguous first. An empty grid is an "
+            "error: return the empty output before it."),
         "No autotuning by benchmark in the wrapper unless the configurations are few: it runs inside the gate.",
     ),
     "cute": (
-        "Compiler: nvcc -O3 -std=c++17 with CUTLASS's headers and --expt-relaxed-constexpr, since the source includes <cute/…>. Layouts as "
-        "static types (cute::Int<128>{}), tiles by local_tile, per-thread pieces by partition_S and partition_D or local_partition.",
-        "Remainders need predicates: build identity tensors (make_identity_tensor), partition them alike, compare with the sizes. Tests with other "
-        "sizes will find a missing predicate.",
-        "16-bit types in CuTe are cute::half_t and cute::bfloat16_t, of the same layout as cgins::float16 and cgins::bfloat16: reinterpret_cast pointers.",
+        ("Compiler: nvcc -O3 -std=c++17 with CUTLASS's headers and --expt-relaxed-constexpr, since "
+            "the source includes <cute/…>. Layouts as "
+        "static types (cute::Int<128>{}), tiles by local_tile, per-thread pieces by partition_S and "
+            "partition_D or local_partition."),
+        ("Remainders need predicates: build identity tensors (make_identity_tensor), partition them "
+            "alike, compare with the sizes. Tests with other "
+        "sizes will find a missing predicate."),
+        ("16-bit types in CuTe are cute::half_t and cute::bfloat16_t, of the same layout as "
+            "cgins::float16 and cgins::bfloat16: reinterpret_cast pointers."),
         "wgmma and TMA need archs: [sm_90a]; cp.async and ldmatrix run from sm_80 on.",
-        "Launch on `stream` only, CGINS_LAUNCH_CHECK() after each launch; no allocation, no synchronisation; return 0 before an empty grid.",
+        ("Launch on `stream` only, CGINS_LAUNCH_CHECK() after each launch; no allocation, no "
+            "synchronisation; return 0 before an empty grid."),
     ),
     "cute-dsl": (
-        "CuTe DSL (cutlass.cute): compile once per element type and static shape, keep the compiled function in a dict, never results.",
-        "The wrapper is called with the op's own arguments; it allocates outputs with torch.empty_like and launches on torch's current stream.",
+        ("CuTe DSL (cutlass.cute): compile once per element type and static shape, keep the compiled "
+            "function in a dict, never results."),
+        ("The wrapper is called with the op's own arguments; it allocates outputs with "
+            "torch.empty_like and launches on torch's current stream."),
         "Remainders need predicates. torch may be used for allocation, shapes and views only.",
     ),
     "python": (
-        "The function is called with the op's own arguments and returns the outputs. torch may be used for allocation and views; the arithmetic must "
-        "be the kernel's own.",
+        ("The function is called with the op's own arguments and returns the outputs. torch may be "
+            "used for allocation and views; the arithmetic must "
+        "be the kernel's own."),
     ),
 }  # fmt: skip
 
@@ -75,7 +97,11 @@ def of(context: Context) -> Language:
     if implementation.contract == "device":
         return "device"
     if implementation.contract == "python":
-        if re.search(r"^\s*(?:import|from)\s+triton\b", text, re.MULTILINE) or "triton" in name or implementation.interpret:
+        if (
+            re.search(r"^\s*(?:import|from)\s+triton\b", text, re.MULTILINE)
+            or "triton" in name
+            or implementation.interpret
+        ):
             return "triton"
         if re.search(r"^\s*(?:import|from)\s+cutlass\b", text, re.MULTILINE) or "cute" in name:
             return "cute-dsl"
@@ -89,9 +115,16 @@ def of(context: Context) -> Language:
 def fence_of(path: str, language: Language) -> str:
     """Info string of a file's fence, by its suffix where that says more."""
     suffix = path.rpartition(".")[2]
-    return {"py": "python", "cu": "cuda", "cuh": "cuda", "cpp": "cpp", "h": "cpp", "hpp": "cpp", "cc": "cpp", "c": "c"}.get(
-        suffix, FENCES[language]
-    )
+    return {
+        "py": "python",
+        "cu": "cuda",
+        "cuh": "cuda",
+        "cpp": "cpp",
+        "h": "cpp",
+        "hpp": "cpp",
+        "cc": "cpp",
+        "c": "c",
+    }.get(suffix, FENCES[language])
 
 
 def advice(language: Language) -> tuple[str, ...]:

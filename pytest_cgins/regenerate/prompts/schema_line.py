@@ -20,13 +20,56 @@ from pytest_cgins.regenerate.prompts import calls
 from pytest_cgins.regenerate.prompts.torch_schema import defaults, overloads
 
 _C_NAMES = frozenset(
-    "abs acos asin atan atan2 cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor fmax fmin fmod gamma hypot index ldexp log "
-    "log10 log1p log2 main max min pow remainder round signal sin sinh sqrt tan tanh tgamma trunc".split()
+    [
+        "abs",
+        "acos",
+        "asin",
+        "atan",
+        "atan2",
+        "cbrt",
+        "ceil",
+        "cos",
+        "cosh",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "fabs",
+        "floor",
+        "fmax",
+        "fmin",
+        "fmod",
+        "gamma",
+        "hypot",
+        "index",
+        "ldexp",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "main",
+        "max",
+        "min",
+        "pow",
+        "remainder",
+        "round",
+        "signal",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "tgamma",
+        "trunc",
+    ]
 )
 _SCALARS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}
 
 
-def derive(config: Config, entry: KernelEntry, implementation: Implementation, traces: Sequence[Trace]) -> str:
+def derive(
+    config: Config, entry: KernelEntry, implementation: Implementation, traces: Sequence[Trace]
+) -> str:
     """A schema line without its mark; "" for contracts that have none, and where nothing gives one.
 
     Args:
@@ -77,13 +120,18 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
             return ""
         default = _default_of(argument, traces, known.get(argument.name), usual)
         hidden = argument.name.startswith("_") and all(
-            _default(one.value) == default for trace in traces for one in trace.call.arguments if one.name == argument.name
+            _default(one.value) == default
+            for trace in traces
+            for one in trace.call.arguments
+            if one.name == argument.name
         )
         if default == "None" and not word.endswith("?"):
             word += "?" if word else ""
         if word and not hidden:
             arguments.append((word, calls.schema_name(argument), default))
-    line = f"{_entry_name(name)}({', '.join(_spelled(arguments, _changed(traces)))}) -> {_returns(op, traces)}"
+    line = (
+        f"{_entry_name(name)}({', '.join(_spelled(arguments, _changed(traces)))}) -> {_returns(op, traces)}"
+    )
     try:
         schemas.parse(line)
     except SourceError:
@@ -143,7 +191,11 @@ def _default_of(
         return _default(recorded)
     if argument.name in usual:
         return usual[argument.name]
-    if known is not None and known.has_default and isinstance(known.default, (bool, int, float, str, type(None))):
+    if (
+        known is not None
+        and known.has_default
+        and isinstance(known.default, (bool, int, float, str, type(None)))
+    ):
         return repr(known.default)
     return ""
 
@@ -154,7 +206,9 @@ def _word(present: Sequence[Value], known: SchemaArgument | None) -> str:
     if None in own:
         return ""
     words = {word for word in own if word}
-    declared = "" if known is None else known.type + ("[]" if known.list else "") + ("?" if known.optional else "")
+    declared = (
+        "" if known is None else known.type + ("[]" if known.list else "") + ("?" if known.optional else "")
+    )
     if not words:
         return declared
     if declared and words <= _fitting(declared.rstrip("?")):
@@ -170,7 +224,12 @@ def _word(present: Sequence[Value], known: SchemaArgument | None) -> str:
 
 def _fitting(declared: str) -> set[str]:
     """Types of values that an argument of a declared type takes."""
-    wider = {"Scalar": {"int", "float", "bool"}, "float": {"int"}, "int[]": {"int"}, "float[]": {"float", "int[]", "int"}}
+    wider = {
+        "Scalar": {"int", "float", "bool"},
+        "float": {"int"},
+        "int[]": {"int"},
+        "float[]": {"float", "int[]", "int"},
+    }
     return {declared} | wider.get(declared, set())
 
 
@@ -211,9 +270,9 @@ def _spelled(arguments: Sequence[tuple[str, str, str]], changed: Sequence[str]) 
     last = max((place for place, (_, _, default) in enumerate(arguments) if not default), default=-1)
     made = []
     for place, (word, name, default) in enumerate(arguments):
-        if name in changed and word in ("Tensor", "Tensor?"):
-            word = f"Tensor({next(marks)}!){word[6:]}"
-        made.append(f"{word} {name}" + (f"={default}" if default and place > last else ""))
+        marked = name in changed and word in ("Tensor", "Tensor?")
+        spelled = f"Tensor({next(marks)}!){word[6:]}" if marked else word
+        made.append(f"{spelled} {name}" + (f"={default}" if default and place > last else ""))
     return made
 
 
@@ -231,7 +290,9 @@ def _changed(traces: Sequence[Trace]) -> list[str]:
 def _returns(op: str, traces: Sequence[Trace]) -> str:
     """What comes back: new tensors, or the mutated argument itself."""
     trace = next((one for one in traces if one.gold is not None), None)
-    gradients = [name.rpartition(".")[2] for name in op.partition("@backward(")[2].rstrip(")").split(",") if name]
+    gradients = [
+        name.rpartition(".")[2] for name in op.partition("@backward(")[2].rstrip(")").split(",") if name
+    ]
     if gradients:
         names = [f"grad_{name}" for name in gradients]
         return "Tensor" if len(names) == 1 else f"({', '.join(f'Tensor {name}' for name in names)})"

@@ -17,13 +17,18 @@ _LIMIT_S = 60.0
 _NAME = re.compile(r"torch(?:\.[A-Za-z_]\w*){1,4}", re.ASCII)
 _UNKNOWN: dict[str, Any] = {"schemas": [], "doc": "", "defaults": {}}
 # What the contract's schema language does not have.
-_WORDS = ((r"\bSymInt\b", "int"), (r"\b(Tensor|int|float|bool)\[\d+\]", r"\1[]"), (r"=\[(\d+)(?:, \1)*\]", r"=\1"))
+_WORDS = (
+    (r"\bSymInt\b", "int"),
+    (r"\b(Tensor|int|float|bool)\[\d+\]", r"\1[]"),
+    (r"=\[(\d+)(?:, \1)*\]", r"=\1"),
+)
 
 
 def overloads(op: str) -> tuple[str, ...]:
     """Torch's schemas of an op, in the contract's words, without namespace and overload; () for ops that are not torch's."""
     made = []
-    for text in _asked(op)["schemas"]:
+    for schema in _asked(op)["schemas"]:
+        text = str(schema)
         for pattern, word in _WORDS:
             text = re.sub(pattern, word, text)
         made.append(re.sub(r"^\w+::(\w+)(?:\.\w+)?", r"\1", text))

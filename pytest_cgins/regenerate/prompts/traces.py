@@ -44,9 +44,13 @@ def described(context: Context) -> str:
     common = _common([trace for _, trace in traces])
     shown = _ordered(_groups(context, traces, common))
     lines = [
-        f"The op was called {sum(trace.count for _, trace in traces)} times, in {len(traces)} distinct ways; every one is a "
-        "case that the kernel must pass. `T` stands for each of the element types that are listed; tensors are contiguous "
-        "(row-major) unless strides are given, in elements.",
+        (
+            f"The op was called {sum(trace.count for _, trace in traces)} times, in {len(traces)} "
+            "distinct ways; every one is a "
+            "case that the kernel must pass. `T` stands for each of the element types that are "
+            "listed; tensors are contiguous "
+            "(row-major) unless strides are given, in elements."
+        ),
         blocks.data("Calls", "\n".join(_listing(shown, common, [trace for _, trace in traces]))),
     ]
     statistics = values.described(traces, shown[0].traces if shown else [])
@@ -65,7 +69,9 @@ def _common(traces: Sequence[Trace]) -> dict[str, str]:
         for argument in calls.arguments(trace):
             seen.setdefault(argument.name, set()).add(_key(argument, trace))
     everywhere = {
-        name for name in seen if all(any(one.name == name for one in trace.call.arguments) for trace in traces)
+        name
+        for name in seen
+        if all(any(one.name == name for one in trace.call.arguments) for trace in traces)
     }
     first = traces[0]
     return {
@@ -85,7 +91,9 @@ def _groups(
     context: Context, traces: Iterable[tuple[PackReader, Trace]], common: dict[str, str]
 ) -> list[Group]:
     failing = {
-        (one.case.pack, one.case.trace_id) for one in context.evaluations if one.verdict.status.outcome == "fail"
+        (one.case.pack, one.case.trace_id)
+        for one in context.evaluations
+        if one.verdict.status.outcome == "fail"
     }
     found: dict[tuple[str, tuple[str, ...]], Group] = {}
     for pack, trace in traces:
@@ -124,7 +132,8 @@ def _listing(groups: Sequence[Group], common: dict[str, str], traces: Sequence[T
     lines = []
     if common:
         lines.append(
-            "in every call: " + ", ".join(f"{blocks.one_line(name, 60)}={value}" for name, value in common.items())
+            "in every call: "
+            + ", ".join(f"{blocks.one_line(name, 60)}={value}" for name, value in common.items())
         )
     everywhere = groups[0].facts if len({group.facts for group in groups}) == 1 else ()
     if everywhere:
@@ -173,10 +182,14 @@ def _profile(context: Context, groups: Sequence[Group]) -> str:
             if profile is None:
                 continue
             lines.append(
-                f"call {number} ({calls.SHORT.get(trace.dtype, trace.dtype)}): {profile.median_ns_per_call / 1e3:.4g} µs a call "
+                f"call {number} ({calls.SHORT.get(trace.dtype, trace.dtype)}): "
+                f"{profile.median_ns_per_call / 1e3:.4g} µs a call "
                 f"in torch, {profile.time_share:.1%} of its model's profile"
             )
-            aten = [f"{one.name}×{one.count}" + (" (view)" if one.view else "") for one in profile.aten[:_MOST_LISTED]]
+            aten = [
+                f"{one.name}×{one.count}" + (" (view)" if one.view else "")
+                for one in profile.aten[:_MOST_LISTED]
+            ]
             lines.append(f"   ATen: {', '.join(blocks.one_line(one, 100) for one in aten) or 'none'}")
             for kernel in profile.kernels[:_MOST_KERNELS]:
                 name = blocks.one_line(kernel.name, 140)

@@ -54,7 +54,10 @@ def _said(pack: PackReader, storage: Storage) -> str:
 def of_recipe(recipe: Recipe) -> str:
     """Distribution in words, without its seed."""
     words = {
-        "normal": f"normal, mean {recipe.mean:.4g}, std {recipe.std:.4g}, within [{recipe.low:.4g}, {recipe.high:.4g}]",
+        "normal": (
+            f"normal, mean {recipe.mean:.4g}, std {recipe.std:.4g}, within [{recipe.low:.4g}, "
+            f"{recipe.high:.4g}]"
+        ),
         "half_normal": f"max(0, normal of mean {recipe.mean:.4g}, std {recipe.std:.4g}): many exact zeros",
         "integer": f"whole numbers in [{recipe.low:.4g}, {recipe.high:.4g}]",
         "bernoulli": f"0 or 1, 1 with probability {recipe.mean:.4g}",
@@ -78,7 +81,11 @@ def of_values(array: np.ndarray[Any, Any]) -> str:
     if not np.issubdtype(array.dtype, np.floating):
         return f"whole numbers in [{array.min()}, {array.max()}]"
     finite = array[np.isfinite(array)].astype(np.float64)
-    said = f"in [{finite.min():.4g}, {finite.max():.4g}], std {finite.std():.3g}" if finite.size else "nothing finite"
+    said = (
+        f"in [{finite.min():.4g}, {finite.max():.4g}], std {finite.std():.3g}"
+        if finite.size
+        else "nothing finite"
+    )
     zeros = float((array == 0).mean())
     if zeros > 0.01:
         said += f", {zeros:.1%} exact zeros"
@@ -97,5 +104,3 @@ def _array(content: bytes, dtype: str) -> np.ndarray[Any, Any]:
         wide = np.frombuffer(content, dtype=np.uint16).astype(np.uint32) << 16
         return wide.view(np.float32)
     return np.frombuffer(content, dtype=np.dtype("bool" if dtype == "bool" else dtype))
-
-

@@ -1,0 +1,121 @@
+"""Contexts of the example project's kernels, with failures as the gate would tell them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.config import Config, load
+from pytest_cgins.model import (
+    Case,
+    Check,
+    Correctness,
+    Evaluation,
+    Probe,
+    Reason,
+    Status,
+    Verdict,
+    WorstElement,
+)
+from pytest_cgins.regenerate.model import Goal, Target
+from pytest_cgins.regenerate.prompts.context import Context, gather
+from pytest_cgins.regenerate.prompts.hardware import Hardware
+
+PROJECT = Path(__file__).parents[3] / "example_project"
+H200 = Hardware(
+    device="cuda", name="NVIDIA H200", arch="sm_90", sm_count=132, warp_width=32, threads_per_block=1024, threads_per_sm=2048,
+    shared_nbytes_per_block=49152, shared_nbytes_per_block_opt_in=232448, shared_nbytes_per_sm=233472, registers_per_sm=65536,
+    l2_nbytes=60 << 20, memory_nbytes=140 << 30, clock_mhz=1980, memory_clock_mhz=3201, memory_bus_bits=6144, cuda="12.8",
+    driver="570.86", peak_bytes_per_s=4.1e12, peak_flops_per_s={"float32": 5.2e13, "bfloat16": 7.1e14},
+)  # fmt: skip
+CPU = Hardware(
+    device="cpu",
+    name="Some CPU",
+    cores=8,
+    vector_flags=("avx2", "fma", "avx512f"),
+    caches=(("L1d", 32768), ("L2", 1 << 20)),
+)
+
+
+@lru_cache(maxsize=1)
+def config() -> Config:
+    return load(PROJECT / "cgins.yaml")
+
+
+def context_of(kernel: str, implementation: str, goal: Goal = "repair", **given: Any) -> Context:
+    """A context as a run would gather it; failures are made up for `repair`."""
+    entry = next(one for one in config().kernels if one.name == kernel)
+    chosen = next(one for one in entry.implementations if one.name == implementation)
+    target = Target(
+        kernel=kernel,
+        implementation=implementation,
+        device=chosen.device,
+        op=entry.op,
+        contract=chosen.contract,
+        goal=goal,
+    )
+    given.setdefault("hardware", H200 if chosen.device == "cuda" else CPU)
+    made = gather(target, config(), entry, chosen, **given)
+    if goal != "repair" or "evaluations" in given:
+        return made
+    return gather(target, config(), entry, chosen, **given, evaluations=wrong(made))
+
+
+def case_of(context: Context, number: int = 0) -> Case:
+    pack, trace = context.traces[number]
+    return Case(
+        kernel=context.target.kernel,
+        implementation=context.target.implementation,
+        device="cpu" if context.target.device == "cpu" else "cuda:0",
+        op=context.target.op,
+        pack=pack.pack.name,
+        pack_path=str(pack.folder),
+        trace_id=trace.id,
+        signature=trace.signature,
+        dtype=trace.dtype,
+    )
+
+
+def wrong(context: Context) -> tuple[Evaluation, ...]:
+    """Two cases that fail in one way, and the rest that passes."""
+    made = []
+    for number in range(len(context.traces)):
+        bad = number < 2
+        made.append(evaluation(case_of(context, number), bad=bad))
+    return tuple(made)
+
+
+def evaluation(case: Case, *, bad: bool = True, **given: Any) -> Evaluation:
+    """One result; by default an element of 64 is wrong."""
+    check = Check(
+        rule="reference",
+        inputs="fresh",
+        passed=not bad,
+        reason=Reason.REFERENCE_MISMATCH if bad else Reason.OK,
+        message="the output differs from fp64" if bad else "",
+        share=412.5 if bad else 0.02,
+        wrong=64 if bad else 0,
+        compared=4096,
+        worst=WorstElement(output=0, index=(1, 63), expected="0.7310585", got="1.4621171", tolerance=2.4e-7)
+        if bad
+        else None,
+        map="columns 63: last column of every row\n.......#\n.......#" if bad else "",
+    )
+    probe = Probe(
+        name="sizes",
+        outcome="tripped",
+        reason=Reason.SIZE_DEPENDENT,
+        message="sizes x 4x64→4x65: 65 of 260 are wrong",
+    )
+    given.setdefault(
+        "verdict",
+        Verdict(
+            status=Status.INCORRECT if bad else Status.PASSED,
+            reason=Reason.REFERENCE_MISMATCH if bad else Reason.OK,
+            message=f"{case.name}: 64 of 4096 elements differ from the reference" if bad else "",
+            numbers={},
+        ),
+    )
+    given.setdefault("correctness", Correctness(checks=(check,), power=(), probes=(probe,) if bad else ()))
+    return Evaluation(case=case, kernel_digest="d", measurement=None, build_seconds=0.1, seconds=1.0, **given)

@@ -1,0 +1,16 @@
+"""Prints a prompt of the example project: python -m tests.regenerate.prompts.show KERNEL IMPLEMENTATION [GOAL]."""
+
+from __future__ import annotations
+
+import sys
+
+from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair
+from tests.regenerate.prompts.example import context_of
+
+MAKERS = {"repair": repair, "generate": generate, "optimise": optimise, "advise": advise}
+
+if __name__ == "__main__":
+    goal = sys.argv[3] if len(sys.argv) > 3 else "repair"
+    made = context_of(sys.argv[1], sys.argv[2], "repair" if goal == "advise" else goal)
+    for message in MAKERS[goal].messages(made):
+        print(f"<<{message.role}>>\n{message.text}\n")
