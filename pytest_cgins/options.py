@@ -24,3 +24,6 @@ SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 """Tools of compute-sanitizer, in the order in which `--cgins-sanitize` runs them."""
 BARE_VARIABLE = "CGINS_BARE_OUTPUTS"
 """Set where another tool watches memory: outputs get no guards and no poison, which would hide what it looks for."""
+
+RUNS_FOLDER = ".cgins/runs"
+"""Where journals of regeneration lie, below the folder of cgins.yaml."""

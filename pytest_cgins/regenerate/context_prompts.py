@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.model import Advice, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair
+from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair, schema_line
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 
@@ -71,6 +71,10 @@ class ContextPrompts:
                 evaluations=self._evaluations,
                 top=self._copy.top,
             )
+            if self._target.goal == "generate":
+                traces = [trace for _, trace in self._gathered.traces]
+                schema = schema_line.derive(self._copy.config, entry, implementation, traces)
+                self._gathered = replace(self._gathered, schema=schema)
         candidate = {} if sources == self._incumbent else dict(sources)
         return replace(
             self._gathered, sources=self._incumbent, candidate=candidate, attempts=attempts, advices=advices

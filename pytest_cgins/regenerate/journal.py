@@ -72,6 +72,8 @@ class RunRecord(Document):
     """`--cgins-llm`, as it was given."""
     model: str = ""
     """`--cgins-model`, as it was given."""
+    here: str = ""
+    """Folder in which these were given, as a path from the run's folder."""
     seed: int = 0
     """Of the inputs that candidates are checked on."""
     baseline: str = "merge-base"

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -85,7 +85,7 @@ def planned(
     )
 
 
-def reloaded(config: Config, overlay: dict[str, str]) -> Config:
+def reloaded(config: Config, overlay: Mapping[str, str]) -> Config:
     """The configuration of a project with what a run adds to it: see `NewKernel.config`."""
     texts = [text for path, text in overlay.items() if Path(path).name == config.file.name]
     return _loaded(config, texts[0]) if texts else config

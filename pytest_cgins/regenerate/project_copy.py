@@ -67,7 +67,7 @@ class ProjectCopy:
         self._own = config
         self._key = (kernel, implementation, device)
         self.top = folder
-        self._project = _top(config)
+        self._project = top_of(config)
         own = self._entry(config)
         self.files = self._own_files(config, *own)
         """The implementation's own sources, relative to the project's top, main file first."""
@@ -330,7 +330,7 @@ def _module_file(config: Config, one: Implementation) -> Path | None:
 
 def _names(file: Path, module: str) -> bool:
     """Whether a file is where a module of that name would be."""
-    parts = (*module.split(".")[:-1], f"{module.split('.')[-1]}.py")
+    parts = (*module.split(".")[:-1], f"{module.rsplit('.', maxsplit=1)[-1]}.py")
     return file.exists() and file.parts[-len(parts) :] == parts
 
 
@@ -342,7 +342,8 @@ def head(folder: Path) -> str:
         return ""
 
 
-def _top(config: Config) -> Path:
+def top_of(config: Config) -> Path:
+    """Top folder of a project: of its repository, or of its cgins.yaml where there is none."""
     try:
         return _real(Path(_git(config.root, "rev-parse", "--show-toplevel").strip()))
     except RegenerateError:

@@ -24,6 +24,7 @@ from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.loop import drive
 from pytest_cgins.regenerate.model import Finding, Result, Target
+from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts import hardware
 from pytest_cgins.regenerate.proposing import proposed
@@ -75,7 +76,7 @@ def begin(
     evaluations: Iterable[Evaluation],
     *,
     record: Mapping[str, object],
-    overlay: Mapping[str, str] | None = None,
+    overlays: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Journal:
     """Write down what is to be done; `work` does it.
 
@@ -85,7 +86,7 @@ def begin(
         targets: what is regenerated.
         evaluations: what the gate had found, of all cases that it ran.
         record: further fields of the journal's `RunRecord`.
-        overlay: what the run adds to the project besides, as of `ProjectCopy`.
+        overlays: what the run adds to the project for a target, by its name, as of `ProjectCopy`.
 
     Raises:
         JournalError: the folder cannot be written.
@@ -99,6 +100,7 @@ def begin(
             created_at=now(),
             cgins=__version__,
             config=os.path.relpath(config.file, llm.runs / name),
+            here=os.path.relpath(Path.cwd(), llm.runs / name),
             targets=tuple(targets),
             provider=llm.provider,
             models={"generator": models.generator, "helper": models.helper, "verifier": models.verifier},
@@ -108,7 +110,8 @@ def begin(
     found = tuple(sorted(evaluations, key=lambda one: one.verdict.status.outcome != "fail"))
     for target in targets:
         with tempfile.TemporaryDirectory(prefix="cgins-candidates-") as folder:
-            copy = _copy(config, target, Path(folder), journal.record.baseline, overlay or {})
+            overlay = (overlays or {}).get(target.name, {})
+            copy = _copy(config, target, Path(folder), journal.record.baseline, overlay)
             kept = guard.guarded(config, copy.project, copy.files, copy.base_commit)
             before = Found(evaluations=_concerning(found, target, copy))
             journal.begin(target, before, copy.incumbent(), kept, overlay)
@@ -242,7 +245,7 @@ def _copy(
     config: Config, target: Target, folder: Path, baseline: str, overlay: Mapping[str, str]
 ) -> ProjectCopy:
     return ProjectCopy(
-        config,
+        reloaded(config, overlay),
         target.kernel,
         target.implementation,
         target.device,

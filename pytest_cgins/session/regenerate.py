@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.calibration import Calibrations
-from pytest_cgins.config.llm_override import overridden
-from pytest_cgins.errors import CginsError, ConfigError, SandboxUnavailable
-from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.execute.sandbox.outside import has_gpu
+from pytest_cgins.errors import CginsError, SandboxUnavailable
 from pytest_cgins.options import BASELINE
+from pytest_cgins.regenerate import conduct, run
 from pytest_cgins.regenerate import targets as choice
 from pytest_cgins.regenerate.project_copy import head
 from pytest_cgins.session import pinning
-from pytest_cgins.timing_stage import TimingOptions
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.config.llm import LlmSettings
+    from pytest_cgins.execute.sandbox.fence import Sandbox
     from pytest_cgins.model import Evaluation
-    from pytest_cgins.regenerate.journal import Journal
-    from pytest_cgins.regenerate.run import Ran
     from pytest_cgins.session.run import GateSession
-
-EXIT_WAITING = 7
-"""Exit code when a run stopped because its answers come by hand and are not there yet."""
-
-UNFENCED = "cgins: no sandbox: kernels that a model wrote run with all that you may do (--cgins-sandbox=off)"
 
 
 class Regeneration:
@@ -44,13 +33,13 @@ class Regeneration:
         self._config = config
         self._gate = gate
         self._session: pytest.Session | None = None
-        self._sandbox = sandbox(config)
+        self._sandbox = _sandbox(config)
         wanted: str = config.getoption("--cgins-regenerate")
         self._wanted = tuple(word for word in wanted.split(",") if word)
 
     def pytest_report_header(self) -> list[str]:
         """Say what protects nothing."""
-        return [] if self._sandbox is not None else [UNFENCED]
+        return [] if self._sandbox is not None else [conduct.UNFENCED]
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep it for its exit code."""
@@ -85,8 +74,6 @@ class Regeneration:
     def _of_file(
         self, file: Path, evaluations: tuple[Evaluation, ...], terminalreporter: pytest.TerminalReporter
     ) -> None:
-        from pytest_cgins.regenerate import run
-
         loaded = configuration.load(file)
         wanted = choice.choose(loaded, evaluations, self._wanted)
         if not wanted:
@@ -94,31 +81,13 @@ class Regeneration:
         settings = self._settings(loaded)
         terminalreporter.section("cgins: regenerate", sep="=")
         with run.begin(loaded, settings, wanted, evaluations, record=self._record(loaded)) as journal:
-            ran = self._worked(journal, loaded, settings)
-        if ran is not None:
-            self._settle(ran)
-
-    def _worked(self, journal: Journal, loaded: Config, settings: LlmSettings) -> Ran | None:
-        """What came of it; None after Ctrl-C."""
-        from pytest_cgins.regenerate import run
-        from pytest_cgins.regenerate.shown import Shown
-
-        shown = Shown(journal.folder, writer=self._config.get_terminal_writer())
-        conditions = run.Conditions(
-            sandbox=self._sandbox,
-            environment=pinning.of(self._config),
-            noise=TimingOptions(noise=Calibrations().noise),
-            on_event=shown.event,
-        )
-        try:
-            with shown:
-                ran = run.Run(journal, loaded, settings, conditions).work()
-        except KeyboardInterrupt:
-            shown.interrupted()
+            ran = conduct.worked(
+                journal, loaded, settings, sandbox=self._sandbox, workers=pinning.of(self._config)
+            )
+        if ran is None:
             self._exit(pytest.ExitCode.INTERRUPTED)
-            return None
-        shown.summary(ran)
-        return ran
+        elif any(result.state == "waiting" for result in ran.results):
+            self._exit(conduct.EXIT_WAITING)
 
     def _record(self, loaded: Config) -> dict[str, object]:
         option = self._config.getoption
@@ -134,10 +103,6 @@ class Regeneration:
             "command": shlex.join(["pytest", *self._config.invocation_params.args]),
         }
 
-    def _settle(self, ran: Ran) -> None:
-        if any(result.state == "waiting" for result in ran.results):
-            self._exit(EXIT_WAITING)
-
     def _exit(self, code: int) -> None:
         # What the gate found stays the exit code of a run that ended by itself: a proposal mends no working tree.
         if self._session is not None:
@@ -145,33 +110,17 @@ class Regeneration:
 
     def _settings(self, loaded: Config) -> LlmSettings:
         option = self._config.getoption
-        settings = overridden(
-            loaded.llm,
+        asked = conduct.Asked(
             llm=option("--cgins-llm") or "",
             model=option("--cgins-model") or "",
-            root=loaded.root,
+            runs=option("--cgins-runs") or "",
             here=self._config.invocation_params.dir,
         )
-        if settings is None:
-            raise ConfigError(
-                f"--cgins-regenerate: {loaded.file} does not say who is asked",
-                remedy="add a section llm to it, or give --cgins-llm=PROVIDER --cgins-model=NAME",
-            )
-        runs = option("--cgins-runs")
-        return replace(settings, runs=self._config.invocation_params.dir / runs) if runs else settings
+        return conduct.settings_of(loaded, asked)
 
 
-def sandbox(config: pytest.Config) -> Sandbox | None:
-    """The fence around candidates; None where the user wants none.
-
-    Raises:
-        pytest.UsageError: this host cannot make one, and the user did not say that it may be left out.
-    """
-    if config.getoption("--cgins-sandbox") == "off":
-        return None
-    made = Sandbox(devices=has_gpu())
+def _sandbox(config: pytest.Config) -> Sandbox | None:
     try:
-        made.require()
+        return conduct.sandbox_of(config.getoption("--cgins-sandbox"))
     except SandboxUnavailable as error:
         raise pytest.UsageError(f"--cgins-regenerate: {error}") from error
-    return made

@@ -1,0 +1,251 @@
+"""`cgins generate`, `cgins run` and `cgins runs`: regeneration without pytest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins.errors import ConfigError, JournalError
+from pytest_cgins.kernels.commands import add_config_option
+from pytest_cgins.options import RUNS_FOLDER
+
+if TYPE_CHECKING:
+    from pytest_cgins.config import Config
+    from pytest_cgins.regenerate.model import Target
+    from pytest_cgins.regenerate.run import Ran
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+LANGUAGES = ("cuda", "cpp", "triton", "cute")
+CONTRACTS = ("launcher", "device", "torch-extension", "python")
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommands to the `cgins` parser."""
+    generate = subparsers.add_parser(
+        "generate",
+        help="have a model write kernels for ops that have traces and none yet",
+        description="Have a language model write a kernel for each op, try each answer with the gate, and propose what "
+        "it accepts. The project is not changed: `cgins proposal apply` does that.",
+    )
+    generate.add_argument("ops", nargs="+", metavar="OP", help="name of a recorded op, or its last word")
+    generate.add_argument(
+        "--name", default="", metavar="KERNEL", help="in cgins.yaml (default: the op's last word)"
+    )
+    _add_form(generate)
+    add_config_option(generate)
+    _add_asked(generate)
+    generate.set_defaults(run=run_generate)
+    whole = subparsers.add_parser(
+        "run",
+        help="from a benchmark file of GinS to kernels, in one command",
+        description="Record the operations of a benchmark file, have a language model write a kernel for each, and keep "
+        "what the gate accepts in a project of its own, ready for `pytest --cgins`.",
+    )
+    whole.add_argument("file", type=Path, metavar="FILE.json", help="programs of operations and definitions")
+    whole.add_argument("--out", type=Path, metavar="FOLDER", help="of the project (default: the file's name)")
+    _add_form(whole)
+    _add_asked(whole)
+    whole.set_defaults(run=run_benchmark)
+    _add_runs(subparsers)
+
+
+def _add_runs(subparsers: Subparsers) -> None:
+    runs = subparsers.add_parser("runs", help="journals of runs: list, show, resume, export")
+    kinds = runs.add_subparsers(metavar="COMMAND", required=True)
+    listed = kinds.add_parser("ls", help="list runs, newest first")
+    shown = kinds.add_parser("show", help="show what became of a run, attempt by attempt")
+    resumed = kinds.add_parser("resume", help="go on with a run that waits, was stopped or was killed")
+    exported = kinds.add_parser("export", help="write a run's files in another tool's layout")
+    for parser in (shown, resumed, exported):
+        parser.add_argument(
+            "id", nargs="?", default="", metavar="RUN", help="name of the run (default: the newest)"
+        )
+    for parser in (listed, shown, resumed, exported):
+        parser.add_argument("--runs", default=RUNS_FOLDER, metavar="PATH", help="default: %(default)s")
+    resumed.add_argument("--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto")
+    exported.add_argument("--as", dest="layout", choices=("gins",), required=True, help="that tool")
+    exported.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="made if need be")
+    listed.set_defaults(run=run_ls)
+    shown.set_defaults(run=run_show)
+    resumed.set_defaults(run=run_resume)
+    exported.set_defaults(run=run_export)
+
+
+def _add_form(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--implementation", choices=LANGUAGES, default="cuda", help="default: %(default)s")
+    parser.add_argument("--contract", choices=CONTRACTS, help="default: launcher; python for triton")
+
+
+def _add_asked(parser: argparse.ArgumentParser) -> None:
+    """The options of `pytest --cgins-regenerate`, under the same names."""
+    parser.add_argument(
+        "--cgins-llm", dest="llm", default="", metavar="PROVIDER[:PLACE]", help="who is asked"
+    )
+    parser.add_argument("--cgins-model", dest="model", default="", metavar="NAME", help="in every role")
+    parser.add_argument("--cgins-runs", dest="runs", default="", metavar="PATH", help="folder for journals")
+    parser.add_argument("--cgins-seed", dest="seed", type=int, metavar="N", help="seed of the inputs")
+    parser.add_argument(
+        "--cgins-no-timing", dest="no_timing", action="store_true", help="do not time kernels"
+    )
+    parser.add_argument(
+        "--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto",
+        help="fence candidates in; off: trust them",
+    )  # fmt: skip
+
+
+def run_generate(arguments: argparse.Namespace) -> int:
+    """Generate; the exit code is that of `conduct.exit_code`."""
+    from pytest_cgins import config as configuration
+    from pytest_cgins.regenerate import conduct, new_kernel
+    from pytest_cgins.regenerate.project_copy import top_of
+
+    config = configuration.load(arguments.config)
+    planned = [
+        new_kernel.planned(
+            config,
+            op,
+            language=arguments.implementation,
+            contract=arguments.contract,
+            kernel=arguments.name if len(arguments.ops) == 1 else "",
+            top=top_of(config),
+        )
+        for op in arguments.ops
+    ]
+    targets = [one.target for one in planned]
+    overlays = {one.target.name: one.overlay for one in planned}
+    if len(overlays) < len(planned):
+        raise ConfigError("an op is named twice", remedy="name each once")
+    return conduct.exit_code(_ran(arguments, config, targets, overlays))
+
+
+def run_benchmark(arguments: argparse.Namespace) -> int:
+    """Record, generate, and keep what was accepted; the exit code is that of `conduct.exit_code`."""
+    from pytest_cgins.regenerate import benchmark_project, conduct
+
+    folder = arguments.out or Path(arguments.file.stem)
+    config, targets = benchmark_project.prepare(
+        arguments.file, folder, language=arguments.implementation, contract=arguments.contract
+    )
+    ran = _ran(arguments, config, targets, {})
+    if ran is not None:
+        benchmark_project.settle(config, ran)
+    return conduct.exit_code(ran)
+
+
+def _ran(
+    arguments: argparse.Namespace,
+    config: Config,
+    targets: Sequence[Target],
+    overlays: Mapping[str, Mapping[str, str]],
+) -> Ran | None:
+    from pytest_cgins.kernels.revision import NONE
+    from pytest_cgins.regenerate import conduct, run
+    from pytest_cgins.regenerate.project_copy import head
+
+    asked = conduct.Asked(llm=arguments.llm, model=arguments.model, runs=arguments.runs)
+    settings = conduct.settings_of(config, asked)
+    sandbox = conduct.sandbox_of(arguments.sandbox)
+    if sandbox is None:
+        print(conduct.UNFENCED, file=sys.stderr)
+    record = {
+        "llm": arguments.llm,
+        "model": arguments.model,
+        "seed": random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed,
+        "baseline": NONE,
+        "base_commit": head(config.root),
+        "sandbox": sandbox is not None,
+        "timing": not arguments.no_timing,
+        "command": shlex.join(["cgins", *sys.argv[1:]]),
+    }
+    with run.begin(config, settings, targets, (), record=record, overlays=overlays) as journal:
+        return conduct.worked(journal, config, settings, sandbox=sandbox)
+
+
+# ---- cgins runs
+
+
+def run_ls(arguments: argparse.Namespace) -> int:
+    """A line a run."""
+    from pytest_cgins.regenerate import journal, run_text
+
+    found = journal.runs_in(Path(arguments.runs))
+    for folder in found:
+        print(run_text.line(journal.Journal.read_only(folder)))
+    if not found:
+        print(f"cgins: no run in {arguments.runs}", file=sys.stderr)
+    return 0
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """All attempts of a run, in words."""
+    from pytest_cgins.regenerate import journal, run_text
+
+    print(run_text.whole(journal.Journal.read_only(_folder(arguments))), end="")
+    return 0
+
+
+def run_resume(arguments: argparse.Namespace) -> int:
+    """Go on; the exit code is that of `conduct.exit_code`.
+
+    Raises:
+        JournalError: there is no such run, or another process works on it.
+        ConfigError: it began in a sandbox, and is to go on without.
+    """
+    from pytest_cgins.regenerate import conduct
+    from pytest_cgins.regenerate.journal import Journal
+
+    folder = _folder(arguments)
+    with Journal.resume(folder) as journal:
+        record = journal.record
+        if record.sandbox and arguments.sandbox == "off":
+            raise ConfigError(
+                f"run {record.id} began in a sandbox, and goes on in one",
+                remedy="leave --cgins-sandbox=off out, or begin a new run with it",
+            )
+        config = conduct.config_of(journal)
+        asked = conduct.Asked(
+            llm=record.llm, model=record.model, here=Path(os.path.normpath(folder.absolute() / record.here))
+        )
+        sandbox = conduct.sandbox_of("auto" if record.sandbox else "off")
+        return conduct.exit_code(
+            conduct.worked(journal, config, conduct.settings_of(config, asked), sandbox=sandbox)
+        )
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Write the files of a run under the names that GinS gives them."""
+    from pytest_cgins.regenerate import gins_export
+    from pytest_cgins.regenerate.journal import Journal
+
+    for file in gins_export.export(Journal.read_only(_folder(arguments)), arguments.out):
+        print(file)
+    return 0
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    from pytest_cgins.regenerate.journal import runs_in
+    from pytest_cgins.text import nearest
+
+    runs = Path(arguments.runs)
+    found = runs_in(runs)
+    if not arguments.id:
+        if not found:
+            raise JournalError(f"no run in {runs}", remedy="name the folder: --runs PATH")
+        return found[0]
+    given = Path(arguments.id)
+    if (given / "run.json").is_file():
+        return given
+    names = [folder.name for folder in found]
+    if arguments.id not in names:
+        raise JournalError(
+            f'no run "{arguments.id}" in {runs}',
+            remedy=nearest(arguments.id, names) or "cgins runs ls shows those that there are",
+        )
+    return runs / arguments.id
