@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from pytest_cgins import config as configuration
 from pytest_cgins.calibration import Calibrations
@@ -18,8 +18,11 @@ from pytest_cgins.errors import ConfigError, ProviderError
 from pytest_cgins.execute import environment
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
+from pytest_cgins.options import RUNS_FOLDER
+from pytest_cgins.regenerate import progress_table
 from pytest_cgins.regenerate.journal import Journal
-from pytest_cgins.regenerate.shown import Shown
+from pytest_cgins.regenerate.progress import Progress
+from pytest_cgins.report.escape import visible
 from pytest_cgins.timing_stage import TimingOptions
 
 if TYPE_CHECKING:
@@ -89,6 +92,8 @@ def worked(
     *,
     sandbox: Sandbox | None,
     workers: Mapping[str, str] | None = None,
+    file: TextIO | None = None,
+    width: int | None = None,
 ) -> Ran | None:
     """Do what a journal says, and show it; None after Ctrl-C.
 
@@ -98,29 +103,62 @@ def worked(
         settings: who is asked.
         sandbox: around candidates.
         workers: added to the environment of workers.
+        file: where to show it, by default stderr.
+        width: cells of a line there; None to find out.
 
     Raises:
         CginsError: the project is not what it was, or nobody can be asked.
     """
+    from rich.console import Console
+
     from pytest_cgins.regenerate.run import Conditions, Run
 
     if environment.has_secrets():
         environment.shield()
-    shown = Shown(journal)
+    console = Console(file=file or sys.stderr, width=width, highlight=False, markup=False, emoji=False)
+    shown = Progress(console)
     conditions = Conditions(
         sandbox=sandbox,
         environment=workers or {},
         noise=TimingOptions(noise=Calibrations().noise),
-        on_event=shown.event,
+        on_event=shown,
     )
+    run = Run(journal, config, settings, conditions)
+    console.print(f"cgins: run {journal.record.id}, in {shown_path(journal.folder)}", soft_wrap=True)
     try:
         with shown:
-            ran = Run(journal, config, settings, conditions).work()
+            ran = run.work()
     except KeyboardInterrupt:
-        shown.interrupted()
+        again = f"cgins runs resume {journal.record.id}"
+        console.print(f"cgins: interrupted; all that was done is kept. To go on: {again}", soft_wrap=True)
         return None
-    shown.summary(ran)
+    console.print(summary(journal, ran, console.width), end="", soft_wrap=True)
     return ran
+
+
+def summary(journal: Journal, ran: Ran, width: int) -> str:
+    """What a run came to, and what to do next."""
+    rows = progress_table.rows(ran.results, journal.answered(), journal.folder)
+    lines = [progress_table.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
+    for result in ran.results:
+        if result.state == "accepted":
+            lines.append(f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}")
+        elif result.why:
+            lines.append(f"cgins: {result.target.name}: {result.state}: {visible(result.why)}")
+    if any(result.state in ("waiting", "stopped") for result in ran.results):
+        lines.append(f"cgins: to go on: cgins runs resume {journal.record.id}{_where(journal)}")
+    return "\n".join(lines) + "\n"
+
+
+def shown_path(path: Path) -> str:
+    """A path as it is shown: from the current folder where it lies below."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _where(journal: Journal) -> str:
+    runs = shown_path(journal.folder.parent)
+    return "" if runs == RUNS_FOLDER else f" --runs {runs}"
 
 
 def config_of(journal: Journal) -> Config:
@@ -142,8 +180,3 @@ def exit_code(ran: Ran | None) -> int:
     if "waiting" in states:
         return EXIT_WAITING
     return 0 if states <= {"accepted"} else 1
-
-
-def tell(line: str) -> None:
-    """A line for the user, beside what a command prints for others."""
-    print(f"cgins: {line}", file=sys.stderr, flush=True)

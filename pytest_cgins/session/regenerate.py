@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,13 @@ class Regeneration:
         terminalreporter.section("cgins: regenerate", sep="=")
         with run.begin(loaded, settings, wanted, evaluations, record=self._record(loaded)) as journal:
             ran = conduct.worked(
-                journal, loaded, settings, sandbox=self._sandbox, workers=pinning.of(self._config)
+                journal,
+                loaded,
+                settings,
+                sandbox=self._sandbox,
+                workers=pinning.of(self._config),
+                file=sys.stdout,
+                width=self._config.get_terminal_writer().fullwidth,
             )
         if ran is None:
             self._exit(pytest.ExitCode.INTERRUPTED)
