@@ -32,6 +32,16 @@ LEAST_SECONDS = 1.0
 _REMEDY = "raise llm.budget.{key} in cgins.yaml, and go on with: cgins runs resume"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """A request that may be sent."""
+
+    request: Request
+    """As it may be sent: its `max_tokens` may be less than was asked for."""
+    deadline_s: float
+    """All of its tries should end in so many seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Flight:
     """The most that a request under way can take."""
@@ -111,7 +121,7 @@ class Ledger:
         """Most seconds of an answer that is asked for now: its time-out, or what is left of the run."""
         return max(0.0, min(self._timeout_s, self._seconds_left()))
 
-    def require(self, request: Request, *, tries: int = 1) -> Request:
+    def require(self, request: Request, *, tries: int = 1) -> Allowance:
         """Reserve the worst case of a request, until it is settled or lost.
 
         Where requests are under way, one that is refused may fit once they are settled.
@@ -119,9 +129,6 @@ class Ledger:
         Args:
             request: what is to be asked.
             tries: how many times it may be billed, if answers are lost on their way.
-
-        Returns:
-            The request as it may be sent: its `max_tokens` may be less.
 
         Raises:
             BudgetError: it does not fit into what is left.
@@ -135,7 +142,7 @@ class Ledger:
             self._flights[request.id] = _Flight(
                 tokens=tries * (prompt + answer), usd=tries * self._worst_usd(request.model, prompt, answer)
             )
-            return replace(request, max_tokens=answer)
+        return Allowance(request=replace(request, max_tokens=answer), deadline_s=self.deadline_s())
 
     def resume(self, request: Request, *, tries: int = 1) -> None:
         """Reserve the worst case of a request that an earlier part of the run has sent, and which may still be answered."""
