@@ -15,8 +15,8 @@ from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.schema import SchemaArgument
 from pytest_cgins.kernels.source import read
-from pytest_cgins.model import Argument, Trace, Value
-from pytest_cgins.regenerate.prompts import calls
+from pytest_cgins.model import Argument, Trace
+from pytest_cgins.regenerate.prompts import calls, schema_types
 from pytest_cgins.regenerate.prompts.torch_schema import defaults, overloads
 
 _C_NAMES = frozenset(
@@ -64,7 +64,6 @@ _C_NAMES = frozenset(
         "trunc",
     ]
 )
-_SCALARS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}
 
 
 def derive(
@@ -120,7 +119,7 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
             return ""
         default = _default_of(argument, traces, known.get(argument.name), usual)
         hidden = argument.name.startswith("_") and all(
-            _default(one.value) == default
+            schema_types.default_text(one.value) == default
             for trace in traces
             for one in trace.call.arguments
             if one.name == argument.name
@@ -173,7 +172,7 @@ def _type(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | N
     met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
     present = [one.value for one in met if one.value.kind != "none"]
     only_default = all(one.passed == "default" for one in met)
-    word = _word(present, known)
+    word = schema_types.word_of(present, known)
     if not word:
         return "" if only_default or not present else None
     if len(present) < len(met) and not word.endswith("?"):
@@ -188,7 +187,7 @@ def _default_of(
     met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
     recorded = next((one.value for one in met if one.passed == "default"), None)
     if recorded is not None:
-        return _default(recorded)
+        return schema_types.default_text(recorded)
     if argument.name in usual:
         return usual[argument.name]
     if (
@@ -198,70 +197,6 @@ def _default_of(
     ):
         return repr(known.default)
     return ""
-
-
-def _word(present: Sequence[Value], known: SchemaArgument | None) -> str:
-    """The type of some values, None apart; that of torch's schema where it is wider and fits them."""
-    own = {_of_value(value) for value in present}
-    if None in own:
-        return ""
-    words = {word for word in own if word}
-    declared = (
-        "" if known is None else known.type + ("[]" if known.list else "") + ("?" if known.optional else "")
-    )
-    if not words:
-        return declared
-    if declared and words <= _fitting(declared.rstrip("?")):
-        return declared
-    if len(words) == 1:
-        return next(iter(words))
-    if words <= {"int", "float", "bool"}:
-        return "Scalar"
-    if words <= {"int", "int[]"}:
-        return "int[]"
-    return ""
-
-
-def _fitting(declared: str) -> set[str]:
-    """Types of values that an argument of a declared type takes."""
-    wider = {
-        "Scalar": {"int", "float", "bool"},
-        "float": {"int"},
-        "int[]": {"int"},
-        "float[]": {"float", "int[]", "int"},
-    }
-    return {declared} | wider.get(declared, set())
-
-
-def _of_value(value: Value) -> str | None:
-    """Type of one value; None where the schema language has none."""
-    if value.kind == "tensor":
-        return "Tensor"
-    if value.kind in _SCALARS:
-        return _SCALARS[value.kind]
-    if value.kind == "generator":
-        return "Generator"
-    if value.kind in ("tuple", "list", "size"):
-        items = {_of_value(item) for item in value.items if item.kind != "none"}
-        if items == {"Tensor"}:
-            return "Tensor?[]" if any(item.kind == "none" for item in value.items) else "Tensor[]"
-        if items <= {"int"}:
-            return "int[]"
-        if items <= {"int", "float"}:
-            return "float[]"
-        return "bool[]" if items == {"bool"} else None
-    return None
-
-
-def _default(value: Value) -> str:
-    if value.kind == "none":
-        return "None"
-    if value.kind == "float":
-        return calls.number(str(value.value))
-    if value.kind in ("int", "bool"):
-        return str(value.value)
-    text = str(value.value)
-    return f"'{text}'" if value.kind == "str" and text.isidentifier() else ""
 
 
 def _spelled(arguments: Sequence[tuple[str, str, str]], changed: Sequence[str]) -> list[str]:

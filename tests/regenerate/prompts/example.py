@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,34 @@ def context_of(kernel: str, implementation: str, goal: Goal = "repair", **given:
         goal=goal,
     )
     given.setdefault("hardware", H200 if chosen.device == "cuda" else CPU)
-    made = gather(target, config(), entry, chosen, **given)
+    packs, profiles = traces()
+    made = gather(target, replace(config(), traces=()), entry, chosen, **given)
+    made = replace(made, config=config(), packs=packs, profiles=profiles)
     if goal != "repair" or "evaluations" in given:
         return made
-    return gather(target, config(), entry, chosen, **given, evaluations=wrong(made))
+    return replace(made, evaluations=wrong(made))
+
+
+@lru_cache(maxsize=1)
+def traces() -> tuple[Any, Any]:
+    """Packs and profiles, read once."""
+    made = context_with_packs()
+    return made.packs, made.profiles
+
+
+def context_with_packs() -> Context:
+    """A context that `gather` alone has made."""
+    entry = config().kernels[0]
+    chosen = entry.implementations[0]
+    target = Target(
+        kernel=entry.name,
+        implementation=chosen.name,
+        device="cpu",
+        op=entry.op,
+        contract=chosen.contract,
+        goal="repair",
+    )
+    return gather(target, config(), entry, chosen, hardware=CPU)
 
 
 def case_of(context: Context, number: int = 0) -> Case:

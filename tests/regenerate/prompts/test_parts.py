@@ -1,0 +1,141 @@
+"""Parts of prompts: advice, hardware, schema lines, fences."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cgins.kernels import schema as schemas
+from pytest_cgins.regenerate.prompts import blocks, hardware, schema_line, workload
+from pytest_cgins.regenerate.prompts.advise import read_advice
+from tests.regenerate.prompts.example import config, context_of
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"advice": "Mask the tail.", "do_not_repeat": ["unrolling"]}',
+        'Sure!\n```json\n{"advice": "Mask the tail.", "do_not_repeat": ["unrolling"]}\n```\nGood luck.',
+        'thoughts {not json} … {"text": ["Mask the tail."], "avoid": "unrolling"}',
+        "Mask the tail.\n\n## Do not repeat\n- unrolling\n",
+        "Mask the tail.\n**Don't try again:**\n1. unrolling",
+    ],
+)
+def test_advice_is_read_in_any_dress(answer):
+    """JSON bare, fenced or in prose, and plain sections give the same advice."""
+    found = read_advice(answer)
+    assert found.text == "Mask the tail."
+    assert found.avoid == ("unrolling",)
+
+
+def test_advice_of_garbage_is_the_text():
+    """Broken JSON is taken as words; nothing gives empty advice."""
+    assert read_advice('{"advice": "Mask').text == '{"advice": "Mask'
+    assert read_advice("").text == ""
+    assert read_advice("Avoid bank conflicts by padding.").text == "Avoid bank conflicts by padding."
+
+
+@given(
+    st.text()
+    | st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda x: (
+            st.lists(x) | st.dictionaries(st.sampled_from(["advice", "avoid", "do_not_repeat", "x"]), x)
+        ),
+    ).map(json.dumps)
+)
+def test_advice_never_raises_and_is_bounded(answer):
+    """Whatever a model answers becomes advice of bounded size."""
+    found = read_advice(answer)
+    assert len(found.text) < 7000
+    assert len(found.avoid) <= 10
+    assert all(len(line) <= 300 and "\n" not in line for line in found.avoid)
+
+
+@given(st.text(alphabet="`~\n ab\x1b[\u202e", max_size=200))
+def test_no_text_ends_its_fence(text):
+    """No text has a line that closes the fence around it."""
+    fence, *inside, last = blocks.fenced(text).split("\n")
+    ticks = re.match("`+", fence)[0]
+    assert last == ticks
+    assert not any(re.match(f" {{0,3}}`{{{len(ticks)},}}", line) for line in inside)
+
+
+def test_unknown_hardware_stays_unknown(tmp_path):
+    """Where nobody tells anything, it says unknown."""
+    cpu = hardware.read("cpu", cores=3, proc=tmp_path, sys_folder=tmp_path)
+    assert (cpu.name, cpu.vector_flags, cpu.caches) == ("", (), ())
+    text = hardware.described(cpu)
+    assert "unknown model, 3 cores" in text
+    assert "vector instructions: unknown" in text
+    gpu = hardware.read("cuda:0", library="libno-such-driver.so", proc=tmp_path)
+    assert gpu.sm_count == 0
+    assert "unknown" in hardware.described(gpu)
+    assert "0 SMs" not in hardware.described(gpu)
+
+
+def test_a_cpu_is_read_from_its_files(tmp_path):
+    """Model, instruction sets and caches come from /proc and /sys."""
+    (tmp_path / "cpuinfo").write_text("model name\t: Big CPU\nflags\t\t: fpu avx2 fma avx512f\n")
+    cache = tmp_path / "devices/system/cpu/cpu0/cache/index2"
+    cache.mkdir(parents=True)
+    for name, text in (("level", "2\n"), ("type", "Unified\n"), ("size", "2048K\n")):
+        (cache / name).write_text(text)
+    told = hardware.read("cpu", proc=tmp_path, sys_folder=tmp_path, peak_bytes_per_s=2e10)
+    assert told.name == "Big CPU"
+    assert told.vector_flags == ("avx2", "fma", "avx512f") or set(told.vector_flags) == {
+        "fma",
+        "avx2",
+        "avx512f",
+    }
+    assert told.caches == (("L2", 2 << 20),)
+    assert "20 GB/s" in hardware.described(told)
+
+
+@pytest.mark.parametrize("kernel", [one.name for one in config().kernels])
+def test_schema_lines_from_traces_cover_the_recorded_calls(kernel, monkeypatch):
+    """A line derived from recorded arguments alone parses, and names only the op's own parameters."""
+    monkeypatch.setattr(schema_line, "overloads", lambda op: ())
+    monkeypatch.setattr(schema_line, "defaults", lambda op: {})
+    implementation = next(i for k in config().kernels if k.name == kernel for i in k.implementations)
+    context = context_of(kernel, implementation.name, "generate")
+    traces = [trace for _, trace in context.traces]
+    line = schema_line.from_traces(kernel, context.target.op, traces)
+    parsed = schemas.parse(line)
+    names = {argument.name for trace in traces for argument in trace.call.arguments}
+    assert {argument.name for argument in parsed.arguments} <= names
+
+
+def test_schema_lines_take_torchs_types_and_defaults():
+    """With torch's own schemas a line has its types and defaults."""
+    context = context_of("conv2d", "cpp", "generate")
+    line = schema_line.from_traces("conv2d", context.target.op, [trace for _, trace in context.traces])
+    assert line == (
+        "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, "
+        "int groups=1) -> Tensor"
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "families"),
+    [
+        ("torch.nn.functional.linear", ("matmul",)),
+        ("torch.nn.functional.conv2d", ("convolution",)),
+        ("torch.nn.functional.relu_", ("elementwise",)),
+        ("torch.nn.functional.layer_norm@backward(input,weight,bias)", ("norm",)),
+        ("torch.nn.functional.softmax", ("reduction",)),
+        ("torch.nn.functional.scaled_dot_product_attention", ("attention",)),
+        ("torch.nn.functional.embedding", ("embedding",)),
+        ("torch.nn.functional.max_pool2d", ("pooling",)),
+        ("models.blocks.conv_relu_pool", ("convolution", "fused")),
+        ("models.decoder.apply_rotary", ("fused",)),
+        ("torch.ops.aten.mm.default", ("matmul",)),
+    ],
+)
+def test_families(op, families):
+    """Advice follows the kind of op."""
+    assert workload.families_of(op) == families
