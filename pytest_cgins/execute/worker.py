@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import faulthandler
 import fcntl
+import gc
 import importlib
 import os
 import select
@@ -20,6 +21,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 from pytest_cgins.errors import CginsError, ProtocolError
@@ -76,7 +78,8 @@ def _serve(channel: Channel) -> None:
         results: list[Buffer] = []
         try:
             if request["method"] == START:
-                service = make_service(request["params"])
+                with _imports_are_kept():
+                    service = make_service(request["params"])
                 answer["result"] = os.getpid()
             else:
                 answer["result"], results = method_of(service, request["method"])(request["params"], buffers)
@@ -99,6 +102,17 @@ def _answer(channel: Channel, answer: dict[str, Any], results: list[Buffer]) -> 
         channel.send({**challenge, **answer}, results)
     except ProtocolError as error:
         channel.send({**challenge, "error": describe(error), "fatal": answer["fatal"]})
+
+
+@contextlib.contextmanager
+def _imports_are_kept() -> Iterator[None]:
+    """Python's collector leaves alone what is made meanwhile: torch's modules stay, and to go through them takes long."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def make_service(params: dict[str, Any]) -> Any:

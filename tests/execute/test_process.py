@@ -48,6 +48,11 @@ def test_settings_and_variables_reach_the_service(pool: WorkerPool) -> None:
     ]
 
 
+def test_the_collector_is_on_and_leaves_imports_alone(pool: WorkerPool) -> None:
+    """What the service's start has made is not gone through; what a kernel makes is."""
+    assert pool.call("toy", "collector", {}, timeout_s=LIMIT_S).result == [True, True, False]
+
+
 def test_output_comes_with_the_reply_it_was_printed_in(pool: WorkerPool) -> None:
     """Python's and C's stdout and stderr are captured apart, call by call."""
     reply = pool.call("toy", "say", {"text": "hello"}, timeout_s=LIMIT_S)

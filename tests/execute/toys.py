@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import math
 import os
 import signal
@@ -32,6 +33,13 @@ class Toy:
 
     def pid(self, params: Any, buffers: list[Buffer]) -> Answer:
         return os.getpid(), []
+
+    def collector(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return [
+            gc.isenabled(),
+            gc.get_freeze_count() > 0,
+            any(one is sys.modules for one in gc.get_objects()),
+        ], []
 
     def say(self, params: Any, buffers: list[Buffer]) -> Answer:
         print(params["text"])
