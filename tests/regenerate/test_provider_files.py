@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -333,3 +335,13 @@ def test_of_settings(tmp_path: Path) -> None:
     assert isinstance(provider, OpenAICompatible)
     assert (provider._limits.try_s, provider._limits.deadline_s) == (50, 400)
     assert isinstance(of_settings(LlmSettings(provider="exchange", path=tmp_path, runs=tmp_path)), Exchange)
+
+
+def test_a_provider_costs_pytest_no_heavy_import() -> None:
+    """Asking a server imports neither its client nor torch into the process that runs the tests."""
+    code = (
+        "import sys; from pytest_cgins.regenerate.provider import make; make('ollama'); make('gemini');"
+        "print([one for one in ('openai', 'httpx', 'httpx2', 'torch', 'yaml', 'pydantic') if one in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import random
-import re
 import time
 from collections.abc import Iterator
 from threading import Event
@@ -14,6 +13,7 @@ from pytest_cgins.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider import trouble as troubles
+from pytest_cgins.regenerate.provider.arguments import Refused, adjust, arguments_of
 from pytest_cgins.regenerate.provider.files import Failure
 from pytest_cgins.regenerate.provider.order import Order
 from pytest_cgins.regenerate.provider.prices import priced
@@ -70,7 +70,7 @@ class Asking:
 
     def run(self) -> Answer | Failure | None:
         """The answer, or why there is none; None if nobody wants another try."""
-        arguments = _arguments(self._request, self._order)
+        arguments = arguments_of(self._request, self._order)
         dropped: set[str] = set()
         failed = 0
         with _client(self._order, self._key or NO_KEY) as client:
@@ -80,7 +80,7 @@ class Asking:
                 try:
                     return self._answer(self._once(client, arguments, reply))
                 except Trouble as trouble:
-                    if _adjust(arguments, trouble, dropped):
+                    if adjust(arguments, trouble, dropped):
                         self._tell(
                             self._clean(f"try {self.tries}: {trouble.what}; again without what it refused")
                         )
@@ -130,7 +130,7 @@ class Asking:
 
     def _of_status(self, client: OpenAI, error: APIStatusError) -> Trouble:
         body = error.response.text
-        trouble = _Refused(
+        trouble = Refused(
             troubles.of_status(
                 error.status_code, error.response.headers, body, api_key_env=self._order.api_key_env
             ),
@@ -206,21 +206,6 @@ class Asking:
 _NOTHING = Usage(prompt_tokens=0, cached_tokens=0, answer_tokens=0, usd=None)
 
 
-class _Refused(Trouble):
-    """A status that may be about a single parameter."""
-
-    def __init__(self, trouble: Trouble, status: int, body: str) -> None:
-        super().__init__(
-            trouble.what,
-            remedy=trouble.remedy,
-            retry=trouble.retry,
-            after_s=trouble.after_s,
-            lost=trouble.lost,
-        )
-        self.status = status
-        self.body = body
-
-
 def _client(order: Order, key: str) -> OpenAI:
     import openai
 
@@ -231,50 +216,6 @@ def _client(order: Order, key: str) -> OpenAI:
         raise ProviderError(
             f"no client for {troubles.shown_url(order.base_url)}: {error}", remedy="check base_url"
         ) from None
-
-
-def _arguments(request: Request, order: Order) -> dict[str, Any]:
-    arguments: dict[str, Any] = {
-        "model": request.model,
-        "messages": [{"role": one.role, "content": one.text} for one in request.messages],
-        order.tokens_field: request.max_tokens,
-        "stream": order.stream,
-    }
-    if order.stream:
-        arguments["stream_options"] = {"include_usage": True}
-    if request.temperature is not None:
-        arguments["temperature"] = request.temperature
-    return arguments
-
-
-def _adjust(arguments: dict[str, Any], trouble: Trouble, dropped: set[str]) -> bool:
-    """Take out of the arguments what a server says that it does not take; False if that is not the trouble.
-
-    Args:
-        arguments: of the try that was refused; changed in place.
-        trouble: what the server said.
-        dropped: what was taken out before, which does not come back.
-    """
-    if not isinstance(trouble, _Refused) or trouble.status not in {400, 404, 405, 422, 501}:
-        return False
-    said = trouble.body.lower()
-    other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-    if "stream_options" in arguments and "stream_options" in said:
-        del arguments["stream_options"]
-        return True
-    if arguments["stream"] and (trouble.status in {405, 501} or re.search(r"\bstream(ing|ed)?\b", said)):
-        arguments.pop("stream_options", None)
-        arguments["stream"] = False
-        return True
-    for name, instead in other.items():
-        if name in arguments and name in said and instead not in dropped:
-            arguments[instead] = arguments.pop(name)
-            dropped.add(name)
-            return True
-    if "temperature" in arguments and "temperature" in said:
-        del arguments["temperature"]
-        return True
-    return False
 
 
 def _pieces(response: Any, ends: float, most_nbytes: int) -> Iterator[bytes]:
