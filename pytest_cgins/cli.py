@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pytest_cgins import __version__, logs
 from pytest_cgins.doctor import commands as doctor
 from pytest_cgins.errors import CginsError
+from pytest_cgins.github import commands as github
 from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
+from pytest_cgins.regenerate import proposal_commands
 from pytest_cgins.report import commands as report
 from pytest_cgins.report import history_commands
 from pytest_cgins.session import build_command, calibrate_command
@@ -50,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.add_parsers(subparsers)
     history_commands.add_parsers(subparsers)
     calibrate_command.add_parsers(subparsers)
+    proposal_commands.add_parsers(subparsers)
+    github.add_parsers(subparsers)
     arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))
     messages = logs.to_stderr(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):

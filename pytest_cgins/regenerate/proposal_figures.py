@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -33,6 +34,11 @@ class Row:
     """Whether it is the target's; else its kernel shares a file with it."""
     cells: tuple[str, ...]
     """One for each of `COLUMNS`."""
+
+
+def no_command(line: str) -> str:
+    """A line that is no command to a runner of GitHub's which prints it in a log: the sign that begins one is spelled out."""
+    return re.sub(r"^(\s*):(?=:)", r"\1\\u003a", line).replace("##[", "\\u0023#[")
 
 
 def goal(proposal: Proposal) -> str:

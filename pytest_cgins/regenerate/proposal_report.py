@@ -16,15 +16,17 @@ from pytest_cgins.report.escape import block, code, visible
 
 LIMIT = 60_000
 """Most characters: GitHub refuses a body with more than 65,536."""
-PATCH_LENGTH = 24_000
+PATCH_LENGTH = 22_000
 LINE_LENGTH = 400
 MESSAGES = 5
 """Failures of before whose messages are shown."""
 MESSAGE_LENGTH = 1200
 NAME_LENGTH = 200
 TEXT_LENGTH = 600
+WRONG_LENGTH = 12_000
+"""Characters of them all."""
 NOTES = 20
-CASES_LENGTH = 20_000
+CASES_LENGTH = 16_000
 """Characters of the table of cases."""
 ATTEMPTS = 20
 SHORTENED = "\n<p>… shortened: the whole is in proposal.json, evidence.json and patch.diff.</p>\n"
@@ -75,7 +77,7 @@ def fenced(patch: bytes) -> str:
 
 
 def _line(line: str) -> str:
-    text = visible(line.removesuffix("\r").expandtabs(4))
+    text = figures.no_command(visible(line.removesuffix("\r").expandtabs(4)))
     return text if len(text) <= LINE_LENGTH else f"{text[:LINE_LENGTH]} … ({len(text) - LINE_LENGTH} more)"
 
 
@@ -99,11 +101,14 @@ def _notes(notes: Sequence[str]) -> str:
 def _wrong(failures: Sequence[tuple[str, str]]) -> str:
     if not failures:
         return ""
-    text = "\n### What was wrong\n\n"
+    text, shown = "\n### What was wrong\n\n", 0
     for what, message in failures[:MESSAGES]:
         said = _neutral(block(message, length=MESSAGE_LENGTH)) if message else ""
-        text += f"<p>{_code(what)}</p>{said}\n"
-    left_out = len(failures) - MESSAGES
+        part = f"<p>{_code(what)}</p>{said}\n"
+        if len(text) + len(part) > WRONG_LENGTH:
+            break
+        text, shown = text + part, shown + 1
+    left_out = len(failures) - shown
     return text + (f"<p>… {left_out} more cases failed.</p>\n" if left_out > 0 else "")
 
 

@@ -33,7 +33,7 @@ def text(contents: Contents, *, colour: bool) -> str:
         for line in contents.patch.decode("utf-8", "replace").split("\n")[:-1]
     ]
     out.append(f"\nagain  {_line(proposal.command)}\n")
-    return "".join(out)
+    return "".join(f"{figures.no_command(line)}\n" for line in "".join(out).split("\n")[:-1])
 
 
 def _line(said: str) -> str:

@@ -34,7 +34,13 @@ def test_wheel_works_without_the_sources(project: Path, tmp_path: Path, run: Cal
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    for name in ("py.typed", "kernels/include/cgins.h", "kernels/CONTRACT.md", "schemas/report-2.json"):
+    for name in (
+        "py.typed",
+        "kernels/include/cgins.h",
+        "kernels/CONTRACT.md",
+        "schemas/report-2.json",
+        "schemas/proposal-1.json",
+    ):
         assert f"pytest_cgins/{name}" in names
     site = tmp_path / "site"
     install = [
