@@ -64,7 +64,7 @@ def run_open(arguments: argparse.Namespace) -> int:
     from contextlib import closing
 
     from pytest_cgins.github import pull_request, remote, rest
-    from pytest_cgins.github.contribution import checked
+    from pytest_cgins.github.contribution import contribution
     from pytest_cgins.github.git import Git
     from pytest_cgins.regenerate import proposal
 
@@ -72,9 +72,7 @@ def run_open(arguments: argparse.Namespace) -> int:
     token = rest.token(os.environ, arguments.token_variable)
     folder = arguments.config.parent
     here = Git(folder)
-    contribution = checked(
-        found.proposal, files=found.files, report=found.report, config=here.prefix() + arguments.config.name
-    )
+    offered = contribution(found, config=here.prefix() + arguments.config.name)
     place = remote.parse(here.remote_url(arguments.remote))
     if arguments.repository:
         place = remote.named(arguments.repository, place)
@@ -89,11 +87,11 @@ def run_open(arguments: argparse.Namespace) -> int:
             identity=arguments.author or pull_request.IDENTITY,
         )
         try:
-            opened = pull_request.open_pull_request(contribution, settings, git, api)
+            opened = pull_request.open_pull_request(offered, settings, git, api)
         except pull_request.StaleProposal as error:
             print(error)
             return EXIT_STALE
-    print(_line(opened, contribution.title, settings.base))
+    print(_line(opened, offered.title, settings.base))
     return 0
 
 

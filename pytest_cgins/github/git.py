@@ -76,6 +76,20 @@ class Git:
     """One repository, and perhaps a token for one remote."""
 
     def __init__(self, folder: Path, *, token: str = "", remote: Remote | None = None) -> None:
+        """Nothing is run yet but a look at what folders git trusts.
+
+        Args:
+            folder: in a clone.
+            token: "" for none.
+            remote: the only place that the token is sent to; over ssh it is not.
+
+        Raises:
+            GitHubError: there is no such folder.
+        """
+        if not folder.is_dir():
+            raise GitHubError(
+                f"{folder}: no such folder", remedy="run the command in a clone of the repository"
+            )
         self._folder = folder
         self._secrets: tuple[str, ...] = ()
         self._environment = _environment()
@@ -260,8 +274,22 @@ def _environment() -> dict[str, str]:
         "LC_ALL": "C",
     }
     environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
-    _configure(environment, list(SETTINGS.items()))
+    _configure(environment, [*SETTINGS.items(), *(("safe.directory", one) for one in _trusted())])
     return environment
+
+
+def _trusted() -> list[str]:
+    """Folders of others that the user's own settings trust: the only thing that is taken from there."""
+    try:
+        done = subprocess.run(
+            ["git", "config", "--global", "-z", "--get-all", "safe.directory"],
+            capture_output=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [one for one in done.stdout.decode("utf-8", "replace").split("\0") if one]
 
 
 def _configure(environment: dict[str, str], settings: list[tuple[str, str]]) -> None:

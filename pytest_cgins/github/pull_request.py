@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_cgins.errors import GitHubError, ProposalError
 from pytest_cgins.github import allowed
-from pytest_cgins.github.body import marker
 from pytest_cgins.github.contribution import Contribution
 from pytest_cgins.github.git import Commit, Git, Identity
 from pytest_cgins.github.rest import Rest
@@ -73,8 +71,6 @@ def open_pull_request(
     settings: Settings,
     git: Git,
     rest: Rest,
-    *,
-    sleep: Callable[[float], object] = time.sleep,
 ) -> Opened:
     """Check a contribution against the base branch, push it, and open or update its pull request.
 
@@ -83,7 +79,6 @@ def open_pull_request(
         settings: where to and how.
         git: of a clone; its working tree, index and refs stay as they are.
         rest: of the same repository.
-        sleep: waits, in seconds.
 
     Raises:
         StaleProposal: the base branch has other files than the proposal was made on.
@@ -116,7 +111,7 @@ def open_pull_request(
     if not same:
         commit = git.commit(tree, tip, _message(contribution, tip, tree), settings.identity)
         git.push(settings.url, commit, contribution.branch, expected=before)
-    return _create(contribution, settings, rest, sleep)
+    return _create(contribution, settings, rest)
 
 
 def _fits(contribution: Contribution, settings: Settings, git: Git, tip: str) -> bool:
@@ -135,12 +130,8 @@ def _fits(contribution: Contribution, settings: Settings, git: Git, tip: str) ->
                 remedy=f"regenerate the kernel on the tip of {settings.base}",
             )
     entry = git.entry(tip, contribution.config)
-    if entry is None:
-        raise ProposalError(
-            f"{settings.base} has no {contribution.config}", remedy="name the project's file with --config"
-        )
     present = {path: now[path] is not None for path in contribution.files}
-    allowed.check(contribution, git.read(entry[1]), present)
+    allowed.check(contribution, git.read(entry[1]) if entry else None, present)
     return True
 
 
@@ -184,9 +175,7 @@ def _message(contribution: Contribution, tip: str, tree: str) -> str:
     return f"{contribution.title}\n\nFound by a model, and accepted by the gate.\n\n{trailers}\n"
 
 
-def _create(
-    contribution: Contribution, settings: Settings, rest: Rest, sleep: Callable[[float], object]
-) -> Opened:
+def _create(contribution: Contribution, settings: Settings, rest: Rest) -> Opened:
     """Open a pull request, or update the one that GitHub says there is."""
     for tried in range(1, UNSEEN_TRIES + 1):
         try:
@@ -204,13 +193,13 @@ def _create(
             if "already exists" not in error.what:
                 if "head invalid" not in error.what or tried == UNSEEN_TRIES:
                     raise
-                sleep(float(tried))
+                time.sleep(float(tried))
                 continue
         head = f"{settings.owner}:{contribution.branch}"
         found = next(iter(rest.pulls(head=head, base=settings.base)), None)
         if found is not None:
             return _update(contribution, rest, found, pushed=True)
-        sleep(float(tried))
+        time.sleep(float(tried))
     raise GitHubError(
         f"GitHub says that {contribution.branch} has a pull request, and does not list it",
         remedy="run the command again later",
@@ -224,7 +213,7 @@ def _update(contribution: Contribution, rest: Rest, found: dict[str, Any], *, pu
     Raises:
         GitHubError: a person opened it.
     """
-    if marker(f"{contribution.kernel}-{contribution.implementation}") not in (found["body"] or ""):
+    if contribution.marker not in (found["body"] or ""):
         raise GitHubError(
             f"pull request #{found['number']} of {contribution.branch} is not the bot's: its words were left alone",
             remedy="close it, or put the hidden marker back into its text",

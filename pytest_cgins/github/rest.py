@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.errors import GitHubError
@@ -69,22 +69,18 @@ def token(environment: Mapping[str, str], variable: str = "") -> str:
 class Rest:
     """One repository, seen through the REST API."""
 
-    def __init__(
-        self, base_url: str, token: str, repository: str, *, sleep: Callable[[float], object] = time.sleep
-    ) -> None:
+    def __init__(self, base_url: str, token: str, repository: str) -> None:
         """Nothing is sent yet.
 
         Args:
             base_url: of the API, without a slash at the end.
             token: goes into a header, and nowhere else.
             repository: `owner/name`.
-            sleep: waits between tries, in seconds.
         """
         from pytest_cgins import __version__
 
         self._library = _library()
         self._repository = repository
-        self._sleep = sleep
         self._token = token
         self._client: httpx2.Client = self._library.Client(
             base_url=base_url,
@@ -158,7 +154,7 @@ class Rest:
                 if tried == TRIES or not 0 <= wait_s <= LONGEST_WAIT_S:
                     raise self._refused(response, method, url)
                 _log.info("%s %s: status %d; again in %g s", method, url, response.status_code, wait_s)
-            self._sleep(wait_s)
+            time.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
     def _decoded(self, response: httpx2.Response, method: str, url: str) -> Any:

@@ -70,13 +70,15 @@ def filled(name: str, known: dict[str, Any], *, url: str = "https://twin.example
     """An object of a named schema: what is known of it, and for all else that must be there the plainest value."""
     schema = SCHEMAS[name]
     return {
-        one: _plainest(schema["properties"][one], url) for one in schema["required"] if one not in known
+        one: _plainest(schema["properties"][one], url)
+        for one in schema.get("required", [])
+        if one not in known
     } | known
 
 
 def _plainest(schema: dict[str, Any], url: str) -> Any:
     if "$ref" in schema:
-        return filled(schema["$ref"].rsplit("/", 1)[1], {}, url=url)
+        return _plainest(SCHEMAS[schema["$ref"].rsplit("/", 1)[1]], url)
     for choice in ("anyOf", "oneOf", "allOf"):
         if choice in schema:
             options = schema[choice]

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -56,6 +57,15 @@ class Request:
     body: Any = None
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """As the base does, without asking the name service who 127.0.0.1 is."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+
+
 class Twin:
     """The server."""
 
@@ -66,8 +76,7 @@ class Twin:
         self.violations: list[str] = []
         self.faults: list[Fault] = []
         self.lock = threading.RLock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"twin": self}))
-        self.server.daemon_threads = True
+        self.server = _Server(("127.0.0.1", port), type("Handler", (_Handler,), {"twin": self}))
         self.url = api.url = f"http://127.0.0.1:{self.server.server_port}"
         self.remote = f"{self.url}/{api.owner}/{api.name}.git"
 

@@ -1,0 +1,471 @@
+"""A proposal becomes one pull request, over real git, and nothing of others is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.errors import GitHubError, ProposalError
+from pytest_cgins.github.pull_request import IDENTITY
+from tests.github import twin as twins
+from tests.github.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
+from tests.github.twin import Fault
+
+NEW = "int added() { return 0; }\n"
+ENTRY = "  added:\n    op: torch.nn.functional.gelu\n    source: kernels/added.cpp\n"
+
+
+def test_a_proposal_becomes_a_draft_pull_request(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """One commit on the tip of the base, by the bot, with the new source; the report is the body."""
+    assert place.open() == 0
+    [pull] = place.twin.api.pulls
+    assert (pull.head, pull.base, pull.draft, pull.state) == (BRANCH, "main", True, "open")
+    assert pull.title == "Repair scale (cpp on cpu)"
+    assert pull.body is not None
+    assert pull.body.startswith("<!-- cgins:pr:scale-cpu-cpp -->\n")
+    assert "wrong answer" in pull.body
+    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
+    assert git(place.bare, "rev-parse", f"{BRANCH}^") == place.tip("main")
+    assert git(place.bare, "diff", "--name-only", "main", BRANCH) == SOURCE
+    shown = git(place.bare, "log", "-1", "--format=%an <%ae> %cn%n%(trailers:key=Cgins-Proposal)", BRANCH)
+    assert shown == f"{IDENTITY.name} <{IDENTITY.email}> {IDENTITY.name}\nCgins-Proposal: run-1/scale-cpu-cpp"
+    assert capsys.readouterr().out == f"opened #1 {place.twin.url}/octo/kernels/pull/1: {pull.title}\n"
+
+
+def test_again_nothing_is_done(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same proposal leaves branch and pull request as they are, and says so."""
+    folder = place.propose()
+    place.open(folder)
+    before = place.tip(BRANCH)
+    assert place.open(folder) == 0
+    assert place.tip(BRANCH) == before
+    assert [one.edits for one in place.twin.api.pulls] == [0]
+    assert capsys.readouterr().out.splitlines()[1].startswith("unchanged: #1 ")
+
+
+def test_another_proposal_takes_the_same_pull_request(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GitHub says that there is one already; it gets the new commit and the new words."""
+    place.open()
+    better = place.propose(
+        {SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2", message="other words"
+    )
+    assert place.open(better) == 0
+    [pull] = place.twin.api.pulls
+    assert pull.edits == 1
+    assert "other words" in str(pull.body)
+    assert place.show(f"{BRANCH}:{SOURCE}") == "int scale() { return 3; }"
+    assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
+    assert capsys.readouterr().out.splitlines()[1].startswith("updated #1 ")
+
+
+def test_the_branch_follows_its_base(place: Place) -> None:
+    """Where the base has moved on elsewhere, the commit is made anew on its tip."""
+    folder = place.propose()
+    place.open(folder)
+    tip = commit(place.other, {"README.md": "words"})
+    assert place.open(folder) == 0
+    assert git(place.bare, "rev-parse", f"{BRANCH}^") == tip
+    assert len(place.twin.api.pulls) == 1
+
+
+def test_a_stale_proposal_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernel changed on the server meanwhile: nothing is pushed, and the exit status is 1."""
+    folder = place.propose()
+    commit(place.other, {SOURCE: "int scale() { return 9; }\n"})
+    assert place.open(folder) == 1
+    said = capsys.readouterr().out
+    assert said.startswith('the proposal is stale: "kernels/scale.cpp" on main is not what it was made on (')
+    assert "regenerate the kernel on the tip of main" in said
+    assert place.tip(BRANCH) == ""
+    assert place.twin.api.pulls == []
+
+
+def test_a_merged_proposal_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the base branch has the new source already there is nothing to do."""
+    folder = place.propose()
+    commit(place.other, {SOURCE: FIXED})
+    assert place.open(folder) == 0
+    assert capsys.readouterr().out == "main has these files already: nothing was done\n"
+    assert place.twin.api.pulls == []
+
+
+def test_a_closed_proposal_stays_closed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a person closed is not opened again; another proposal is."""
+    folder = place.propose()
+    place.open(folder)
+    place.twin.api.set_state(place.twin.api.pulls[0], "closed")
+    assert place.open(folder) == 0
+    assert "was closed: nothing was done" in capsys.readouterr().out
+    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
+
+
+@pytest.mark.parametrize("how", ["on-top", "amended"])
+def test_a_persons_work_on_the_branch_is_kept(
+    place: Place, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A commit on the bot's, or the bot's commit amended: it stops, and says whose work it is."""
+    place.open()
+    git(place.other, "fetch", "--quiet", "origin", BRANCH)
+    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    if how == "on-top":
+        mine = commit(place.other, {SOURCE: "int scale() { return 4; }\n"}, branch=BRANCH)
+    else:
+        (place.other / SOURCE).write_text("int scale() { return 4; }\n")
+        git(place.other, "commit", "--quiet", "--all", "--amend", "--no-edit")
+        git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
+        mine = git(place.other, "rev-parse", "HEAD")
+    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 2
+    assert place.tip(BRANCH) == mine
+    said = capsys.readouterr().err
+    assert f"{BRANCH} has 1 commits that are not the bot's" in said
+    assert "nothing was changed" in said
+    assert ("ada@team.example" in said) == (how == "on-top")
+
+
+def test_a_persons_pull_request_keeps_its_words(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the same branch without the hidden marker is not the bot's."""
+    place.open()
+    place.twin.api.pulls[0].body = "my own words"
+    assert place.open(place.propose(message="other words", run_id="run-2")) == 2
+    assert place.twin.api.pulls[0].body == "my own words"
+    assert "pull request #1 of cgins/repair/scale-cpu-cpp is not the bot's" in capsys.readouterr().err
+
+
+def test_a_dry_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """No branch, no pull request, and no request but for reading."""
+    folder = place.propose()
+    assert place.open(folder, "--dry-run") == 0
+    assert place.tip(BRANCH) == ""
+    assert {one.method for one in place.twin.requests if "/api/v3/" in one.path} == {"GET"}
+    assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
+    place.open(folder)
+    place.open(
+        place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"), "--dry-run"
+    )
+    place.open(folder, "--dry-run")
+    said = capsys.readouterr().out.splitlines()
+    assert (
+        said[0]
+        == f"dry run: would push {BRANCH} and open a pull request into main: Repair scale (cpp on cpu)"
+    )
+    assert said[2].startswith(f"dry run: would push {BRANCH} and update #1 ")
+    assert said[3].startswith("unchanged: #1 ")
+    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+
+
+def test_the_clone_is_left_alone(place: Place) -> None:
+    """Edits, what is staged, the branch, the refs and the settings are as they were."""
+    (place.clone / "kernels/shift.cpp").write_text("// edited\n")
+    (place.clone / "staged.txt").write_text("staged\n")
+    git(place.clone, "add", "staged.txt")
+    index = (place.clone / ".git/index").read_bytes()
+
+    def state() -> list[str]:
+        asked = (
+            ["status", "--porcelain"],
+            ["for-each-ref"],
+            ["rev-parse", "HEAD"],
+            ["config", "--local", "--list"],
+        )
+        return [git(place.clone, *one) for one in asked]
+
+    before = state()
+    (place.clone / ".git/index").write_bytes(index)
+    assert place.open() == 0
+    assert (place.clone / ".git/index").read_bytes() == index
+    assert state() == before
+    assert not (place.clone / ".git/FETCH_HEAD").exists()
+
+
+def test_hooks_and_settings_of_the_clone_do_not_interfere(place: Place) -> None:
+    """No hook runs, and another token among git's settings, as actions/checkout leaves one, is not sent."""
+    hook = place.clone / ".git/hooks/pre-push"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    git(place.clone, "config", f"http.{place.twin.url}/.extraheader", "AUTHORIZATION: basic bm90OnRoaXM=")
+    git(place.clone, "config", "push.gpgSign", "true")
+    assert place.open() == 0
+    pushes = [one for one in place.twin.requests if one.path.endswith("git-receive-pack")]
+    assert [one.authorization.startswith("Basic eC1hY2Nlc3MtdG9rZW46") for one in pushes] == [True]
+
+
+def test_a_project_below_the_top(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths begin at the top of the repository, and cgins.yaml is that of the folder where the command runs."""
+    commit(place.other, {"sub/cgins.yaml": CONFIG, f"sub/{SOURCE}": BROKEN})
+    git(place.clone, "pull", "--quiet", str(place.bare), "main")
+    folder = place.propose({f"sub/{SOURCE}": FIXED}, base={f"sub/{SOURCE}": BROKEN}, config="sub/cgins.yaml")
+    assert place.open(folder) == 2
+    monkeypatch.chdir(place.clone / "sub")
+    assert place.open(folder) == 0
+    assert git(place.bare, "diff", "--name-only", "main", BRANCH) == f"sub/{SOURCE}"
+
+
+def test_a_new_kernel_comes_with_its_entry(place: Place) -> None:
+    """A generated kernel adds a file and its lines of cgins.yaml, on a branch of its own."""
+    folder = place.propose(
+        {"kernels/added.cpp": NEW, "cgins.yaml": CONFIG + ENTRY},
+        base={"cgins.yaml": CONFIG},
+        goal="generate",
+        kernel="added",
+    )
+    assert place.open(folder) == 0
+    branch = "cgins/generate/added-cpu-cpp"
+    assert git(place.bare, "diff", "--name-only", "main", branch).split() == [
+        "cgins.yaml",
+        "kernels/added.cpp",
+    ]
+    assert place.twin.api.pulls[0].title == "Add added (cpp on cpu)"
+
+
+def test_ready_base_and_author_are_options(place: Place) -> None:
+    """--ready, --base and --author are taken."""
+    commit(place.other, {"README.md": "of the release"}, branch="release")
+    assert place.open(None, "--ready", "--base", "release", "--author", "Cgins <cgins@team.example>") == 0
+    [pull] = place.twin.api.pulls
+    assert (pull.draft, pull.base) == (False, "release")
+    assert git(place.bare, "log", "-1", "--format=%an %ce", BRANCH) == "Cgins cgins@team.example"
+
+
+def test_an_executable_source_stays_executable(place: Place) -> None:
+    """The mode of a file is the base's."""
+    git(place.other, "update-index", "--chmod=+x", SOURCE)
+    git(place.other, "commit", "--quiet", "-m", "Mode")
+    git(place.other, "push", "--quiet", "origin", "HEAD:main")
+    assert place.open() == 0
+    assert git(place.bare, "ls-tree", BRANCH, SOURCE).startswith("100755 ")
+
+
+# ---- hostile proposals
+
+
+@pytest.mark.parametrize("path", [".github/workflows/ci.yml", "../out.cpp", "tests/conftest.py", "README.md"])
+def test_paths_that_no_kernel_has(place: Place, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A path that leaves the project, hides or is run by others is refused before anything is sent."""
+    folder = place.propose()
+    text = (folder / "proposal.json").read_text().replace(SOURCE, path)
+    (folder / "proposal.json").write_text(text)
+    assert place.open(folder) == 2
+    assert path.rpartition("/")[2] in capsys.readouterr().err
+    assert place.twin.requests == []
+
+
+@pytest.mark.parametrize("path", ["kernels/shift.cpp", "kernels/new.h"])
+def test_files_of_others(place: Place, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A consistent proposal that changes a file which cgins.yaml on the base does not give its kernel is refused."""
+    base = {SOURCE: BROKEN} | ({} if path.endswith(".h") else {path: "int shift() { return 0; }\n"})
+    folder = place.propose({SOURCE: FIXED, path: "int shift() { return 1; }\n"}, base=base)
+    assert place.open(folder) == 2
+    assert f'the proposal is refused: "{path}" is no source of scale/cpu-cpp' in capsys.readouterr().err
+    assert place.tip(BRANCH) == ""
+
+
+def test_a_kernel_that_the_base_does_not_have(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is to be repaired must be in cgins.yaml on the base branch, whatever the clone's says."""
+    folder = place.propose(kernel="scale", implementation="other")
+    (place.clone / "cgins.yaml").write_text(
+        CONFIG.replace("source: kernels/scale.cpp", "source: kernels/shift.cpp")
+    )
+    assert place.open(folder) == 2
+    assert "cgins.yaml on the base branch has no kernel scale/cpu-other" in capsys.readouterr().err
+
+
+def test_a_link_on_the_base_is_not_followed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """A source that is a symbolic link on the base branch, or lies behind one, is refused."""
+    (place.other / SOURCE).unlink()
+    (place.other / SOURCE).symlink_to("shift.cpp")
+    commit(place.other, {})
+    assert place.open() == 2
+    assert f'"{SOURCE}" is a symbolic link on the base branch' in capsys.readouterr().err
+
+
+def test_hostile_words_do_nothing(place: Place) -> None:
+    """Mentions, references, markers and commands in a message are text in an element, and report.md is not read."""
+    message = "@octo fixes #1 <!-- cgins:pr:shift-cpu-cpp --> ::error:: </code><img src=x>"
+    folder = place.propose(message=message)
+    assert place.open(folder) == 0
+    body = str(place.twin.api.pulls[0].body)
+    assert "@octo" not in body
+    assert "<img" not in body
+    assert "#1 " not in body
+    assert body.count("<!--") == 1
+
+
+def test_names_that_are_no_branch(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that would end the hidden marker is refused."""
+    assert place.open(place.propose(implementation="a--x")) == 2
+    assert "cannot be the name of a branch" in capsys.readouterr().err
+    assert place.twin.requests == []
+
+
+# ---- bad days
+
+
+@pytest.mark.parametrize("kind", ["lost", "cut"])
+def test_a_lost_answer_makes_no_second_pull_request(place: Place, kind: str) -> None:
+    """The pull request was made, and the answer never came: it is found, and there is one."""
+    place.twin.faults = [Fault("POST", "/pulls", kind=kind)]  # type: ignore[arg-type]
+    assert place.open() == 0
+    assert len(place.twin.api.pulls) == 1
+    assert len(place.rest_calls("POST")) == 2
+
+
+def test_a_push_that_the_api_has_not_seen_yet(place: Place) -> None:
+    """The new branch is unknown for a moment: it is asked again."""
+    place.twin.api.unseen_heads = 2
+    assert place.open() == 0
+    assert len(place.twin.api.pulls) == 1
+
+
+def test_a_killed_run_is_gone_on_with(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The branch was pushed and no pull request made: the next run makes it, with the same commit."""
+    folder = place.propose()
+    place.twin.faults = [Fault("POST", "/pulls", status=422, message="not today")]
+    assert place.open(folder) == 2
+    before = place.tip(BRANCH)
+    assert place.open(folder) == 0
+    assert place.tip(BRANCH) == before
+    assert len(place.twin.api.pulls) == 1
+
+
+def test_somebody_pushes_in_between(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that came after the look at the branch is not overwritten."""
+    from pytest_cgins.github.git import Git
+
+    place.open()
+    real = Git.commit
+
+    def late(self: Git, *arguments: object) -> str:
+        git(place.bare, "update-ref", f"refs/heads/{BRANCH}", "main")
+        return real(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Git, "commit", late)
+    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 2
+    assert place.tip(BRANCH) == place.tip("main")
+
+
+def test_drafts_that_a_repository_does_not_have(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """GitHub's refusal comes with what to do."""
+    place.twin.api.drafts = False
+    assert place.open() == 2
+    assert "→ open it with --ready" in capsys.readouterr().err
+    assert place.open(None, "--ready") == 0
+
+
+def test_a_workflows_token_that_may_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where Actions may not open pull requests, the setting is named."""
+    monkeypatch.setenv("GITHUB_TOKEN", twins.ACTIONS)
+    assert place.open() == 2
+    assert "Actions, General, Workflow permissions" in capsys.readouterr().err
+
+
+def test_a_base_that_is_not_there(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """--base that names no branch."""
+    assert place.open(None, "--base", "nowhere") == 2
+    assert 'there is no branch "nowhere" on the server' in capsys.readouterr().err
+
+
+# ---- secrets
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "said"),
+    [
+        ("wrong-token-1234", "401", "set GITHUB_TOKEN or GH_TOKEN to one that is"),
+        (twins.READER, "403", "contents: write"),
+    ],
+)
+def test_a_token_that_is_not_enough(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    token: str,
+    status: str,
+    said: str,
+) -> None:
+    """The message names the status and the remedy, and not the token."""
+    monkeypatch.setenv("GITHUB_TOKEN", token)
+    monkeypatch.setenv("GIT_TRACE_CURL", "1")
+    monkeypatch.setenv("GIT_CURL_VERBOSE", "1")
+    assert place.open() == 2
+    output = "".join(capfd.readouterr())
+    assert status in output
+    assert said in output
+    assert token not in output
+
+
+def test_no_token(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a token nothing is sent; another variable can be named."""
+    monkeypatch.delenv("GITHUB_TOKEN")
+    monkeypatch.setenv("MY_TOKEN", twins.WRITER)
+    assert place.open() == 2
+    assert "there is no token: GITHUB_TOKEN and GH_TOKEN are not set" in capsys.readouterr().err
+    assert place.twin.requests == []
+    assert place.open(None, "--token-variable", "MY_TOKEN") == 0
+
+
+def test_the_token_is_nowhere(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not in the output of a verbose run, not on a command line, not in a file of the clone or of the server."""
+    secret = "ghs_" + "Q7" * 18
+    place.twin.tokens.add(secret)
+    lines = tmp_path / "lines"
+    wrapper = tmp_path / "bin/git"
+    wrapper.parent.mkdir()
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout.strip()
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {lines}\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    folder = place.propose()
+    import os
+
+    environment = {**os.environ, "GITHUB_TOKEN": secret, "PATH": f"{wrapper.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            CHILD,
+            "--log-level",
+            "debug",
+            "pull-request",
+            "open",
+            "--proposal",
+            str(folder),
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "imported: []" in done.stderr
+    output = (done.stdout + done.stderr + lines.read_text()).encode()
+    kept = [
+        path.read_bytes() for top in (place.clone, place.bare) for path in top.rglob("*") if path.is_file()
+    ]
+    assert not any(secret.encode() in text for text in (output, *kept))
+    assert "push" in lines.read_text()
+
+
+CHILD = """
+import sys
+from pytest_cgins.cli import main
+code = main(sys.argv[1:])
+heavy = [one for one in sys.modules if one.split(".")[0] in ("torch", "openai") or ".execute" in one]
+print("imported:", [one for one in heavy if "pytest_cgins" in one or one == "torch"], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_errors_are_of_our_tree() -> None:
+    """Both kinds end in exit status 2, and not in a traceback."""
+    from pytest_cgins.errors import CginsError
+
+    assert issubclass(GitHubError, CginsError)
+    assert issubclass(ProposalError, CginsError)
