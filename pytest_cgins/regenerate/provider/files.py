@@ -144,7 +144,7 @@ def write(path: Path, text: str) -> None:
     """Write a file whole or not at all; it is on the disk when this returns."""
     part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
-        with part.open("w", encoding="utf-8", errors="surrogatepass") as file:
+        with part.open("w", encoding="utf-8") as file:
             file.write(text if text.endswith("\n") else f"{text}\n")
             file.flush()
             os.fsync(file.fileno())
