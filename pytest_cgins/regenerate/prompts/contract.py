@@ -26,10 +26,9 @@ def described(context: Context) -> str:
         parts = _extension(context)
     else:
         parts = _python(context)
-    language = languages.of(context)
     return blocks.section(
         f"Contract: {kind}",
-        [*parts, "Compiler and language:", blocks.bullets(languages.advice(language)), *_options(context)],
+        [*parts, "Compiler and language:", blocks.bullets(languages.advice(context)), *_options(context)],
     )
 
 
@@ -230,7 +229,7 @@ def _extension(context: Context) -> list[str]:
             "torch.utils.cpp_extension.load_inline takes it; "
             "no PYBIND11_MODULE, it is added. <torch/extension.h> is included for you. It is called "
             "with the op's own arguments: "
-            f"{', '.join(names) or 'see the recorded calls'}; trailing ones may have C++ defaults. "
+            f"{', '.join(names) or 'see the recorded calls'}; one that has the op's default in every call may be left out. "
             "Optional tensors are `const std::optional<torch::Tensor>&`."
         ),
         (
@@ -283,8 +282,10 @@ def _options(context: Context) -> list[str]:
     if it.archs:
         said.append(f"built for {', '.join(blocks.code(arch) for arch in it.archs)}")
     if it.defines:
-        said.append("with " + ", ".join(blocks.code(f"-D{name}={value}") for name, value in it.defines))
+        said.append(
+            "compiled with " + ", ".join(blocks.code(f"-D{name}={value}") for name, value in it.defines)
+        )
     flags = [flag for flag in it.flags if "/" not in flag]
     if flags:
-        said.append("and the flags " + ", ".join(blocks.code(flag) for flag in flags))
+        said.append("compiled with the flags " + ", ".join(blocks.code(flag) for flag in flags))
     return [f"This implementation is {', '.join(said)}."] if said else []

@@ -208,6 +208,13 @@ def described(hardware: Hardware) -> str:
 
 
 def _cuda_lines(it: Hardware) -> list[str]:
+    if not it.name and not it.sm_count:
+        return [
+            (
+                "- a CUDA GPU; model, capability and sizes are unknown: ask cudaGetDeviceProperties in host "
+                "code if it matters"
+            )
+        ]
     memory = f"{it.memory_nbytes / 2**30:.4g} GiB" if it.memory_nbytes else "unknown"
     l2 = f"{it.l2_nbytes / 2**20:.4g} MiB" if it.l2_nbytes else "unknown"
     return [

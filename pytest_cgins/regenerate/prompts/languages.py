@@ -127,6 +127,40 @@ def fence_of(path: str, language: Language) -> str:
     }.get(suffix, FENCES[language])
 
 
-def advice(language: Language) -> tuple[str, ...]:
-    """What matters to who writes in it."""
-    return _ADVICE[language]
+_EXTENSION = {
+    "cpp": (
+        (
+            "torch's headers are included and cgins.h is not: c10::Half and c10::BFloat16 convert to float; compute in "
+            "at::opmath_type<scalar_t>."
+        ),
+        (
+            "Contiguous inputs by .contiguous() where the layout does not matter; outputs as torch lays them out "
+            "(torch::empty_like keeps channels-last)."
+        ),
+    ),
+    "cuda": (
+        (
+            "torch's headers are included and cgins.h is not: c10::Half and c10::BFloat16 convert to float; compute in "
+            "at::opmath_type<scalar_t>. Implicit conversions of __half are switched off."
+        ),
+        (
+            "No synchronisation and no cudaMalloc: scratch memory is torch::empty. Return before an "
+            "empty grid is launched."
+        ),
+    ),
+}
+_NAN = {
+    "cpp": "A comparison drops NaN or keeps it: `x < 0 ? 0 : x` keeps it, `std::max(0.f, x)` does not.",
+    "cuda": "fmaxf and fminf drop NaN: write `x < 0 ? 0 : x`, `!(v <= best)`, where torch keeps it.",
+    "triton": "tl.maximum and tl.max drop NaN: tl.where(x < 0, 0, x) keeps it; tl.maximum has "
+    "propagate_nan=tl.PropagateNan.ALL.",
+}
+
+
+def advice(context: Context) -> tuple[str, ...]:
+    """What matters to who writes a kernel in its language."""
+    language = of(context)
+    extension = context.implementation.contract == "torch-extension"
+    lines = _EXTENSION["cpp" if language == "cpp" else "cuda"] if extension else _ADVICE[language]
+    nan = _NAN.get({"device": "cuda", "cute": "cuda"}.get(language, language), "")
+    return (*lines, nan) if nan else lines

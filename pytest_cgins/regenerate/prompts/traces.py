@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_cgins.model import Argument, Trace
 from pytest_cgins.regenerate.prompts import blocks, calls, values
@@ -30,8 +30,8 @@ class Group:
     """Its traces."""
     count: int = 0
     """Calls in the recorded runs."""
-    failing: bool = False
-    """Whether the gate fails one of its cases."""
+    failing: dict[str, None] = field(default_factory=dict)
+    """Data types in which the gate fails it."""
     time_share: float = 0.0
     """Of the packs' time, by their profiles; 0 without."""
 
@@ -78,6 +78,7 @@ def _common(traces: Sequence[Trace]) -> dict[str, str]:
         argument.name: calls.plain(argument.value, first.tensors)
         for argument in calls.arguments(first)
         if argument.name in everywhere
+        and not argument.name.startswith("_")
         and len(seen[argument.name]) == 1
         and not any(True for _ in calls.tensor_indices(argument.value))
     }
@@ -102,7 +103,8 @@ def _groups(
         group.dtypes.setdefault(trace.dtype)
         group.traces.append((pack, trace))
         group.count += trace.count
-        group.failing |= (pack.pack.name, trace.id) in failing
+        if (pack.pack.name, trace.id) in failing:
+            group.failing.setdefault(trace.dtype)
         profile = context.profile_of(pack.pack.name, trace.id)
         group.time_share += profile.time_share if profile else 0.0
     return list(found.values())
@@ -113,7 +115,7 @@ def _written(trace: Trace, common: dict[str, str]) -> str:
     passed = [
         f"{blocks.one_line(argument.name, 60)}={calls.plain(argument.value, trace.tensors, stand_in)}"
         for argument in calls.arguments(trace)
-        if argument.name not in common
+        if argument.name not in common and not argument.name.startswith("_")
     ]
     return blocks.one_line(f"{', '.join(passed)} → {calls.outputs(trace, stand_in)}", _MOST_CALLS)
 
@@ -140,7 +142,8 @@ def _listing(groups: Sequence[Group], common: dict[str, str], traces: Sequence[T
         lines.append(f"of every call: {'; '.join(everywhere)}")
     for number, group in enumerate(groups[:MOST_CASES], 1):
         dtypes = ", ".join(calls.SHORT.get(one, one) for one in group.dtypes)
-        mark = "  <- FAILS" if group.failing else ""
+        failing = [calls.SHORT.get(one, one) for one in group.failing]
+        mark = f"  <- FAILS for {', '.join(failing)}" if failing else ""
         lines.append(f"{number}. T: {dtypes}; {group.count} calls{mark}")
         lines.append(f"   {group.varying}")
         if group.facts and not everywhere:

@@ -56,7 +56,7 @@ def test_what_every_prompt_has(kernel, implementation):
     assert "at [1, 63]: expected 0.7310585, got 1.4621171" in text
     assert "columns 63: last column of every row" in text
     assert "sizes x 4x64→4x65" in text
-    assert "<- FAILS" in text
+    assert "<- FAILS for " in text
     assert "<<<<<<< SEARCH" in text
     assert context.hardware.name in text
 
