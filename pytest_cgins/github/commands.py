@@ -32,8 +32,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     opener.add_argument("--repository", metavar="OWNER/NAME", help="default: that of the remote")
     opener.add_argument("--base", metavar="BRANCH", help="branch to go into; default: the repository's own")
     state = opener.add_mutually_exclusive_group()
-    state.add_argument("--draft", action="store_true", default=True, help="open it as a draft (default)")
-    state.add_argument("--ready", action="store_false", dest="draft", help="open it ready for review")
+    state.add_argument("--draft", action="store_true", help="open it as a draft (default)")
+    state.add_argument("--ready", action="store_true", help="open it ready for review")
     opener.add_argument("--remote", default="origin", metavar="NAME", help="default: %(default)s")
     opener.add_argument(
         "--config",
@@ -82,7 +82,7 @@ def run_open(arguments: argparse.Namespace) -> int:
             url=place.url,
             owner=place.owner,
             base=arguments.base or str(api.repository()["default_branch"]),
-            draft=arguments.draft,
+            draft=not arguments.ready,
             dry_run=arguments.dry_run,
             identity=arguments.author or pull_request.IDENTITY,
         )

@@ -469,3 +469,20 @@ def test_errors_are_of_our_tree() -> None:
 
     assert issubclass(GitHubError, CginsError)
     assert issubclass(ProposalError, CginsError)
+
+
+def test_a_shallow_clone_is_enough(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one commit of history, as actions/checkout makes it, and with a base that moved on before and after."""
+    folder = place.propose()
+    commit(place.other, {"a.txt": "a"})
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{place.bare}", "shallow")
+    git(tmp_path / "shallow", "remote", "set-url", "origin", place.twin.remote)
+    monkeypatch.chdir(tmp_path / "shallow")
+    assert place.open(folder) == 0
+    commit(place.other, {"b.txt": "b"})
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{place.bare}", "later")
+    git(tmp_path / "later", "remote", "set-url", "origin", place.twin.remote)
+    monkeypatch.chdir(tmp_path / "later")
+    assert place.open(folder) == 0
+    assert git(place.bare, "rev-parse", f"{BRANCH}^") == place.tip("main")
+    assert len(place.twin.api.pulls) == 1

@@ -67,7 +67,7 @@ def test_the_environment_names_another_api() -> None:
     """GITHUB_API_URL goes first, as Actions set it; unencrypted it is refused."""
     remote = parse("https://github.com/o/r")
     assert remote.api({"GITHUB_API_URL": "https://api.corp.ghe.com/"}) == "https://api.corp.ghe.com"
-    with pytest.raises(GitHubError, match="GITHUB_API_URL is http://x.example, which is not encrypted"):
+    with pytest.raises(GitHubError, match=r"GITHUB_API_URL is http://x\.example, which is not encrypted"):
         remote.api({"GITHUB_API_URL": "http://u:p@x.example"})
 
 

@@ -100,7 +100,7 @@ def test_a_page_that_is_no_answer(place: Place, api: Rest) -> None:
 
 def test_nobody_is_there(waits: list[float]) -> None:
     """No connection: tried again, and then told with the host."""
-    with pytest.raises(GitHubError, match="GitHub cannot be reached at 127.0.0.1"):
+    with pytest.raises(GitHubError, match=r"GitHub cannot be reached at 127\.0\.0\.1"):
         Rest("http://127.0.0.1:9/api/v3", WRITER, "octo/kernels").repository()
     assert len(waits) == rest.TRIES - 1
 
