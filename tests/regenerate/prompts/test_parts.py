@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -139,3 +140,34 @@ def test_schema_lines_take_torchs_types_and_defaults():
 def test_families(op, families):
     """Advice follows the kind of op."""
     assert workload.families_of(op) == families
+
+
+DRIVER = r"""
+#include <cstdio>
+#include <cstring>
+extern "C" {
+int cuInit(unsigned) { return 0; }
+int cuDeviceGet(int* device, int index) { *device = index; return index == 1 ? 0 : 101; }
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  if (attribute == 38) return 1;
+  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : attribute * 1000;
+  return 0;
+}
+int cuDeviceGetName(char* text, int, int) { strcpy(text, "Model `X`"); return 0; }
+int cuDeviceTotalMem_v2(size_t* nbytes, int) { *nbytes = size_t{1} << 37; return 0; }
+int cuDriverGetVersion(int* version) { *version = 12080; return 0; }
+}
+"""
+
+
+def test_a_gpu_is_asked_through_its_driver(tmp_path):
+    """What the driver's library answers is read by a program of its own; what it does not answer is unknown."""
+    (tmp_path / "driver.cpp").write_text(DRIVER)
+    library = tmp_path / "libdriver.so"
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "driver.cpp")], check=True)
+    told = hardware.read("cuda:1", library=str(library), proc=tmp_path)
+    assert (told.name, told.arch, told.sm_count, told.cuda) == ("Model 'X'", "sm_90", 132, "12.8")
+    assert (told.memory_nbytes, told.shared_nbytes_per_block_opt_in, told.clock_mhz) == (1 << 37, 97000, 13)
+    assert told.l2_nbytes == 0
+    assert "L2 unknown" in hardware.described(told)
+    assert hardware.read("cuda:0", library=str(library), proc=tmp_path).name == ""
