@@ -18,6 +18,7 @@ from pytest_cgins.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.config import load
 from pytest_cgins.errors import RevisionError
 from pytest_cgins.kernels import base as base_sources
+from pytest_cgins.kernels import extension_pch
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import MERGE_BASE, NONE, TARGETS
 from pytest_cgins.kernels.supply import Supply
@@ -51,7 +52,7 @@ kernels:
       - {name: cpp, device: cpu, source: native/scale.cpp}
       - {name: python, device: cpu, target: 'kernels.scale:scale'}
       - {name: installed, device: cpu, target: 'torch:relu'}
-      - {name: extension, device: cpu, contract: torch-extension, source: native/twice.cpp, entry: twice}
+      - {name: extension, device: cpu, contract: torch-extension, source: native/twice.cpp, entry: twice, flags: [-O0]}
 """
 FILES = {
     "cgins.yaml": YAML,
@@ -65,7 +66,8 @@ FILES = {
     "notes.md": "notes\n",
 }
 CALL = """\
-import json, sys
+import gc, json, os, sys
+gc.disable()  # not worth its time while torch is imported, nor is what Python takes apart at the end
 import torch
 from pytest_cgins.execute.kernels import KernelCache
 from pytest_cgins.model import OpCall, Argument, TensorMeta, Value
@@ -82,7 +84,8 @@ said = []
 for document in json.load(sys.stdin):
     bound = cache.load(document).bind(call, tensors, [meta], "cpu")
     said.append([float(bound.run()[0][0]) for _ in range(2)])
-print(json.dumps(said))
+print(json.dumps(said), flush=True)
+os._exit(0)
 """
 Of = Callable[..., BaseKernel]
 
@@ -97,6 +100,12 @@ def commit(folder: Path) -> str:
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "as it is")
     return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture(autouse=True)
+def _no_precompiled_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making it takes longer than the few builds here would save."""
+    monkeypatch.setattr(extension_pch, "USES_BEFORE", 1000)
 
 
 @pytest.fixture
