@@ -54,7 +54,7 @@ class Ledger:
     """The books of one run, over all its parts. Several threads may use it.
 
     A run that is resumed makes a new one, gives it the seconds of the earlier parts, and books anew what the journal
-    has: `settle`, `lose` and `resume` for requests, `begin_attempt` for attempts.
+    has: `settle`, `lose` and `resume`.
 
     Args:
         budget: the limits.
@@ -80,7 +80,6 @@ class Ledger:
         self._began = clock() - earlier_s
         self._spent = Spent()
         self._flights: dict[str, _Flight] = {}
-        self._attempts: dict[str, int] = {}
         self._estimate = Estimate()
         self._lock = threading.Lock()
 
@@ -103,19 +102,6 @@ class Ledger:
                 f"{self._seconds() / 60:.1f} of {minutes:g} minutes have passed, none are left for {what}",
             )
         return left
-
-    def begin_attempt(self, target: str) -> int:
-        """Count one more attempt for a target, and give its number.
-
-        Raises:
-            BudgetError: it has had all of them.
-        """
-        with self._lock:
-            made, limit = self._attempts.get(target, 0), self.budget.repair_attempts
-            if made >= limit:
-                raise _used_up("repair_attempts", f"{target} has had {made} of {limit} attempts")
-            self._attempts[target] = made + 1
-            return made + 1
 
     def deadline_s(self) -> float:
         """Most seconds of an answer that is asked for now: its time-out, or what is left of the run."""

@@ -22,7 +22,6 @@ from pytest_cgins.options import RUNS_FOLDER
 from pytest_cgins.regenerate import progress_table
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
-from pytest_cgins.report.escape import visible
 from pytest_cgins.timing_stage import TimingOptions
 
 if TYPE_CHECKING:
@@ -140,11 +139,11 @@ def summary(journal: Journal, ran: Ran, width: int) -> str:
     """What a run came to, and what to do next."""
     rows = progress_table.rows(ran.results, journal.answered(), journal.folder)
     lines = [progress_table.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
-    for result in ran.results:
-        if result.state == "accepted":
-            lines.append(f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}")
-        elif result.why:
-            lines.append(f"cgins: {result.target.name}: {result.state}: {visible(result.why)}")
+    lines += [
+        f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}"
+        for result in ran.results
+        if result.state == "accepted"
+    ]
     if any(result.state in ("waiting", "stopped") for result in ran.results):
         lines.append(f"cgins: to go on: cgins runs resume {journal.record.id}{_where(journal)}")
     return "\n".join(lines) + "\n"

@@ -88,6 +88,8 @@ class RunRecord(Document):
     """Limit for one request to a worker."""
     command: str = ""
     """What started it."""
+    made_project: bool = False
+    """Whether `cgins run` made the project, so that what was accepted is written into it at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

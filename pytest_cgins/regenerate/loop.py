@@ -8,6 +8,7 @@ from pytest_cgins.errors import BudgetError, ProviderError
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result
+from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
 from pytest_cgins.regenerate.repair import Repair, Steps
 
@@ -22,8 +23,8 @@ class _Running:
         self.repair = repair
         self.steps: Steps = repair.steps()
         self.request: Request | None = None
-        self.result: Result | None = None
         self.asked = False
+        self.result: Result | None = None
 
     def go_on(self, answer: Answer | None) -> None:
         """To the next request, or the end."""
@@ -34,16 +35,8 @@ class _Running:
             self.request, self.result = None, end.value
 
 
-def drive(
-    repairs: Sequence[Repair],
-    journal: Journal,
-    provider: Provider,
-    ledger: Ledger,
-    *,
-    on_wait: Callable[[], object] = lambda: None,
-    on_result: Callable[[Result], Result] = lambda result: result,
-) -> tuple[Result, ...]:
-    """Go through all targets until each is done, waits for answers that come by hand, or was stopped.
+class Loop:
+    """Goes through all targets.
 
     Args:
         repairs: the targets.
@@ -51,72 +44,108 @@ def drive(
         provider: answers requests.
         ledger: counts what they take.
         on_wait: called before all wait for an answer: a moment to start processes.
-        on_result: told what became of a target as soon as it is known; gives it back, with a proposal if there is one.
+        on_result: told what became of a target that is done; gives it back, with a proposal if there is one.
     """
-    running = [_Running(repair) for repair in repairs]
-    settled: set[str] = set()
-    for request, answer in journal.answered():
-        ledger.settle(request, answer)
-        settled.add(request.id)
-    while True:
-        # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
-        for one in running:
-            if one.result is None and one.request is None:
-                one.go_on(None)
-                _close_if_done(one, on_result)
-        answered = [
-            (one, found)
-            for one in running
-            for found in [_ask(one, journal, provider, ledger, settled)]
-            if found
-        ]
-        for one, answer in answered:
-            assert one.request is not None
-            journal.keep_answer(one.request, answer)
-            one.go_on(answer)
-            _close_if_done(one, on_result)
-        waiting = [one for one in running if one.result is None]
-        if not waiting:
-            break
-        if not answered:
-            on_wait()
-            if not provider.wait(WAIT_S):
-                for one in waiting:
-                    assert one.request is not None
-                    one.result = one.repair.ended_early("waiting", f"for an answer to {one.request.id}")
+
+    def __init__(
+        self,
+        repairs: Sequence[Repair],
+        journal: Journal,
+        provider: Provider,
+        ledger: Ledger,
+        *,
+        on_wait: Callable[[], object] = lambda: None,
+        on_result: Callable[[Result], Result] = lambda result: result,
+    ) -> None:
+        self._running = [_Running(repair) for repair in repairs]
+        self._journal = journal
+        self._provider = provider
+        self._ledger = ledger
+        self._on_wait = on_wait
+        self._on_result = on_result
+        self._booked: set[str] = set()
+
+    def run(self) -> tuple[Result, ...]:
+        """Until each target is done, waits for answers that come by hand, or was stopped."""
+        for request, answer in self._journal.answered():
+            self._book(request, answer)
+        for one in self._running:
+            self._advance(one, None)
+        while any(one.result is None for one in self._running):
+            # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
+            answered = [(one, found) for one in self._running if (found := self._ask(one)) is not None]
+            for one, answer in answered:
+                assert one.request is not None
+                self._journal.keep_answer(one.request, answer)
+                self._advance(one, answer)
+            if not answered and not self._wait():
                 break
-    return tuple(one.result for one in running if one.result is not None)
+        return tuple(one.result for one in self._running if one.result is not None)
 
-
-def _ask(
-    one: _Running, journal: Journal, provider: Provider, ledger: Ledger, settled: set[str]
-) -> Answer | None:
-    """The answer, if it is there; a target that cannot be asked any more is stopped."""
-    if one.result is not None or one.request is None:
-        return None
-    try:
-        if not one.asked:
-            if not journal.was_asked(one.request):
-                one.request = ledger.require(one.request).request
-            journal.place(one.request)
-            one.asked = True
-        answer = provider.ask(one.request, journal.folder / one.request.id)
-        if answer is not None and one.request.id not in settled:
-            settled.add(one.request.id)
-            ledger.settle(one.request, answer)
-        if answer is not None:
-            ledger.seconds_left(f"the answer to {one.request.id}")
-        return answer
-    except BudgetError as error:
-        # What others in flight have reserved may come free again.
-        if one.asked or not ledger.under_way():
+    def _advance(self, one: _Running, answer: Answer | None) -> None:
+        try:
+            if answer is not None:
+                self._ledger.seconds_left(f"{one.repair.target.name}'s next step")
+            one.go_on(answer)
+        except BudgetError as error:
             one.result = one.repair.ended_early("stopped", str(error))
-    except ProviderError as error:
-        ledger.lose(one.request, None)
-        one.result = one.repair.ended_early("stopped", str(error))
-    return None
+        else:
+            if one.result is not None:
+                one.result = self._on_result(one.result)
 
+    def _ask(self, one: _Running) -> Answer | None:
+        """The answer, if it is there; a target that cannot be asked any more is stopped."""
+        if one.result is not None or one.request is None:
+            return None
+        place = self._journal.folder / one.request.id
+        try:
+            if not one.asked:
+                self._begin(one)
+            answer = self._provider.ask(one.request, place)
+        except BudgetError as error:
+            # What others in flight have reserved may come free again.
+            if not self._ledger.under_way():
+                one.result = one.repair.ended_early("stopped", str(error))
+            return None
+        except ProviderError as error:
+            failure = files.failure_in(place)
+            self._ledger.lose(one.request, failure.usage if failure is not None else None)
+            one.result = one.repair.ended_early("stopped", str(error))
+            return None
+        if answer is not None:
+            self._book(one.request, answer)
+        return answer
 
-def _close_if_done(one: _Running, on_result: Callable[[Result], Result]) -> None:
-    if one.result is not None:
-        one.result = on_result(one.result)
+    def _begin(self, one: _Running) -> None:
+        """Have a request's place ready, and its worst case within the budget.
+
+        Raises:
+            BudgetError: it does not fit.
+        """
+        assert one.request is not None
+        if not self._journal.was_asked(one.request):
+            one.request = self._ledger.require(one.request).request
+            self._journal.place(one.request)
+        elif one.request.id not in self._booked:
+            # An earlier part of the run sent it. If it failed for good, the remedy has been heeded meanwhile.
+            self._ledger.resume(one.request)
+            files.retract_failure(self._journal.folder / one.request.id)
+        one.asked = True
+
+    def _book(self, request: Request, answer: Answer) -> None:
+        if request.id not in self._booked:
+            self._booked.add(request.id)
+            self._ledger.settle(request, answer)
+
+    def _wait(self) -> bool:
+        """Whether answers come by themselves; else all that have none wait for somebody."""
+        waiting = [one for one in self._running if one.result is None]
+        if not waiting:
+            return True
+        self._on_wait()
+        if self._provider.wait(WAIT_S):
+            return True
+        for one in waiting:
+            assert one.request is not None
+            one.result = one.repair.ended_early("waiting", f"for an answer to {one.request.id}")
+        return False

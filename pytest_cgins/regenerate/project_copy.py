@@ -20,6 +20,7 @@ from pytest_cgins.kernels import plan, revision, source
 
 LIMIT_NBYTES = 4 << 20
 """Larger files are no sources, and are left out, as they are of a base revision's checkout."""
+HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl"})
 SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".cgins", "__pycache__", "node_modules", ".venv", "venv", ".tox", "build"}
 )
@@ -152,19 +153,10 @@ class ProjectCopy:
                 kernels.append(replace(entry, implementations=kept))
         return replace(self.config, kernels=tuple(kernels))
 
-    def readable(self) -> dict[str, str]:
-        """Texts of headers beside the own sources, by path: what they include and must leave as it is."""
-        found = {}
-        for path in self.files:
-            for place in sorted((self.top / path).parent.iterdir()):
-                name = str(place.relative_to(self.top))
-                if (
-                    place.suffix in (".h", ".hpp", ".cuh", ".hh")
-                    and name not in self.files
-                    and place.is_file()
-                ):
-                    found[name] = _text(place)
-        return found
+    def headers(self) -> tuple[str, ...]:
+        """Paths of the project's headers, which sources may include and must leave as they are."""
+        found = (place for place in sorted(self.top.rglob("*")) if place.suffix in HEADERS)
+        return tuple(str(place.relative_to(self.top)) for place in found)
 
     # ---- how it is made
 

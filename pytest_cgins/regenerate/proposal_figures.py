@@ -11,7 +11,7 @@ from pytest_cgins.gate_timing import interval
 from pytest_cgins.model import Environment, Evaluation, SessionReport, Status
 from pytest_cgins.regenerate.model import Goal
 from pytest_cgins.regenerate.proposal_model import Before, Proposal
-from pytest_cgins.regenerate.proposal_read import is_of
+from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times
 
 NOTHING = "–"

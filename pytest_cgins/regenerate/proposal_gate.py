@@ -17,8 +17,9 @@ from pytest_cgins.errors import CginsError, ProposalError
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.kernels.revision import _git as git
 from pytest_cgins.model import Evaluation, SessionReport
-from pytest_cgins.regenerate.proposal_read import Contents, is_of
+from pytest_cgins.regenerate.proposal_read import Contents
 from pytest_cgins.regenerate.proposal_tree import write_files
+from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.secrets import without_secrets
 
 LIMIT_S = 3600.0

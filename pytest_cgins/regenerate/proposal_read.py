@@ -13,12 +13,13 @@ from typing import TypeVar
 
 from pytest_cgins import documents
 from pytest_cgins.errors import ProposalError
-from pytest_cgins.model import REPORT_VERSION, Case, Evaluation, SessionReport
+from pytest_cgins.model import REPORT_VERSION, Evaluation, SessionReport
 from pytest_cgins.regenerate import proposal_patch, proposal_paths
 from pytest_cgins.regenerate.model import Target
 from pytest_cgins.regenerate.proposal_entry import check_new_entry
 from pytest_cgins.regenerate.proposal_folder import REMEDY, Folder
 from pytest_cgins.regenerate.proposal_model import PROPOSAL_VERSION, Proposal
+from pytest_cgins.regenerate.targets import is_of
 
 PROPOSAL, PATCH, EVIDENCE, REPORT, FILES = (
     "proposal.json",
@@ -114,12 +115,6 @@ def check_text(name: str, content: bytes) -> None:
 def digest_of(content: bytes) -> str:
     """sha256 in hex."""
     return hashlib.sha256(content).hexdigest()
-
-
-def is_of(case: Case, target: Target) -> bool:
-    """Whether a case is one of the target's."""
-    mine = (target.kernel, target.implementation, target.device)
-    return (case.kernel, case.implementation, case.device.partition(":")[0]) == mine
 
 
 def _check_paths(proposal: Proposal) -> None:

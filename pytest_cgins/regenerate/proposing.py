@@ -12,7 +12,7 @@ from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Result, Target, Trial
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.trial import is_of
+from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import document
 
 

@@ -157,7 +157,9 @@ class Repair:
 
     def ended_early(self, state: str, why: str) -> Result:
         """What is known of a target that is not done: it waits, or was stopped."""
-        return self._result("waiting" if state == "waiting" else "stopped", why)
+        result = self._result("waiting" if state == "waiting" else "stopped", why)
+        self._journal.keep_result(result, {})
+        return result
 
     # ---- one attempt
 

@@ -21,8 +21,9 @@ from pytest_cgins.regenerate import guard, static_check
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.context_prompts import ContextPrompts
 from pytest_cgins.regenerate.events import Event
+from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
-from pytest_cgins.regenerate.loop import drive
+from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.model import Finding, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
@@ -156,7 +157,7 @@ class Run:
                 stack.callback(bench.close)
                 benches.append(bench)
                 repairs.append(self._repair(target, copy, bench))
-            results = drive(
+            loop = Loop(
                 repairs,
                 self._journal,
                 provider,
@@ -166,7 +167,7 @@ class Run:
                     self._journal, self._config, copies[result.target.name], result
                 ),
             )
-            return Ran(journal=self._journal.folder, results=results, spent=self._ledger.spent())
+            return Ran(journal=self._journal.folder, results=loop.run(), spent=self._ledger.spent())
 
     def _copy_of(self, target: Target, folder: Path) -> ProjectCopy:
         journal = self._journal
@@ -203,13 +204,17 @@ class Run:
         incumbent = {path: kept[path] for path in copy.files}
         _, implementation = copy.entry()
 
+        allowed, libraries, headers = imports_of(incumbent), uses_libraries(incumbent), copy.headers()
+
         def check(sources: Mapping[str, str]) -> tuple[Finding, ...]:
             return static_check.check(
                 sources,
                 op=target.op,
                 contract=target.contract,
-                entry=implementation.entry,
-                incumbent=incumbent,
+                entry=implementation.entry or target.kernel,
+                allow_libraries=libraries,
+                allowed_imports=allowed,
+                headers=headers,
             )
 
         return Repair(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.model import Case, Evaluation, Status
 from pytest_cgins.regenerate.model import Goal, Target
 from pytest_cgins.text import nearest
 
@@ -65,6 +65,12 @@ def target_of(
         goal=goal,
         statuses=tuple(sorted(set(statuses), key=lambda status: status.value)),
     )
+
+
+def is_of(case: Case, target: Target) -> bool:
+    """Whether a case is one of the target's."""
+    mine = (target.kernel, target.implementation, target.device)
+    return (case.kernel, case.implementation, case.device.partition(":")[0]) == mine
 
 
 def _goal(statuses: Sequence[Status], *, named: bool) -> Goal | None:

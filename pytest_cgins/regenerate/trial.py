@@ -20,6 +20,7 @@ from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, Environment, Evaluation, Status
 from pytest_cgins.regenerate.model import Goal, Target, Trial
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.timing_stage import TimingOptions
 
 ENOUGH_FAILURES = 3
@@ -214,12 +215,6 @@ def rejections(
                 bad.append(one)
     order = ("fail", "error", "skip", "pass")
     return tuple(sorted(bad, key=lambda one: order.index(one.verdict.status.outcome)))
-
-
-def is_of(case: Case, target: Target) -> bool:
-    """Whether a case is one of the target's."""
-    key = (case.kernel, case.implementation, case.device.partition(":")[0])
-    return key == (target.kernel, target.implementation, target.device)
 
 
 def _others(found: Iterable[Evaluation], target: Target) -> list[Evaluation]:

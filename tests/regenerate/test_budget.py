@@ -144,22 +144,6 @@ def test_minutes_used_up() -> None:
     assert books.deadline_s() == 0.0
 
 
-def test_attempts_used_up() -> None:
-    """Each target has its own attempts."""
-    books = ledger(replace(UNLIMITED, repair_attempts=2))
-    assert [
-        books.begin_attempt("a-cpu-cpp"),
-        books.begin_attempt("b-cpu-cpp"),
-        books.begin_attempt("a-cpu-cpp"),
-    ] == [1, 1, 2]
-    with pytest.raises(BudgetError) as caught:
-        books.begin_attempt("a-cpu-cpp")
-    assert str(caught.value) == (
-        "budget.repair_attempts is used up: a-cpu-cpp has had 2 of 2 attempts\n"
-        "→ raise llm.budget.repair_attempts in cgins.yaml, and go on with: cgins runs resume"
-    )
-
-
 def test_requests_under_way_are_reserved() -> None:
     """What others may take is not given twice, and is free again once they are settled."""
     books = ledger(replace(UNLIMITED, tokens=2500))

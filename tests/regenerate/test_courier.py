@@ -222,7 +222,7 @@ def test_a_failure_can_be_taken_back(tmp_path: Path) -> None:
     """When the remedy was heeded, the request is asked again."""
     with LlmServer([Reply.failing(401), Reply(text="x")]) as server:
         assert isinstance(outcome(server.base_url, tmp_path), ProviderError)
-        files.retract(tmp_path / request().id)
+        files.retract_failure(tmp_path / request().id)
         assert isinstance(outcome(server.base_url, tmp_path), Answer)
 
 

@@ -94,10 +94,11 @@ def is_settled(place: Path) -> bool:
     return (place / ANSWER).exists() or (place / ERROR).exists()
 
 
-def retract(place: Path) -> None:
+def retract_failure(place: Path) -> None:
     """Forget a final failure, so that it is asked for again, as when the remedy was heeded."""
-    (place / ERROR).unlink(missing_ok=True)
-    (place / SENT).unlink(missing_ok=True)
+    if (place / ERROR).exists():
+        (place / ERROR).unlink()
+        (place / SENT).unlink(missing_ok=True)
 
 
 def lost_in(place: Path) -> int:
