@@ -1,7 +1,7 @@
 """Cuts `openapi.json` out of GitHub's own description of its REST API: only the operations that are needed.
 
-The description is the npm package `@octokit/openapi` (MIT License, Copyright (c) 2020 Octokit contributors), which
-carries github/rest-api-description (MIT License, Copyright (c) 2020 GitHub Inc.). To renew:
+The description is the npm package `@octokit/openapi` (MIT License, in `openapi.LICENSE`), which carries
+github/rest-api-description (MIT License by its `info.license`). To renew:
 
     npm pack @octokit/openapi && tar xf octokit-openapi-*.tgz
     python -m tests.github.extract_openapi package/generated/api.github.com.json
@@ -30,10 +30,7 @@ OPERATIONS = (
     ("post", "/repos/{owner}/{repo}/issues/{issue_number}/labels"),
 )
 WORDS = ("description", "summary", "example", "examples", "externalDocs", "title", "deprecated", "x-github")
-LICENCE = (
-    "From npm @octokit/openapi, MIT License, Copyright (c) 2020 Octokit contributors, and "
-    "github/rest-api-description, MIT License, Copyright (c) 2020 GitHub Inc. Cut by extract_openapi.py."
-)
+LICENCE = "MIT License, see openapi.LICENSE; from npm @octokit/openapi, cut by extract_openapi.py"
 
 
 def extract(description: dict[str, Any]) -> dict[str, Any]:
