@@ -1,0 +1,88 @@
+"""Which names of torch do the work of an op, so that calling them is no kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pytest_cgins.probes import op_families as families
+
+ALIASES = (
+    {"relu", "relu6", "threshold", "clamp_min", "clip", "clamp", "threshold_backward", "relu_backward"},
+    {"add", "__add__", "__iadd__", "__radd__"},
+    {"sub", "subtract", "rsub"},
+    {"mul", "multiply"},
+    {"div", "divide", "true_divide"},
+    {"matmul", "__matmul__", "tensordot", "chain_matmul", "multi_dot"},
+    {"gelu", "gelu_backward"},
+    {"silu", "silu_backward", "swish"},
+    {"embedding", "embedding_bag", "index_select", "embedding_dense_backward", "embedding_backward"},
+    {"dropout", "native_dropout", "feature_dropout", "alpha_dropout", "bernoulli", "native_dropout_backward"},
+    {"cross_entropy", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward", "cross_entropy_loss"},
+    {"scaled_dot_product_attention", "multi_head_attention_forward", "multihead_attention"},
+    {"lstm", "gru", "rnn", "rnn_tanh", "rnn_relu"},
+)
+"""Names of one work that are not in a family of operators."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameWork:
+    """The names that an op's kernel may not call."""
+
+    op: str
+    """As cgins.yaml names it, without a backward's mark."""
+    is_backward: bool
+    """Whether it is the backward of an op."""
+    _keys: frozenset[str]
+    _family: str
+    _instead: tuple[frozenset[str], ...]
+
+    def has(self, name: str) -> bool:
+        """Whether a function, method, module class or operator of this name does the op's work."""
+        plain = families.plain(_snake(name))
+        tail = plain.removesuffix("_backward")
+        return (
+            _key(plain) in self._keys
+            or _key(tail) in self._keys
+            or (bool(self._family) and families.family(plain) == self._family)
+        )
+
+    def composed(self, names: Collection[str]) -> tuple[str, ...]:
+        """Those of some names that do the op's work together; none if one is missing."""
+        by_family = {families.family(families.plain(_snake(name))): name for name in names}
+        for others in self._instead:
+            if others <= set(by_family):
+                return tuple(by_family[other] for other in sorted(others))
+        return ()
+
+
+def of(op: str) -> SameWork:
+    """The names that do what an op does; for a function of the user's, its own name and that of torch's like."""
+    base, _, mark = op.partition("@")
+    last = families.plain(_snake(base.rpartition(".")[2]))
+    names = {last}
+    for alike in ALIASES:
+        if last in alike:
+            names |= alike
+    family = families.family(last)
+    is_tabled = families.is_tabled(last)
+    return SameWork(
+        op=base,
+        is_backward=bool(mark),
+        _keys=frozenset(_key(name) for name in names),
+        _family=family if is_tabled else "",
+        _instead=tuple(frozenset(others) for others in families.INSTEAD.get(family, ())),
+    )
+
+
+def _snake(name: str) -> str:
+    """`LayerNorm` as `layer_norm`, `BatchNorm2d` as `batch_norm`; other names as they are."""
+    if not name[:1].isupper():
+        return name
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", re.sub(r"[123]d$", "", name))
+    return words.removesuffix("Loss").strip("_").lower() or name
+
+
+def _key(name: str) -> str:
+    return name.strip("_").replace("_", "")
