@@ -156,14 +156,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--cgins-model", metavar="NAME", help="model that is asked in every role")
     group.addoption(
-        "--cgins-runs", metavar="PATH", help="folder for journals of --cgins-regenerate (default: .cgins/runs)"
+        "--cgins-runs",
+        metavar="PATH",
+        help="folder for journals of --cgins-regenerate (default: .cgins/runs)",
     )
     group.addoption(
         "--cgins-pr",
         choices=("auto", "draft", "off"),
         default="auto",
-        help="what becomes of proposals: a pull request, a draft, or nothing; auto: a draft where there is a token and "
-        "a remote on GitHub (default: %(default)s)",
+        help="whether proposals become draft pull requests: auto, where there is a token and a remote on GitHub; draft, "
+        "and say why not; off (default: %(default)s)",
     )
 
 

@@ -15,7 +15,7 @@ from pytest_cgins.options import BASELINE
 from pytest_cgins.regenerate import conduct, run
 from pytest_cgins.regenerate import targets as choice
 from pytest_cgins.regenerate.project_copy import head
-from pytest_cgins.session import pinning
+from pytest_cgins.session import pinning, publish
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
@@ -93,8 +93,12 @@ class Regeneration:
             )
         if ran is None:
             self._exit(pytest.ExitCode.INTERRUPTED)
-        elif any(result.state == "waiting" for result in ran.results):
+            return
+        if any(result.state == "waiting" for result in ran.results):
             self._exit(conduct.EXIT_WAITING)
+        proposals = [ran.journal / result.proposal for result in ran.results if result.proposal]
+        for line in publish.published(proposals, file, self._config.getoption("--cgins-pr")):
+            terminalreporter.write_line(f"cgins: {line}")
 
     def _record(self, loaded: Config) -> dict[str, object]:
         option = self._config.getoption
