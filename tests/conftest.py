@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from pytest_cgins.config.model import FailOn
 from pytest_cgins.measurement import Arm, Measurement
@@ -36,11 +37,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache of built kernels for the whole run, apart from the user's own; xdist's workers share it."""
+@pytest.fixture(scope="session")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the whole run: xdist's workers share it."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "build-cache"
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "whole-run"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def made_once(whole_run: Path) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Gives a folder by its name, and has it made, in its place, by the first test of all workers that wants it."""
+
+    def folder(name: str, make: Callable[[Path], object]) -> Path:
+        place, made = whole_run / name, whole_run / f"{name}.made"
+        with FileLock(whole_run / f"{name}.lock"):
+            if not made.exists():
+                make(place)
+                made.touch()
+        return place
+
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_cache(whole_run: Path) -> Path:
+    """One cache of built kernels for the whole run, apart from the user's own; xdist's workers share it."""
+    folder = whole_run / "build-cache"
     folder.mkdir(exist_ok=True)
     os.environ["CGINS_CACHE_DIR"] = str(folder)
     return folder

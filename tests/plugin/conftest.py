@@ -58,7 +58,7 @@ class Run:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+def run(whole_run: Path) -> Callable[..., Run]:
     """Runs pytest in a process of its own, in a folder, with our plugin and no other."""
     environment = {
         **os.environ,
@@ -66,7 +66,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
         "COLUMNS": "240",
         # A checkout without cached bytecode would be compiled anew in each of some fifty processes.
         "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")),
+        "PYTHONPYCACHEPREFIX": str(whole_run / "bytecode"),
     }
     for name in ("CI", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         environment.pop(name, None)
@@ -88,13 +88,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(made_once: Callable[..., Path]) -> Path:
     """The project with its trace pack."""
-    folder = tmp_path_factory.mktemp("recorded") / "project"
-    shutil.copytree(SOURCE, folder)
-    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    return folder
+
+    def make(folder: Path) -> None:
+        shutil.copytree(SOURCE, folder)
+        subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+
+    return made_once("recorded", make)
 
 
 @pytest.fixture
@@ -104,8 +106,14 @@ def project(recorded: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def full_run(recorded: Path, tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Run]) -> Run:
+def full_run(recorded: Path, made_once: Callable[..., Path], run: Callable[..., Run]) -> Run:
     """All cases of the project once, in one process."""
-    folder = Path(shutil.copytree(recorded, tmp_path_factory.mktemp("full") / "project"))
     options = ["--cgins", "--cgins-seed=7", "-v", "-rfEs", "--cgins-json=report.json", "--junitxml=junit.xml"]
-    return run(folder, *options)
+
+    def make(folder: Path) -> None:
+        done = run(shutil.copytree(recorded, folder / "project"), *options)
+        (folder / "ended.json").write_text(json.dumps([done.code, done.out]))
+
+    folder = made_once("full", make)
+    code, out = json.loads((folder / "ended.json").read_text())
+    return Run(code=code, out=out, folder=folder / "project")

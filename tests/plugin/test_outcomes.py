@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,31 +24,48 @@ if TYPE_CHECKING:
 FAST = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json")
 
 
-def test_weak_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
+STRICT = ("--cgins-strict", "--cgins-seed=7", "-k", "threshold")
+
+
+@pytest.fixture(scope="module")
+def weak(recorded: Path, run: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A weak case under --cgins-strict, from the folder above the project."""
+    folder = tmp_path_factory.mktemp("weak")
+    return run(folder, *FAST, *STRICT, str(shutil.copytree(recorded, folder / "project")))
+
+
+def test_weak_fails_when_strict(weak: Run) -> None:
     """A weak case, elsewhere a warning, fails under --cgins-strict; without timing there are no times."""
-    found = run(project, *FAST, "-k", "threshold", "--cgins-strict")
-    assert (found.code, found.counts) == (1, {"failed": 1})
-    again = shlex.split(re.search(r"^again +(.+)$", found.out, re.MULTILINE)[1])
+    assert (weak.code, weak.counts) == (1, {"failed": 1})
+    again = shlex.split(re.search(r"^again +(.+)$", weak.out, re.MULTILINE)[1])
     assert {"--cgins-strict", "--cgins-no-timing"} < set(again)
     assert not any("timeout" in word for word in again)
-    assert found.document()["exit_status"] == 1
-    assert [one["measurement"] for one in found.document()["evaluations"]] == [None]
+    assert weak.document()["exit_status"] == 1
+    assert [one["measurement"] for one in weak.document()["evaluations"]] == [None]
 
 
-@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")])
-def test_summary_of_a_report_knows_the_command(
-    project: Path, run: Callable[..., Run], workers: tuple[str, ...]
-) -> None:
-    """From the JSON alone `cgins summary` tells what fails, and a line that runs it where pytest began."""
-    folder = project.parent
-    run(folder, *FAST, "--cgins-strict", "--cgins-seed=7", "-k", "threshold", *workers, str(project))
-    report = documents.load(SessionReport, (folder / "report.json").read_bytes())
+def _reproduction(found: Run) -> list[str]:
+    """The line that `cgins summary` makes of the JSON alone."""
+    report = documents.load(SessionReport, (found.folder / "report.json").read_bytes())
     assert report.strict
     assert [one.config for one in report.evaluations] == ["project/cgins.yaml"]
-    words = shlex.split(markdown.reproduction(report.evaluations[0], report))
+    return shlex.split(markdown.reproduction(report.evaluations[0], report))
+
+
+def test_summary_of_a_report_knows_the_command(weak: Run, run: Callable[..., Run]) -> None:
+    """From the JSON alone `cgins summary` tells what fails, and a line that runs it where pytest began."""
+    words = _reproduction(weak)
     assert words[:4] == ["pytest", "--cgins", "--cgins-seed=7", "--cgins-strict"]
-    again = run(folder, *words[1:], "--cgins-no-timing")
+    again = run(weak.folder, *words[1:], "--cgins-no-timing")
     assert (again.code, again.counts) == (1, {"failed": 1}), again.out
+
+
+def test_summary_of_a_report_of_workers_knows_the_same_command(
+    project: Path, weak: Run, run: Callable[..., Run]
+) -> None:
+    """Under xdist the JSON gives the same line."""
+    found = run(project.parent, *FAST, *STRICT, "-p", "xdist", "-n", "1", str(project))
+    assert _reproduction(found) == _reproduction(weak)
 
 
 def test_kernel_that_nothing_gates_fails_when_strict(project: Path, run: Callable[..., Run]) -> None:
@@ -128,12 +146,12 @@ def test_hanging_kernel_costs_one_case(project: Path, run: Callable[..., Run]) -
             "      - {name: right,  device: cpu, source: kernels/relu.cpp}",
         )
     )
-    found = run(project, *FAST, "--cgins-timeout=12", "-k", "(hang and 2x3) or right")
+    found = run(project, *FAST, "--cgins-timeout=5", "-k", "(hang and 2x3) or right")
     statuses = found.statuses()
     assert sorted(statuses.values()) == ["PASSED", "PASSED", "TIMEOUT"]
     assert found.code == 1
     assert "TIMEOUT (timed-out)" in found.out
-    assert re.search(r"^again .*--cgins-timeout=12\.0 ", found.out, re.MULTILINE)
+    assert re.search(r"^again .*--cgins-timeout=5\.0 ", found.out, re.MULTILINE)
 
 
 def test_interrupted_run_writes_what_it_has(project: Path, run: Callable[..., Run]) -> None:
