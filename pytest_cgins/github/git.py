@@ -7,7 +7,6 @@ message.
 from __future__ import annotations
 
 import base64
-import os
 import re
 import subprocess
 import tempfile
@@ -17,30 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.errors import GitHubError
+from pytest_cgins.github import git_environment
 from pytest_cgins.github.remote import Remote, without_user
-from pytest_cgins.secrets import without_secrets
 
 LIMIT_S = 300.0
 """Longest that one command of git may take."""
 MOST_COMMITS = 100
 """No more commits of a branch are listed."""
-KEPT_VARIABLES = (
-    "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSH_AUTH_SOCK"
-)  # fmt: skip
-"""Variables that git and ssh need to reach a server; all others that begin with GIT_ are dropped."""
-SETTINGS = {
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "credential.helper": "",
-    "commit.gpgSign": "false",
-    "push.gpgSign": "false",
-    "push.followTags": "false",
-    "submodule.recurse": "false",
-    "http.followRedirects": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-}
-"""Settings that go before those of the repository."""
 REFUSED_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MESSAGE_LENGTH = 2000
@@ -92,12 +74,12 @@ class Git:
             )
         self._folder = folder
         self._secrets: tuple[str, ...] = ()
-        self._environment = _environment()
+        self._environment = git_environment.bare()
         if token and remote is not None and remote.scheme != "ssh":
             basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
             key = f"http.{remote.url}.extraHeader"
             # The empty value drops headers that the repository's own settings have: two would be refused.
-            _configure(self._environment, [(key, ""), (key, f"Authorization: Basic {basic}")])
+            git_environment.configure(self._environment, [(key, ""), (key, f"Authorization: Basic {basic}")])
             self._secrets = (token, basic)
 
     def remote_url(self, name: str) -> str:
@@ -259,45 +241,6 @@ def _remedy(said: str) -> str:
     if "error: 403" in said or "denied" in said.lower():
         return "the token needs the permission contents: write, and the branch must not be protected"
     return ""
-
-
-def _environment() -> dict[str, str]:
-    environment = {
-        name: value for name, value in without_secrets(os.environ).items() if not name.startswith("GIT_")
-    }
-    environment |= {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    environment |= {
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_LITERAL_PATHSPECS": "1",
-        "LC_ALL": "C",
-    }
-    environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
-    _configure(environment, [*SETTINGS.items(), *(("safe.directory", one) for one in _trusted())])
-    return environment
-
-
-def _trusted() -> list[str]:
-    """Folders of others that the user's own settings trust: the only thing that is taken from there."""
-    try:
-        done = subprocess.run(
-            ["git", "config", "--global", "-z", "--get-all", "safe.directory"],
-            capture_output=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [one for one in done.stdout.decode("utf-8", "replace").split("\0") if one]
-
-
-def _configure(environment: dict[str, str], settings: list[tuple[str, str]]) -> None:
-    count = int(environment.get("GIT_CONFIG_COUNT", "0"))
-    for number, (key, value) in enumerate(settings, start=count):
-        environment[f"GIT_CONFIG_KEY_{number}"] = key
-        environment[f"GIT_CONFIG_VALUE_{number}"] = value
-    environment["GIT_CONFIG_COUNT"] = str(count + len(settings))
 
 
 def _commit(text: str) -> Commit:
