@@ -14,6 +14,7 @@ from pytest_cgins.errors import CginsError
 from pytest_cgins.github import commands as github
 from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
+from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate import proposal_commands
 from pytest_cgins.report import commands as report
 from pytest_cgins.report import history_commands
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.add_parsers(subparsers)
     history_commands.add_parsers(subparsers)
     calibrate_command.add_parsers(subparsers)
+    regenerate.add_parsers(subparsers)
     proposal_commands.add_parsers(subparsers)
     github.add_parsers(subparsers)
     arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def kind_first(words: Sequence[str]) -> list[str]:
     """The words of a command line, with `export WHAT --as KIND` written as `export KIND WHAT`."""
     listed = [part for word in words for part in (word.split("=", 1) if word.startswith("--as=") else [word])]
-    if "export" in listed and "--as" in listed[:-1]:
+    # `cgins runs export` is another command, whose `--as` is an option.
+    start = listed[: listed.index("export")] if "export" in listed else ["runs"]
+    if "runs" not in start and "--as" in listed[:-1]:
         place = listed.index("--as")
         kind = listed[place + 1]
         del listed[place : place + 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shlex
 import sys
@@ -17,6 +16,7 @@ from pytest_cgins.options import RUNS_FOLDER
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
+    from pytest_cgins.regenerate.journal import Journal
     from pytest_cgins.regenerate.model import Target
     from pytest_cgins.regenerate.run import Ran
 
@@ -57,7 +57,9 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _add_runs(subparsers: Subparsers) -> None:
-    runs = subparsers.add_parser("runs", help="journals of runs: list, show, resume, export")
+    runs = subparsers.add_parser(
+        "runs", help="journals of runs: list, show, resume, export; what an agent that answers needs to know"
+    )
     kinds = runs.add_subparsers(metavar="COMMAND", required=True)
     listed = kinds.add_parser("ls", help="list runs, newest first")
     shown = kinds.add_parser("show", help="show what became of a run, attempt by attempt")
@@ -68,10 +70,25 @@ def _add_runs(subparsers: Subparsers) -> None:
             "id", nargs="?", default="", metavar="RUN", help="name of the run (default: the newest)"
         )
     for parser in (listed, shown, resumed, exported):
-        parser.add_argument("--runs", default=RUNS_FOLDER, metavar="PATH", help="default: %(default)s")
-    resumed.add_argument("--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto")
+        parser.add_argument(
+            "--runs",
+            type=Path,
+            default=Path(RUNS_FOLDER),
+            metavar="PATH",
+            help="folder of the journals (default: %(default)s)",
+        )
+    resumed.add_argument(
+        "--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto", help="as the run began"
+    )
+    resumed.add_argument(
+        "--give-up",
+        action="store_true",
+        help="end the run instead: what is not accepted yet has failed, and the project of `cgins run` is finished",
+    )
     exported.add_argument("--as", dest="layout", choices=("gins",), required=True, help="that tool")
     exported.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="made if need be")
+    skill = kinds.add_parser("skill", help="print instructions for a coding agent that writes the answers")
+    skill.set_defaults(run=run_skill)
     listed.set_defaults(run=run_ls)
     shown.set_defaults(run=run_show)
     resumed.set_defaults(run=run_resume)
@@ -107,6 +124,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate.project_copy import top_of
 
     config = configuration.load(arguments.config)
+    _require_device(arguments.implementation)
     planned = [
         new_kernel.planned(
             config,
@@ -130,13 +148,31 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate import benchmark_project, conduct
 
     folder = arguments.out or Path(arguments.file.stem)
+    _require_device(arguments.implementation)
+    _require_somebody(arguments.llm)
     config, targets = benchmark_project.prepare(
         arguments.file, folder, language=arguments.implementation, contract=arguments.contract
     )
-    ran = _ran(arguments, config, targets, {})
-    if ran is not None:
-        benchmark_project.settle(config, ran)
-    return conduct.exit_code(ran)
+    return conduct.exit_code(_ran(arguments, config, targets, {}, made_project=True))
+
+
+def _require_device(language: str) -> None:
+    """Candidates are tried on the device that they are for."""
+    from pytest_cgins.execute.sandbox.outside import has_gpu
+
+    if language != "cpp" and not has_gpu():
+        raise ConfigError(
+            f"--implementation {language}: kernels could not be tried, there is no NVIDIA GPU here",
+            remedy="write them in C++: --implementation cpp",
+        )
+
+
+def _require_somebody(llm: str) -> None:
+    """Before anything is recorded: a project that is made anew has no section llm."""
+    if not llm:
+        raise ConfigError(
+            "nobody says which model is asked", remedy="give --cgins-llm=PROVIDER and --cgins-model=NAME"
+        )
 
 
 def _ran(
@@ -144,6 +180,8 @@ def _ran(
     config: Config,
     targets: Sequence[Target],
     overlays: Mapping[str, Mapping[str, str]],
+    *,
+    made_project: bool = False,
 ) -> Ran | None:
     from pytest_cgins.kernels.revision import NONE
     from pytest_cgins.regenerate import conduct, run
@@ -163,9 +201,20 @@ def _ran(
         "sandbox": sandbox is not None,
         "timing": not arguments.no_timing,
         "command": shlex.join(["cgins", *sys.argv[1:]]),
+        "made_project": made_project,
     }
     with run.begin(config, settings, targets, (), record=record, overlays=overlays) as journal:
-        return conduct.worked(journal, config, settings, sandbox=sandbox)
+        return _settled(journal, config, conduct.worked(journal, config, settings, sandbox=sandbox))
+
+
+def _settled(journal: Journal, config: Config, ran: Ran | None) -> Ran | None:
+    """The same, with what was accepted in the project that `cgins run` made."""
+    from pytest_cgins.regenerate import benchmark_project
+
+    if ran is not None and journal.record.made_project:
+        for line in benchmark_project.settle(config, ran):
+            print(f"cgins: {line}", file=sys.stderr)
+    return ran
 
 
 # ---- cgins runs
@@ -175,9 +224,12 @@ def run_ls(arguments: argparse.Namespace) -> int:
     """A line a run."""
     from pytest_cgins.regenerate import journal, run_text
 
-    found = journal.runs_in(Path(arguments.runs))
+    found = journal.runs_in(arguments.runs)
     for folder in found:
-        print(run_text.line(journal.Journal.read_only(folder)))
+        try:
+            print(run_text.line(journal.Journal.read_only(folder)))
+        except JournalError as error:
+            print(run_text.damaged(folder, error))
     if not found:
         print(f"cgins: no run in {arguments.runs}", file=sys.stderr)
     return 0
@@ -198,11 +250,10 @@ def run_resume(arguments: argparse.Namespace) -> int:
         JournalError: there is no such run, or another process works on it.
         ConfigError: it began in a sandbox, and is to go on without.
     """
-    from pytest_cgins.regenerate import conduct
+    from pytest_cgins.regenerate import conduct, standing
     from pytest_cgins.regenerate.journal import Journal
 
-    folder = _folder(arguments)
-    with Journal.resume(folder) as journal:
+    with Journal.resume(_folder(arguments)) as journal:
         record = journal.record
         if record.sandbox and arguments.sandbox == "off":
             raise ConfigError(
@@ -210,13 +261,18 @@ def run_resume(arguments: argparse.Namespace) -> int:
                 remedy="leave --cgins-sandbox=off out, or begin a new run with it",
             )
         config = conduct.config_of(journal)
-        asked = conduct.Asked(
-            llm=record.llm, model=record.model, here=Path(os.path.normpath(folder.absolute() / record.here))
-        )
+        if arguments.give_up:
+            standing.give_up(journal)
+        done = standing.done(journal)
+        if done is not None:
+            print(f"cgins: run {record.id} is done: cgins runs show {record.id}", file=sys.stderr)
+            return conduct.exit_code(_settled(journal, config, done))
+        settings = conduct.settings_of(config, standing.asked_of(journal))
         sandbox = conduct.sandbox_of("auto" if record.sandbox else "off")
-        return conduct.exit_code(
-            conduct.worked(journal, config, conduct.settings_of(config, asked), sandbox=sandbox)
-        )
+        if sandbox is None:
+            print(conduct.UNFENCED, file=sys.stderr)
+        ran = conduct.worked(journal, config, settings, sandbox=sandbox)
+        return conduct.exit_code(_settled(journal, config, ran))
 
 
 def run_export(arguments: argparse.Namespace) -> int:
@@ -229,23 +285,28 @@ def run_export(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_skill(arguments: argparse.Namespace) -> int:  # noqa: ARG001
+    """Print SKILL.md."""
+    print((Path(__file__).parent / "SKILL.md").read_text(encoding="utf-8"), end="")
+    return 0
+
+
 def _folder(arguments: argparse.Namespace) -> Path:
     from pytest_cgins.regenerate.journal import runs_in
     from pytest_cgins.text import nearest
 
-    runs = Path(arguments.runs)
+    runs: Path = arguments.runs
     found = runs_in(runs)
     if not arguments.id:
         if not found:
             raise JournalError(f"no run in {runs}", remedy="name the folder: --runs PATH")
         return found[0]
-    given = Path(arguments.id)
-    if (given / "run.json").is_file():
-        return given
+    if (Path(arguments.id) / "run.json").is_file():
+        return Path(arguments.id)
     names = [folder.name for folder in found]
     if arguments.id not in names:
         raise JournalError(
             f'no run "{arguments.id}" in {runs}',
             remedy=nearest(arguments.id, names) or "cgins runs ls shows those that there are",
         )
-    return runs / arguments.id
+    return runs / str(arguments.id)

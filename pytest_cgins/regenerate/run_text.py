@@ -1,0 +1,256 @@
+"""What became of runs, in words: `cgins runs ls` and `cgins runs show`.
+
+What models, compilers and kernels have said is in it, so nothing goes to the terminal but what can be seen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_cgins.errors import CginsError
+from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.model import Attempt, Result, Target
+from pytest_cgins.regenerate.progress import fitted
+from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.standing import (
+    State,
+    exchange_folder,
+    last_failure,
+    open_request,
+    spent_on,
+    state_of,
+)
+from pytest_cgins.regenerate.targets import is_of
+from pytest_cgins.report.escape import visible
+
+WIDTH = 120
+"""Cells of a line at most; folders and commands alone are never cut, so that they can be copied."""
+_LABEL = 11
+_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
+
+
+def line(journal: Journal) -> str:
+    """One line about a run: name, state, accepted targets, attempts, what it took, when it began."""
+    record = journal.record
+    results = [journal.result(target) for target in record.targets]
+    accepted = sum(result is not None and result.state == "accepted" for result in results)
+    attempts = sum(len(journal.attempts(target)) for target in record.targets)
+    cells = (
+        fitted(_words(record.id), 24).ljust(20),
+        state_of(journal).ljust(7),
+        f"{accepted}/{len(record.targets)} accepted",
+        _counted(attempts, "attempt").rjust(11),
+        _tokens(spent_on(journal)),
+        when(record.created_at),
+    )
+    return fitted("  ".join(cells), WIDTH)
+
+
+def damaged(folder: Path, error: CginsError) -> str:
+    """The same for a run that cannot be read."""
+    return fitted(f"{_words(folder.name).ljust(20)}  damaged  {_words(error.what)}", WIDTH)
+
+
+def when(created_at: str, now: datetime | None = None) -> str:
+    """How long ago that was: `5 min ago`; the date where it is more than two days."""
+    try:
+        began = datetime.fromisoformat(created_at)
+    except ValueError:
+        return fitted(_words(created_at), 20)
+    began = began if began.tzinfo else began.replace(tzinfo=timezone.utc)
+    age_s = ((now or datetime.now(timezone.utc)) - began).total_seconds()
+    if not 0 <= age_s < 2 * 86400:
+        return f"{began:%Y-%m-%d}"
+    for unit, unit_s in (("h", 3600), ("min", 60)):
+        if age_s >= unit_s:
+            return f"{int(age_s // unit_s)} {unit} ago"
+    return f"{int(age_s)} s ago"
+
+
+def whole(journal: Journal) -> str:
+    """All that there is to know of a run without opening its files."""
+    state = state_of(journal)
+    lines = [*_head(journal, state)]
+    for target in journal.record.targets:
+        lines += ["", *_of_target(journal, target, state)]
+    return "\n".join([*lines, "", *_next(journal, state)]) + "\n"
+
+
+# ---- the run
+
+
+def _head(journal: Journal, state: State) -> Iterator[str]:
+    record = journal.record
+    models = "; ".join(
+        f"{role}: {', '.join(names)}" for role, names in sorted(record.models.items()) if any(names)
+    )
+    commit = f" at {record.base_commit[:12]}" if record.base_commit else ""
+    config = Path(os.path.normpath(journal.folder.absolute() / record.config))
+    timing = "timed" if record.timing else "not timed"
+    fence = "in a sandbox" if record.sandbox else "WITHOUT a sandbox"
+    yield fitted(f"run {_words(record.id)}: {state}", WIDTH)
+    yield _field("began", f"{record.created_at}, {when(record.created_at)}, by pytest-cgins {record.cgins}")
+    yield _field("command", record.command or "not known", whole=True)
+    yield _field("project", f"{_shown(config)}{commit}", whole=True)
+    yield _field("asked", f"{record.provider}{f' ({models})' if models else ''}")
+    yield _field("candidates", f"seed {record.seed}, baseline {record.baseline}, {timing}, {fence}")
+    yield _field("took", f"{_tokens(spent_on(journal))}, {_duration(_worked(journal.folder))}")
+    yield _field("files", _shown(journal.folder), whole=True)
+
+
+def _next(journal: Journal, state: State) -> Iterator[str]:
+    """How to go on."""
+    runs, record = _shown(journal.folder.parent), journal.record
+    here = "" if runs == ".cgins/runs" else f" --runs {shlex.quote(runs)}"
+    again = f"cgins runs resume {shlex.quote(record.id)}{here}"
+    if state == "running":
+        yield "next: wait; events.log of its folder tells what happens"
+    elif state == "waiting":
+        yield "next: write the answers, then"
+        yield f"  {_words(again)}"
+    elif state == "stopped":
+        yield f"next: {_words(again)}"
+    elif record.made_project:
+        folder = _shown(Path(os.path.normpath(journal.folder.absolute() / record.config)).parent)
+        yield f"next: pytest --cgins {_words(shlex.quote(folder))}"
+    else:
+        proposed = [one for one in map(journal.proposal, record.targets) if one.is_dir()]
+        for folder in map(_shown, proposed):
+            yield f"next: cgins proposal apply {_words(shlex.quote(folder))}"
+        if not proposed:
+            yield "next: nothing is proposed; begin a new run"
+
+
+# ---- a target
+
+
+def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
+    result, attempts = journal.result(target), journal.attempts(target)
+    request = None if result else open_request(journal, target)
+    yield fitted(f"{_words(target.name)}: {_became(result, state, len(attempts), bool(request))}", WIDTH)
+    yield _field("goal", f"{target.goal} {target.op}, contract {target.contract}")
+    yield _field("found", _found(journal, target))
+    for attempt in attempts:
+        yield from _of_attempt(journal, target, attempt)
+    if result is not None and result.why:
+        yield _field("why", result.why)
+    failure = None if result or request else last_failure(journal, target)
+    if failure is not None:
+        yield _field("stopped", failure.what)
+        yield _field("remedy", failure.remedy)
+    if request is not None:
+        yield _field("waits for", _answer_to(journal, request.id), whole=True)
+    for kind, folder in (
+        ("proposal", journal.proposal(target)),
+        ("accepted", journal.folder / target.name / "final"),
+        ("FAILED", journal.folder / target.name / "FAILED"),
+    ):
+        if folder.is_dir():
+            yield _field(kind, _shown(folder), whole=True)
+
+
+def _became(result: Result | None, state: State, attempts: int, asked: bool) -> str:
+    after = f" after {_counted(attempts, 'attempt')}" if attempts else ""
+    if result is not None:
+        return f"{result.state}{after}"
+    if asked and state in ("waiting", "running"):
+        return f"waits for an answer{after}"
+    return f"{'under way' if state == 'running' else 'not done'}{after}"
+
+
+def _found(journal: Journal, target: Target) -> str:
+    """What the gate had said of its cases."""
+    own = [one for one in journal.before(target) if is_of(one.case, target)]
+    if not own:
+        return "there was no kernel" if target.goal == "generate" else "not known"
+    counts = Counter(one.verdict.status.value for one in own)
+    words = ", ".join(f"{number} {status}" for status, number in counts.most_common())
+    worst = next((one for one in own if one.verdict.status.outcome != "pass"), None)
+    said = f"; {worst.case.signature}: {_first(worst.verdict.message)}" if worst else ""
+    return f"{words} of {_counted(len(own), 'case')}{said}"
+
+
+def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[str]:
+    took = spent_on(journal, target, attempt.number)
+    reason = f" ({attempt.reason})" if attempt.reason and attempt.reason != "ok" else ""
+    folder = journal.folder_of(target, attempt.number)
+    yield _field(
+        f"attempt {attempt.number}",
+        f"{attempt.outcome}{reason}; {_tokens(took)}, {_duration(took.seconds + attempt.seconds)}",
+    )
+    if attempt.message and attempt.outcome != "accepted":
+        yield _field("", _telling(attempt))
+    advice = journal.advice(target, attempt.number)
+    if advice is not None and advice.text.strip():
+        yield _field("", f"advice: {_first(advice.text)}")
+    yield _field("", _shown(folder), whole=True)
+
+
+def _answer_to(journal: Journal, request_id: str) -> str:
+    """Where an answer is to be written, as far as that is known."""
+    folder = exchange_folder(journal) if journal.record.provider == "exchange" else None
+    if folder is None:
+        return f"an answer to {_shown(journal.folder / request_id / 'prompt.md')}"
+    return f"{_shown(folder / request_id / 'answer.md')}, the answer to prompt.md beside it"
+
+
+# ---- wording
+
+
+def _field(label: str, text: str, *, whole: bool = False) -> str:
+    start = f"  {label.ljust(_LABEL)} "
+    return start + (_words(text) if whole else fitted(_words(text), WIDTH - len(start)))
+
+
+def _words(text: str) -> str:
+    """The text on one line, without what a terminal would obey."""
+    return visible(" ".join(_ESCAPE.sub("", text).split()))
+
+
+def _telling(attempt: Attempt) -> str:
+    """The line that says most: of a compiler's words its first error."""
+    words = map(_words, attempt.log.splitlines() if attempt.outcome == "build-error" else ())
+    error = next((one for one in words if "error:" in one), "")
+    # The candidate lay in a copy of the project, which is gone.
+    return re.sub(r"^\S*/copy/", "", error) or _first(attempt.message)
+
+
+def _first(text: str) -> str:
+    return next((one for one in map(_words, text.splitlines()) if one), "")
+
+
+def _tokens(took: Spent) -> str:
+    return f"{took.tokens:,} tokens, {took.cost()}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _worked(folder: Path) -> float:
+    """Seconds over all processes that worked on it."""
+    try:
+        return float((folder / "seconds").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _shown(path: Path) -> str:
+    """As a person would write it: relative to the current folder if it lies below."""
+    found = Path(os.path.normpath(path.absolute()))
+    try:
+        return str(found.relative_to(Path.cwd()))
+    except ValueError:
+        return str(found)

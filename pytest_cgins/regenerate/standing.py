@@ -1,0 +1,136 @@
+"""Where a run stands, from nothing but its folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pytest_cgins.errors import CginsError
+from pytest_cgins.regenerate.journal import Journal, load
+from pytest_cgins.regenerate.model import Answer, Request, Result, Target
+from pytest_cgins.regenerate.provider.files import Failure, failure_in
+from pytest_cgins.regenerate.spent import Spent
+
+if TYPE_CHECKING:
+    from pytest_cgins.regenerate.conduct import Asked
+    from pytest_cgins.regenerate.run import Ran
+
+State = Literal["running", "done", "waiting", "stopped"]
+"""A process has it; every target is accepted or failed; answers that come by hand are missing; it can be resumed."""
+
+
+def state_of(journal: Journal) -> State:
+    """Where a run stands; what `journal` itself holds counts as running, too."""
+    if _is_held(journal):
+        return "running"
+    left = [target for target in journal.record.targets if journal.result(target) is None]
+    if not left:
+        return "done"
+    by_hand = journal.record.provider == "exchange"
+    return "waiting" if by_hand and any(open_request(journal, target) for target in left) else "stopped"
+
+
+def open_request(journal: Journal, target: Target) -> Request | None:
+    """What was asked last for a target, if it has neither an answer nor a final failure."""
+    places = sorted((journal.folder / target.name).glob("attempt-*/*/request.json"))
+    for file in reversed(places):
+        if not any((file.parent / name).exists() for name in ("answer.json", "error.json")):
+            return load(Request, file)
+    return None
+
+
+def last_failure(journal: Journal, target: Target) -> Failure | None:
+    """Why there was no answer to what was asked last for a target, if that is what stopped it."""
+    places = sorted((journal.folder / target.name).glob("attempt-*/*/request.json"))
+    return failure_in(places[-1].parent) if places else None
+
+
+def give_up(journal: Journal) -> None:
+    """Have every target that is not done be failed, with the last source that it had."""
+    for target in journal.record.targets:
+        if journal.result(target) is None:
+            attempts = journal.attempts(target)
+            tried = (journal.sources(target, one.number) for one in reversed(attempts))
+            last = next(filter(None, tried), {})
+            result = Result(target=target, state="failed", attempts=attempts, why="given up")
+            journal.keep_result(result, last)
+
+
+def spent_on(journal: Journal, target: Target | None = None, attempt: int | None = None) -> Spent:
+    """What answers, and requests that failed, have taken; `seconds` is how long they were awaited.
+
+    Args:
+        journal: of the run.
+        target: only for this one.
+        attempt: only for this attempt of it; the helper's advice on it counts as well.
+    """
+    where = f"{target.name if target else '*'}/attempt-{'*' if attempt is None else f'{attempt:02d}'}"
+    total = Spent()
+    for file in sorted(journal.folder.glob(f"{where}/*/request.json")):
+        request, answer = load(Request, file), journal.read(Answer, file.parent / "answer.json")
+        failure = None if answer else failure_in(file.parent)
+        usage = answer.usage if answer else failure.usage if failure else None
+        if usage is None:
+            continue
+        # Who has no name is a person or an agent, whom the run does not pay.
+        priced = usage.usd is not None or not request.model
+        total = Spent(
+            requests=total.requests + 1,
+            prompt_tokens=total.prompt_tokens + usage.prompt_tokens,
+            answer_tokens=total.answer_tokens + usage.answer_tokens,
+            usd=total.usd + (usage.usd or 0.0),
+            unpriced=total.unpriced + (not priced),
+            seconds=total.seconds + (answer.seconds if answer else 0.0),
+        )
+    return total
+
+
+def done(journal: Journal) -> Ran | None:
+    """What a run came to, if nothing of it is left to do; then the project may be another one by now."""
+    from pytest_cgins.regenerate.run import Ran
+
+    results = []
+    for target in journal.record.targets:
+        result, proposal = journal.result(target), journal.proposal(target)
+        if result is None or (result.state == "accepted" and not proposal.is_dir()):
+            return None
+        where = str(proposal.relative_to(journal.folder)) if result.state == "accepted" else ""
+        results.append(replace(result, proposal=where))
+    return Ran(journal=journal.folder, results=tuple(results), spent=spent_on(journal))
+
+
+def asked_of(journal: Journal) -> Asked:
+    """What the command line said when the run began."""
+    from pytest_cgins.regenerate.conduct import Asked
+
+    record = journal.record
+    here = Path(os.path.normpath(journal.folder.absolute() / record.here))
+    return Asked(llm=record.llm, model=record.model, here=here)
+
+
+def exchange_folder(journal: Journal) -> Path | None:
+    """Where answers are written by hand; None if the project does not say it any more."""
+    from pytest_cgins.regenerate import conduct
+
+    try:
+        return conduct.settings_of(conduct.config_of(journal), asked_of(journal)).path
+    except CginsError:
+        return None
+
+
+def _is_held(journal: Journal) -> bool:
+    try:
+        handle = os.open(journal.folder / "run.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two who look do not take each other for one who works.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
