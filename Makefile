@@ -9,10 +9,11 @@ DEMO   := $(if $(shell command -v nvidia-smi),[triton$(comma)nvrtc$(comma)cutlas
 
 WORKFLOWS := .github/workflows/ci.yml .github/workflows/gpu-gate.yml
 
-.PHONY: help demo test test-fast test-gpu check format schemas picture clean
+.PHONY: help demo demo-regenerate test test-fast test-gpu check format schemas picture clean
 
 help:
 	@echo "make demo      gate example_project's kernels on this machine"
+	@echo "make demo-regenerate  break a kernel, have it repaired from a recording, open a pull request on a twin of GitHub"
 	@echo "make test      the whole test suite (CPU)"
 	@echo "make test-fast parsers, numbers, reports, traces"
 	@echo "make test-gpu  the tests that need an NVIDIA GPU, with the python that has torch"
@@ -32,6 +33,9 @@ $(STAMP): $(BIN)/python pyproject.toml constraints.txt
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m pytest --cgins example_project
+
+demo-regenerate: $(STAMP)
+	$(BIN)/python -m tests.demo_regenerate
 
 # Two processes, a file each; tests that compare times have the machine to themselves.
 test: $(STAMP)
