@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from pytest_cgins.regenerate.model import Finding
@@ -101,9 +101,10 @@ def _declared(unit: Unit) -> frozenset[str]:
     names = {
         directive.tokens[0].text
         for directive in unit.directives
-        if directive.name == "define" and directive.tokens and directive.tokens[0].text not in forbidden.FORMS
+        if directive.name == "define" and directive.tokens and not _names_itself(directive.tokens)
     }
     code = unit.code
+    closings = _closings(code)
     for index in range(1, len(code) - 1):
         token, before, after = code[index], code[index - 1], code[index + 1]
         if token.kind != "name":
@@ -118,7 +119,7 @@ def _declared(unit: Unit) -> frozenset[str]:
             is_value = before.text in ("*", "&") and (index < 2 or not _ends_type(code[index - 2]))
             if not is_value:
                 names.add(token.text)
-        elif (after.text == "(" and is_typed and _has_body(code, index + 1)) or before.text in (
+        elif (after.text == "(" and is_typed and _has_body(code, closings.get(index + 1))) or before.text in (
             "struct",
             "class",
             "enum",
@@ -130,19 +131,31 @@ def _declared(unit: Unit) -> frozenset[str]:
     return frozenset(names)
 
 
+def _names_itself(tokens: Sequence[Token]) -> bool:
+    """Whether a macro's body has the macro's own name, which then means what it meant before."""
+    return any(token.text == tokens[0].text for token in tokens[1:])
+
+
 def _ends_type(token: Token) -> bool:
     return (token.kind == "name" and token.text not in KEYWORDS) or token.text in (">", "*", "&")
 
 
-def _has_body(code: Sequence[Token], opening: int) -> bool:
-    """Whether the brackets that open there are a function's parameters, and its body follows."""
-    depth, index = 0, opening
-    while index < len(code):
-        depth += {"(": 1, ")": -1}.get(code[index].text, 0) if code[index].kind == "mark" else 0
-        index += 1
-        if depth == 0:
-            break
-    for token in code[index : index + 12]:
+def _closings(code: Sequence[Token]) -> dict[int, int]:
+    """Where each round bracket is closed, by where it opens."""
+    found, opened = {}, []
+    for index, token in enumerate(code):
+        if token.kind == "mark" and token.text == "(":
+            opened.append(index)
+        elif token.kind == "mark" and token.text == ")" and opened:
+            found[opened.pop()] = index
+    return found
+
+
+def _has_body(code: Sequence[Token], closing: int | None) -> bool:
+    """Whether the brackets that close there are a function's parameters, and its body follows."""
+    if closing is None:
+        return False
+    for token in code[closing + 1 : closing + 12]:
         if token.text == "{":
             return True
         if token.text in (";", ")", ",", "="):
@@ -150,35 +163,50 @@ def _has_body(code: Sequence[Token], opening: int) -> bool:
     return False
 
 
+def _by_name(table: Mapping[str, Collection[str]]) -> dict[str, str]:
+    return {name: code for code, names in table.items() for name in names}
+
+
+STRONG = _by_name(forbidden.STRONG)
+WEAK = _by_name(forbidden.WEAK)
+OF_STD = _by_name(forbidden.OF_STD)
+
+
 def _names(
     tokens: Sequence[Token], declared: frozenset[str], *, allow_libraries: bool
 ) -> Iterator[tuple[int, str, str]]:
-    strong = {name: code for code, names in forbidden.STRONG.items() for name in names}
-    weak = {name: code for code, names in forbidden.WEAK.items() for name in names}
-    of_std = {name: code for code, names in forbidden.OF_STD.items() for name in names}
     for index, token in enumerate(tokens):
         if token.kind != "name":
             continue
-        name, line = token.text, token.line
-        space = _space(tokens, index)
+        name, space, after = token.text, _space(tokens, index), _next(tokens, index)
         if name in ATTRIBUTES and _in_attribute(tokens, index):
-            yield line, "static-code", f"the attribute {name}"
+            yield token.line, "static-code", f"the attribute {name}"
         elif forbidden.OF_PYTHON.fullmatch(name):
-            yield line, "process", f"{name}, of Python's own API"
-        elif not allow_libraries and forbidden.LIBRARY.fullmatch(name) and space != ".":
-            yield line, "vendor-library", name
-        elif not allow_libraries and name in forbidden.LIBRARY_SPACES and _next(tokens, index) == "::":
-            yield line, "vendor-library", f"{name}::"
-        elif "pytest" in name.lower() or "cgins_worker" in name.lower():
-            yield line, "self-recognition", name
-        elif space == "." or (space in forbidden.KNOWN_SPACES):
-            continue
-        elif name in strong:
-            yield line, strong[name], name
-        elif space == "std" and name in of_std:
-            yield line, of_std[name], f"std::{name}"
-        elif name in weak and (space == "::" or (not space and name not in declared)):
-            yield line, weak[name], f"{name}, of C's library"
+            yield token.line, "process", f"{name}, of Python's own API"
+        elif RECOGNITION.search(name):
+            yield token.line, "self-recognition", name
+        elif not allow_libraries and _is_library(name, space, after):
+            yield token.line, "vendor-library", name
+        elif code := _code(name, space, after, declared):
+            yield token.line, code, f"{name}, of C's library" if name in WEAK else name
+
+
+def _is_library(name: str, space: str, after: str) -> bool:
+    is_function = forbidden.LIBRARY.fullmatch(name) is not None and space != "."
+    return is_function or (name in forbidden.LIBRARY_SPACES and after == "::")
+
+
+def _code(name: str, space: str, after: str, declared: frozenset[str]) -> str:
+    """Code of a name that is not to be named there; "" if it may be."""
+    if space == "." or space in forbidden.KNOWN_SPACES:
+        return ""
+    if name in STRONG:
+        return STRONG[name]
+    if space == "std":
+        return OF_STD.get(name, "")
+    if name not in WEAK or after in (".", "->", "::"):
+        return ""
+    return WEAK[name] if space == "::" or (not space and name not in declared) else ""
 
 
 def _space(tokens: Sequence[Token], index: int) -> str:
@@ -213,7 +241,7 @@ def _assembly(tokens: Sequence[Token]) -> Iterator[tuple[int, str, str]]:
             if part.text in (";", "{") and part.kind == "mark":
                 break
             words = set(re.findall(r"[A-Za-z_]\w*", part.text)) if part.kind == "text" else set()
-            named = sorted(words & set().union(*forbidden.STRONG.values()))
+            named = sorted(words & STRONG.keys())
             hit = ASM_FORBIDDEN.search(part.text) if part.kind == "text" else None
             if hit or named:
                 yield part.line, "process", f"assembly with {hit[0] if hit else named[0]}"

@@ -33,9 +33,10 @@ def imported(tree: ast.AST) -> dict[str, str]:
     assigned = [pair for node in ast.walk(tree) for pair in _pairs(node)]
     for _ in range(5):
         before = dict(found)
+        roots = {each.partition(".")[0] for each in before.values()}
         for name, value in assigned:
             full = dotted(value, found)
-            if full and full.partition(".")[0] in {each.partition(".")[0] for each in before.values()}:
+            if full and full.partition(".")[0] in roots:
                 _put(found, name, full)
         if found == before:
             break

@@ -55,6 +55,7 @@ class _Checker:
         self._allowed = allowed
         self._package = PurePosixPath(package).parent.parts
         self._names = python_names.imported(tree)
+        self._roots = {each.partition(".")[0] for each in self._names.values()}
         self._modules = {
             alias.asname or alias.name.partition(".")[0]
             for node in ast.walk(tree)
@@ -170,7 +171,7 @@ class _Checker:
         if id(node) in self._inner:
             return
         full = python_names.dotted(node, self._names)
-        if full and full.partition(".")[0] in {each.partition(".")[0] for each in self._names.values()}:
+        if full and full.partition(".")[0] in self._roots:
             yield from self._dotted(node, full)
         elif id(node) not in self._device:
             self._called.setdefault(name, node)

@@ -18,7 +18,7 @@ ALIASES = (
     {"gelu", "gelu_backward"},
     {"silu", "silu_backward", "swish"},
     {"embedding", "embedding_bag", "index_select", "embedding_dense_backward", "embedding_backward"},
-    {"dropout", "native_dropout", "feature_dropout", "alpha_dropout", "bernoulli", "native_dropout_backward"},
+    {"dropout", "native_dropout", "feature_dropout", "alpha_dropout", "native_dropout_backward"},
     {"cross_entropy", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward", "cross_entropy_loss"},
     {"scaled_dot_product_attention", "multi_head_attention_forward", "multihead_attention"},
     {"lstm", "gru", "rnn", "rnn_tanh", "rnn_relu"},
