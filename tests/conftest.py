@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from pytest_cgins.config.model import FailOn
+from pytest_cgins.evaluate import worker_environment
+from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.model import (
     Case,
@@ -74,6 +76,13 @@ def build_cache(whole_run: Path) -> Path:
 def _locks(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Locks of devices for each test process: runs of pytest that one starts take turns, those of others go on."""
     os.environ["CGINS_LOCK_DIR"] = str(tmp_path_factory.mktemp("locks"))
+
+
+@pytest.fixture(scope="session")
+def reference() -> Iterator[WorkerPool]:
+    """The trusted worker, for evaluators of projects that have torch's ops and none of their own: they share it."""
+    with WorkerPool(env=worker_environment()) as pool:
+        yield pool
 
 
 def _measurement(kernel_ns: float, torch_ns: float) -> Measurement:

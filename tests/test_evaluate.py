@@ -19,6 +19,7 @@ from pytest_cgins import cases as cases_module
 from pytest_cgins.config import load
 from pytest_cgins.errors import ConfigError, TraceError
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import timing
@@ -101,21 +102,33 @@ def configure(folder: Path, implementation: str, traces: str = "[traces/tiny]") 
     return file
 
 
+class Evaluators:
+    """Makes evaluators with workers of their own, but for the trusted one."""
+
+    def __init__(self, reference: WorkerPool) -> None:
+        self._reference = reference
+        self.made: list[Evaluator] = []
+
+    def make(self, file: Path, *, timing: bool = False) -> Evaluator:
+        made = Evaluator(load(file), seed=3, timing=timing, reference=self._reference)
+        self.made.append(made)
+        return made
+
+
 @pytest.fixture
-def evaluators() -> Iterator[list[Evaluator]]:
+def evaluators(reference: WorkerPool) -> Iterator[Evaluators]:
     """Evaluators that are closed when the test ends."""
-    made: list[Evaluator] = []
-    yield made
-    for evaluator in made:
+    makes = Evaluators(reference)
+    yield makes
+    for evaluator in makes.made:
         evaluator.close()
 
 
 def evaluate(
-    project: Path, evaluators: list[Evaluator], implementation: str, *, timing: bool = False
+    project: Path, evaluators: Evaluators, implementation: str, *, timing: bool = False
 ) -> Evaluation:
     """Evaluate the only case of one implementation."""
-    evaluator = Evaluator(load(configure(project, implementation)), seed=3, timing=timing)
-    evaluators.append(evaluator)
+    evaluator = evaluators.make(configure(project, implementation), timing=timing)
     (case,) = evaluator.cases()
     return evaluator.evaluate(case)
 
@@ -124,7 +137,7 @@ def python(name: str) -> str:
     return f"device: cpu, target: 'bad_kernels:{name}'"
 
 
-def test_a_right_kernel_passes_with_numbers(project: Path, evaluators: list[Evaluator]) -> None:
+def test_a_right_kernel_passes_with_numbers(project: Path, evaluators: Evaluators) -> None:
     """Built, verified and timed: the verdict's numbers are those of its parts."""
     found = evaluate(project, evaluators, "source: relu.cpp", timing=True)
     assert found.verdict.status is Status.PASSED, found.verdict.message
@@ -135,14 +148,14 @@ def test_a_right_kernel_passes_with_numbers(project: Path, evaluators: list[Eval
 
 
 @pytest.mark.parametrize("name", ["excuses_itself", "borrows_the_excuse"])
-def test_a_kernel_cannot_excuse_itself(project: Path, evaluators: list[Evaluator], name: str) -> None:
+def test_a_kernel_cannot_excuse_itself(project: Path, evaluators: Evaluators, name: str) -> None:
     """An error named ContractError that the kernel raises is its failure, not a skip."""
     found = evaluate(project, evaluators, python(name))
     assert (found.verdict.status, found.verdict.reason) == (Status.RUNTIME_ERROR, Reason.RAISED)
     assert "not my contract" in found.verdict.message
 
 
-def test_an_exception_is_shown_with_its_own_lines(project: Path, evaluators: list[Evaluator]) -> None:
+def test_an_exception_is_shown_with_its_own_lines(project: Path, evaluators: Evaluators) -> None:
     """The message names the inputs and the exception, the output the user's lines and none of ours."""
     found = evaluate(project, evaluators, python("raises"))
     assert "on the recorded inputs" in found.verdict.message
@@ -151,7 +164,7 @@ def test_an_exception_is_shown_with_its_own_lines(project: Path, evaluators: lis
     assert "pytest_cgins/execute" not in found.output
 
 
-def test_an_error_code_comes_with_its_remedy(project: Path, evaluators: list[Evaluator]) -> None:
+def test_an_error_code_comes_with_its_remedy(project: Path, evaluators: Evaluators) -> None:
     """A launcher that returns 7 without a message is told how to say why."""
     found = evaluate(project, evaluators, "source: code7.cpp")
     assert (found.verdict.status, found.verdict.reason) == (Status.RUNTIME_ERROR, Reason.ERROR_CODE)
@@ -159,7 +172,7 @@ def test_an_error_code_comes_with_its_remedy(project: Path, evaluators: list[Eva
     assert "cgins_fail" in found.verdict.message
 
 
-def test_a_schema_of_another_op_is_a_build_error(project: Path, evaluators: list[Evaluator]) -> None:
+def test_a_schema_of_another_op_is_a_build_error(project: Path, evaluators: Evaluators) -> None:
     """A schema argument that the op does not have is found before the kernel runs, with the right name."""
     found = evaluate(project, evaluators, "source: wrong_name.cpp")
     assert (found.verdict.status, found.verdict.reason) == (Status.BUILD_ERROR, Reason.SOURCE)
@@ -167,21 +180,21 @@ def test_a_schema_of_another_op_is_a_build_error(project: Path, evaluators: list
     assert 'did you mean "input"?' in found.verdict.message
 
 
-def test_a_signature_of_another_op_is_a_build_error(project: Path, evaluators: list[Evaluator]) -> None:
+def test_a_signature_of_another_op_is_a_build_error(project: Path, evaluators: Evaluators) -> None:
     """A Python target that takes more than the op passes is refused as it is bound."""
     found = evaluate(project, evaluators, python("of_something_else"))
     assert found.verdict.status is Status.BUILD_ERROR, found.verdict.message
     assert "bad_kernels:of_something_else" in found.verdict.message
 
 
-def test_a_misspelt_parameter_is_a_build_error(project: Path, evaluators: list[Evaluator]) -> None:
+def test_a_misspelt_parameter_is_a_build_error(project: Path, evaluators: Evaluators) -> None:
     """A parameter with a default that is nearly the op's own is a mistake, not a tuning knob."""
     found = evaluate(project, evaluators, python("misspells"))
     assert found.verdict.status is Status.BUILD_ERROR, found.verdict.message
     assert 'did you mean "inplace"?' in found.verdict.message
 
 
-def test_a_missing_backend_is_no_fault_of_the_kernel(project: Path, evaluators: list[Evaluator]) -> None:
+def test_a_missing_backend_is_no_fault_of_the_kernel(project: Path, evaluators: Evaluators) -> None:
     """A package of a backend that is not installed is told with its install, as a tool that is missing."""
     (project / "needs_a_backend.py").write_text("import tilelang\ndef relu(input): ...\n")
     found = evaluate(project, evaluators, "device: cpu, target: 'needs_a_backend:relu'")
@@ -191,7 +204,7 @@ def test_a_missing_backend_is_no_fault_of_the_kernel(project: Path, evaluators: 
 
 
 def test_a_write_past_the_end_is_found_and_costs_its_own_case_only(
-    project: Path, evaluators: list[Evaluator], monkeypatch: pytest.MonkeyPatch
+    project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guard behind an output names the kernel that wrote there, whatever the user's environment says."""
     monkeypatch.setenv("CGINS_BARE_OUTPUTS", "1")
@@ -200,7 +213,7 @@ def test_a_write_past_the_end_is_found_and_costs_its_own_case_only(
     assert "behind output 0 were overwritten" in found.verdict.message
 
 
-def test_a_crash_is_blamed_on_the_kernel_that_crashes(project: Path, evaluators: list[Evaluator]) -> None:
+def test_a_crash_is_blamed_on_the_kernel_that_crashes(project: Path, evaluators: Evaluators) -> None:
     """A segmentation fault ends the case, by name, and the worker is replaced."""
     found = evaluate(project, evaluators, "source: crash.cpp")
     assert (found.verdict.status, found.verdict.reason) == (Status.RUNTIME_ERROR, Reason.CRASHED)
@@ -208,11 +221,10 @@ def test_a_crash_is_blamed_on_the_kernel_that_crashes(project: Path, evaluators:
 
 
 def test_a_worker_that_others_have_used_is_given_the_benefit_of_the_doubt(
-    project: Path, evaluators: list[Evaluator]
+    project: Path, evaluators: Evaluators
 ) -> None:
     """When a used worker dies the case is run once more in a fresh one, and the report says so."""
-    evaluator = Evaluator(load(configure(project, "source: relu.cpp")), seed=3, timing=False)
-    evaluators.append(evaluator)
+    evaluator = evaluators.make(configure(project, "source: relu.cpp"))
     (case,) = evaluator.cases()
     assert evaluator.evaluate(case).verdict.status is Status.PASSED
     worker = evaluator.pool._workers["verification"]
@@ -231,7 +243,7 @@ def test_a_worker_that_others_have_used_is_given_the_benefit_of_the_doubt(
     assert any("not in a fresh one" in note for note in found.correctness.notes)
 
 
-def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluators: list[Evaluator]) -> None:
+def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluators: Evaluators) -> None:
     """A kernel that raises only in the timing loop fails, and its correctness stays in the report."""
     found = evaluate(project, evaluators, python("tires"), timing=True)
     assert found.verdict.status is Status.RUNTIME_ERROR
@@ -262,7 +274,7 @@ def timing_elsewhere() -> Iterator[None]:
 
 
 def test_a_device_that_is_held_by_others_is_no_fault_of_the_kernel(
-    project: Path, evaluators: list[Evaluator], monkeypatch: pytest.MonkeyPatch
+    project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A case whose device is not to be had ends as an infrastructure error: one that nobody timed must not pass."""
     monkeypatch.setattr("pytest_cgins.evaluate.LOCK_WAIT_S", 0.2)
@@ -273,7 +285,7 @@ def test_a_device_that_is_held_by_others_is_no_fault_of_the_kernel(
     assert "timing" in found.verdict.message
 
 
-def test_an_absent_device_is_a_skip(project: Path, evaluators: list[Evaluator]) -> None:
+def test_an_absent_device_is_a_skip(project: Path, evaluators: Evaluators) -> None:
     """A CUDA case on a machine without a GPU is skipped before anything is built."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -337,9 +349,7 @@ def test_every_second_name_of_torch_is_found_by_its_last_word() -> None:
     assert missed == []
 
 
-def test_a_damaged_blob_is_the_packs_fault(
-    project: Path, tmp_path: Path, evaluators: list[Evaluator]
-) -> None:
+def test_a_damaged_blob_is_the_packs_fault(project: Path, tmp_path: Path, evaluators: Evaluators) -> None:
     """A flipped byte in a blob is an error with its own reason and the pack's own words."""
     folder = shutil.copytree(project, tmp_path / "copy")
     for blob in (folder / "traces/tiny/blobs").iterdir():

@@ -7,13 +7,15 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import yaml
 
 import pytest_cgins
 from pytest_cgins import config
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.evaluate import Evaluator, worker_environment
+from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Case, Evaluation
 from tests.adversarial.calls import OPS, PACKS
 from tests.adversarial.specimens import Specimen
@@ -53,8 +55,10 @@ class Gate:
     """
 
     def __init__(self, loaded: config.Config, specimens: Sequence[Specimen]) -> None:
-        untimed = [Evaluator(loaded, seed=SEED, timing=False) for _ in range(SIDE_BY_SIDE)]
-        timed = [Evaluator(loaded, seed=SEED)] if any("timing" in one.flags for one in specimens) else []
+        self._reference = WorkerPool(env=worker_environment())  # what runs no kernel is shared
+        evaluator_of = partial(Evaluator, loaded, seed=SEED, reference=self._reference)
+        untimed = [evaluator_of(timing=False) for _ in range(SIDE_BY_SIDE)]
+        timed = [evaluator_of()] if any("timing" in one.flags for one in specimens) else []
         self._evaluators = [*untimed, *timed]
         self._turns = {False: itertools.cycle(untimed), True: itertools.cycle(timed)}
         cases = untimed[0].cases()
@@ -74,6 +78,7 @@ class Gate:
         """End all workers."""
         for evaluator in self._evaluators:
             evaluator.close()
+        self._reference.close()
 
 
 @contextmanager

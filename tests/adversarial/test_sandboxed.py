@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
 from tests.adversarial import project
@@ -16,7 +17,9 @@ from tests.adversarial.specimens import ADVERSARIAL, collect
 SPECIMENS = [one for one in collect(ADVERSARIAL) if "sandbox" in one.flags]
 
 
-def test_native_code_does_not_read_gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_code_does_not_read_gold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: WorkerPool
+) -> None:
     """A kernel that needs what it reads from a pack passes without a sandbox, unseen, and fails in one."""
     sandbox = Sandbox(devices=has_gpu())
     if trouble := sandbox.available():
@@ -24,7 +27,8 @@ def test_native_code_does_not_read_gold(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(project, "PACKS", {"f32": project.PACKS["f32"]})
     loaded = project.make(tmp_path, SPECIMENS)
     for fence, outcome in ((None, "pass"), (sandbox, "fail")):
-        with closing(Evaluator(loaded, seed=project.SEED, timing=False, sandbox=fence)) as evaluator:
+        made = Evaluator(loaded, seed=project.SEED, timing=False, sandbox=fence, reference=reference)
+        with closing(made) as evaluator:
             cases = evaluator.cases()
             assert {case.kernel for case in cases} == {one.name for one in SPECIMENS}
             for case in cases:

@@ -16,6 +16,7 @@ import pytest_cgins
 from pytest_cgins import config, evidence
 from pytest_cgins.baseline import held_against
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Evaluation, Reason, Status
 
 RELU = """// cgins: relu(Tensor input) -> Tensor
@@ -47,15 +48,15 @@ def _project(folder: Path, sources: dict[str, tuple[str, str]], run: Callable[[]
     return config.load(folder / "cgins.yaml")
 
 
-def _evaluated(loaded: config.Config, cache: Path) -> dict[str, Evaluation]:
-    evaluator = Evaluator(loaded, seed=20, timing=False, cache=cache)
+def _evaluated(loaded: config.Config, cache: Path, reference: WorkerPool) -> dict[str, Evaluation]:
+    evaluator = Evaluator(loaded, seed=20, timing=False, cache=cache, reference=reference)
     try:
         return {case.kernel: evaluator.evaluate(case) for case in evaluator.cases()}
     finally:
         evaluator.close()
 
 
-def test_gold_is_what_the_op_gave_and_not_what_became_of_it(tmp_path: Path) -> None:
+def test_gold_is_what_the_op_gave_and_not_what_became_of_it(tmp_path: Path, reference: WorkerPool) -> None:
     """A model that overwrites the op's output and input in place does not change what is recorded of the call."""
 
     def model() -> None:
@@ -69,14 +70,14 @@ def test_gold_is_what_the_op_gave_and_not_what_became_of_it(tmp_path: Path) -> N
         "tripled": ("torch.nn.functional.relu", TRIPLED),
         "nothing": ("torch.nn.functional.relu_", IN_PLACE),
     }
-    done = _evaluated(_project(tmp_path, names, model), tmp_path / "cache")
+    done = _evaluated(_project(tmp_path, names, model), tmp_path / "cache", reference)
     assert done["right"].verdict.status is Status.PASSED
     # Were the gold kept by reference, this one would be right; were the input, doing nothing would be.
     assert done["tripled"].verdict.reason is Reason.GOLD_MISMATCH
     assert done["nothing"].verdict.reason is Reason.GOLD_MISMATCH
 
 
-def test_an_earlier_build_does_not_pass_for_the_source(tmp_path: Path) -> None:
+def test_an_earlier_build_does_not_pass_for_the_source(tmp_path: Path, reference: WorkerPool) -> None:
     """A source that became wrong is built anew, and a library that was put in its place is not loaded."""
     cache = tmp_path / "cache"
     loaded = _project(
@@ -84,7 +85,7 @@ def test_an_earlier_build_does_not_pass_for_the_source(tmp_path: Path) -> None:
         {"relu": ("torch.nn.functional.relu", RIGHT)},
         lambda: functional.relu(torch.randn(5, 77)),
     )
-    first = _evaluated(loaded, cache)["relu"]
+    first = _evaluated(loaded, cache, reference)["relu"]
     assert first.verdict.status is Status.PASSED
     (right,) = cache.rglob("*.so")
     kept = shutil.copy(right, tmp_path / "right.so")
@@ -92,11 +93,11 @@ def test_an_earlier_build_does_not_pass_for_the_source(tmp_path: Path) -> None:
     assert evidence.stale(tmp_path / "cgins.yaml", [first]) == (
         "kernel relu/cpp (cpu): its sources changed (relu.cpp)",
     )
-    assert _evaluated(loaded, cache)["relu"].verdict.reason is Reason.GOLD_MISMATCH
+    assert _evaluated(loaded, cache, reference)["relu"].verdict.reason is Reason.GOLD_MISMATCH
     (wrong,) = set(cache.rglob("*.so")) - {right}
     wrong.chmod(0o644)
     wrong.write_bytes(Path(kept).read_bytes())
-    assert _evaluated(loaded, cache)["relu"].verdict.reason is Reason.GOLD_MISMATCH
+    assert _evaluated(loaded, cache, reference)["relu"].verdict.reason is Reason.GOLD_MISMATCH
 
 
 def test_a_dropped_case_is_missed(tmp_path: Path) -> None:

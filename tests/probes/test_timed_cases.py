@@ -10,6 +10,7 @@ import torch
 import pytest_cgins
 from pytest_cgins.config import load
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.kernel_timing import NO_TIMING, UNTIMED
 from pytest_cgins.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.probes.registry import TIMED
@@ -87,13 +88,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(project: Path) -> dict[str, Evaluation]:
+def found(project: Path, reference: WorkerPool) -> dict[str, Evaluation]:
     """What becomes of each, timed."""
-    return evaluated(project, timing=True)
+    return evaluated(project, reference, timing=True)
 
 
-def evaluated(project: Path, *, timing: bool) -> dict[str, Evaluation]:
-    evaluator = Evaluator(load(project / "cgins.yaml"), seed=3, timing=timing, probes="fast")
+def evaluated(project: Path, reference: WorkerPool | None, *, timing: bool) -> dict[str, Evaluation]:
+    evaluator = Evaluator(
+        load(project / "cgins.yaml"), seed=3, timing=timing, probes="fast", reference=reference
+    )
     try:
         return {case.implementation: evaluator.evaluate(case) for case in evaluator.cases()}
     finally:
@@ -157,9 +160,9 @@ def test_a_wrong_kernel_is_not_timed(found: dict[str, Evaluation]) -> None:
     assert {probe.message for probe in timed_probes(found["wrong"]).values()} == {UNTIMED}
 
 
-def test_without_timing_the_probes_are_not_run(project: Path) -> None:
+def test_without_timing_the_probes_are_not_run(project: Path, reference: WorkerPool) -> None:
     """And the report names the option."""
-    evaluation = evaluated(project, timing=False)["counts"]
+    evaluation = evaluated(project, reference, timing=False)["counts"]
     assert evaluation.verdict.status is Status.PASSED
     probes = timed_probes(evaluation)
     assert set(probes) == TIMED
@@ -184,5 +187,5 @@ def test_what_the_op_s_own_module_sets_is_not_the_kernel_s_doing(tmp_path: Path)
         "version: 1\ntraces: [traces/tiny]\nkernels:\n  double: {op: setting_models.double, "
         "implementations: [{name: honest, device: cpu, target: 'doubles:double'}]}\n"
     )
-    verdict = evaluated(tmp_path, timing=True)["honest"].verdict
+    verdict = evaluated(tmp_path, None, timing=True)["honest"].verdict
     assert verdict.status is Status.PASSED, verdict.message
