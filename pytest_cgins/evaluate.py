@@ -52,6 +52,7 @@ from pytest_cgins.options import BARE_VARIABLE, PROBE_LEVELS
 from pytest_cgins.probes.registry import switched_on
 from pytest_cgins.sanitize import Sanitizers
 from pytest_cgins.timing import lock
+from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
 
 logger = logging.getLogger(__name__)
@@ -241,6 +242,15 @@ class Evaluator:
                 raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
             pairs = kernel_timing.timeable(prepared.result["sets"], prepared.buffers)
             yield compiled, role_of("timing", compiled), pairs
+
+    def peaks(self, device: str) -> MeasuredPeaks | None:
+        """What a device reaches, as it is stored or measured now; None if it is not there, or busy all the while."""
+        if device.partition(":")[0] not in self.described():
+            return None
+        try:
+            return self._peaks.of(device)
+        except InfrastructureError:
+            return None
 
     def measure_peaks(self, device: str) -> None:
         """Measure anew what a device reaches.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pytest_cgins.model import Evaluation
@@ -20,7 +20,7 @@ class ContextPrompts:
         target: what is regenerated.
         copy: where its sources are.
         incumbent: sources as they are in the project, by path, main file first.
-        hardware: what it runs on.
+        hardware: what it runs on, asked when it is needed.
         evaluations: what the gate had found.
     """
 
@@ -29,7 +29,7 @@ class ContextPrompts:
         target: Target,
         copy: ProjectCopy,
         incumbent: Mapping[str, str],
-        hardware: Hardware,
+        hardware: Callable[[], Hardware],
         evaluations: tuple[Evaluation, ...],
     ) -> None:
         self._target = target
@@ -67,7 +67,7 @@ class ContextPrompts:
                 self._copy.config,
                 entry,
                 implementation,
-                hardware=self._hardware,
+                hardware=self._hardware(),
                 evaluations=self._evaluations,
                 top=self._copy.top,
             )

@@ -24,10 +24,10 @@ from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.loop import Loop
+from pytest_cgins.regenerate.machine import Machine
 from pytest_cgins.regenerate.model import Finding, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts import hardware
 from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
 from pytest_cgins.regenerate.repair import Repair, RepairSettings
@@ -146,6 +146,7 @@ class Run:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cgins-candidates-")))
             environment = {**worker_environment(), **self._conditions.environment}
             reference = stack.enter_context(WorkerPool(env=environment))
+            machine = Machine(self._config, reference, self._conditions.environment)
             provider = of_settings(self._llm)
             stack.callback(provider.close)
             repairs: list[Repair] = []
@@ -156,7 +157,7 @@ class Run:
                 bench = self._bench(target, copy, reference)
                 stack.callback(bench.close)
                 benches.append(bench)
-                repairs.append(self._repair(target, copy, bench))
+                repairs.append(self._repair(target, copy, bench, machine))
             loop = Loop(
                 repairs,
                 self._journal,
@@ -198,7 +199,7 @@ class Run:
             target, copy, settings, reference=reference, trusted_root=self._config.root, before=before
         )
 
-    def _repair(self, target: Target, copy: ProjectCopy, bench: Bench) -> Repair:
+    def _repair(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> Repair:
         llm = self._llm
         kept = self._journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
@@ -222,7 +223,7 @@ class Run:
             self._journal,
             bench,
             ContextPrompts(
-                target, copy, incumbent, hardware.read(target.device), self._journal.before(target)
+                target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target)
             ),
             RepairSettings(
                 attempts=llm.budget.repair_attempts,
