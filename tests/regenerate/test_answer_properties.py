@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from pytest_cgins.errors import AnswerError
 from pytest_cgins.regenerate.answer import read
+from pytest_cgins.regenerate.characters import INVISIBLE
 from tests.regenerate.answers import CU, HEADER, NEW, OLD, answer
 
-LINES = st.text(alphabet=st.characters(blacklist_categories=["Cs", "Cc", "Cf", "Zl", "Zp"]), max_size=40)
+LINES = st.text(
+    alphabet=st.characters(blacklist_categories=["Cs", "Cc", "Cf", "Zl", "Zp"]), max_size=40
+).filter(lambda line: not INVISIBLE.search(line))
 CODE = st.lists(
     LINES.filter(lambda line: not line.strip().startswith(("`", "~", "<<<", "===", ">>>"))), max_size=8
 )
