@@ -13,10 +13,6 @@ from pytest_cgins.regenerate.static_check import python_names, python_tables, sa
 
 Against = tuple[ast.AST, str, str]
 """A node, a code, and words."""
-NOT_TORCH = frozenset(
-    {"triton", "math", "cmath", "cutlass", "cuda", "functools", "itertools", "collections", "typing"}
-)
-"""Roots of modules whose functions are not torch's, whatever they are called."""
 
 
 def check(

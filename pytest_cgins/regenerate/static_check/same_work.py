@@ -32,8 +32,6 @@ class SameWork:
 
     op: str
     """As cgins.yaml names it, without a backward's mark."""
-    is_backward: bool
-    """Whether it is the backward of an op."""
     _keys: frozenset[str]
     _family: str
     _instead: tuple[frozenset[str], ...]
@@ -59,7 +57,7 @@ class SameWork:
 
 def of(op: str) -> SameWork:
     """The names that do what an op does; for a function of the user's, its own name and that of torch's like."""
-    base, _, mark = op.partition("@")
+    base = op.partition("@")[0]
     last = families.plain(_snake(base.rpartition(".")[2]))
     names = {last}
     for alike in ALIASES:
@@ -69,7 +67,6 @@ def of(op: str) -> SameWork:
     is_tabled = families.is_tabled(last)
     return SameWork(
         op=base,
-        is_backward=bool(mark),
         _keys=frozenset(_key(name) for name in names),
         _family=family if is_tabled else "",
         _instead=tuple(frozenset(others) for others in families.INSTEAD.get(family, ())),
