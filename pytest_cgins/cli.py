@@ -15,7 +15,7 @@ from pytest_cgins.github import commands as github
 from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.regenerate import commands as regenerate
-from pytest_cgins.regenerate import proposal_commands
+from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
 from pytest_cgins.report import history_commands
 from pytest_cgins.session import build_command, calibrate_command

@@ -1,6 +1,6 @@
 """Which files a proposal may change, by `cgins.yaml` on the base branch and by nothing that the proposal says.
 
-What a new kernel may change in `cgins.yaml` itself is held against the old text in `regenerate.proposal_entry`.
+What a new kernel may change in `cgins.yaml` itself is held against the old text in `regenerate.proposal.entry`.
 """
 
 from __future__ import annotations

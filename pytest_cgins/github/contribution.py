@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pytest_cgins.errors import ProposalError
-from pytest_cgins.regenerate import proposal_report
 from pytest_cgins.regenerate.model import Goal
 from pytest_cgins.regenerate.proposal import Contents
+from pytest_cgins.regenerate.proposal import report as proposal_report
 
 FOLDERS: dict[Goal, str] = {"repair": "repair", "optimise": "optimize", "generate": "generate"}
 """Part of the branch's name, by goal."""

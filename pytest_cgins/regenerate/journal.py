@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -41,7 +40,6 @@ from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
 
 RUN_VERSION = 1
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 MAX_NBYTES = 256 << 20
 """Larger JSON is no file of a journal."""
 

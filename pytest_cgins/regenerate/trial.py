@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,9 +25,6 @@ from pytest_cgins.timing_stage import TimingOptions
 
 ENOUGH_FAILURES = 3
 """So many failing cases tell a model what is wrong; the others are not run."""
-
-OnStage = Callable[[str], object]
-"""Told what is being done: `building and checking`, `accepting`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

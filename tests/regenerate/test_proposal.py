@@ -14,7 +14,8 @@ import pytest
 from pytest_cgins import documents
 from pytest_cgins.errors import ProposalError
 from pytest_cgins.model import Status
-from pytest_cgins.regenerate import proposal, proposal_report
+from pytest_cgins.regenerate import proposal
+from pytest_cgins.regenerate.proposal import report as proposal_report
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, YAML, Make
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from pytest_cgins.errors import ProposalError
 from pytest_cgins.model import Status
-from pytest_cgins.regenerate import proposal, proposal_paths
+from pytest_cgins.regenerate import proposal
+from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, Make
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.errors import ProposalError
-from pytest_cgins.regenerate import proposal_patch
+from pytest_cgins.regenerate.proposal import patch as proposal_patch
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "- d", "+ e", "@@ -1 +1 @@", "x\r", " é"]), max_size=30)
 TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, LINES, st.sampled_from(["", "\n"])).map(

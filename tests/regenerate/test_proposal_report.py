@@ -16,7 +16,9 @@ from timings import blocks, compared, measured
 
 from pytest_cgins.measurement import Roofline
 from pytest_cgins.model import Probe, Reason, Status
-from pytest_cgins.regenerate import proposal, proposal_report, proposal_text
+from pytest_cgins.regenerate import proposal
+from pytest_cgins.regenerate.proposal import report as proposal_report
+from pytest_cgins.regenerate.proposal import text as proposal_text
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, Make
 

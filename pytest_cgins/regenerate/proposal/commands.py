@@ -1,0 +1,178 @@
+"""`cgins proposal`: what a run of regeneration proposes, looked at, checked, and written into the working tree."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins.errors import ProposalError
+
+if TYPE_CHECKING:
+    from pytest_cgins.regenerate.proposal.read import Contents
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommands to the `cgins` parser."""
+    group = subparsers.add_parser(
+        "proposal",
+        help="look at, check and apply what --cgins-regenerate proposes",
+        description="A proposal is a folder with a patch and its evidence. None of it is trusted: it is read with "
+        "strict limits, and no kernel is run unless `verify --gate` asks for it.",
+    )
+    commands = group.add_subparsers(metavar="COMMAND", required=True)
+    show = _command(
+        commands, "show", run_show, "print a proposal",
+        "Print what a proposal changes, why, and what its evidence says.",
+    )  # fmt: skip
+    show.add_argument("--json", action="store_true", help="print proposal.json, checked, instead of the text")
+    verify = _command(
+        commands, "verify", run_verify, "check a proposal against itself and the working tree",
+        "Check that a proposal is in order, is about its kernel's own sources and fits the working tree. Exit "
+        "status 1 if it does not.",
+    )  # fmt: skip
+    verify.add_argument(
+        "--gate",
+        action="store_true",
+        help="also run the gate on it, in a copy of the project and in a sandbox, and compare with the evidence",
+    )
+    apply = _command(
+        commands, "apply", run_apply, "write a proposal's files into the working tree",
+        "Write a proposal's files into the working tree, if that is as the proposal found it; commit nothing. Exit "
+        "status 1 if it is not.",
+    )  # fmt: skip
+    for parser in (verify, apply):
+        parser.add_argument(
+            "--root",
+            type=Path,
+            default=Path(),
+            metavar="DIR",
+            help="a folder of the project's repository, or the project's own where there is none (default: this one)",
+        )
+
+
+def _command(
+    commands: Subparsers, name: str, run: object, summary: str, description: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=summary, description=description)
+    parser.add_argument("proposal", type=Path, metavar="DIR", help="folder of the proposal")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print the proposal.
+
+    Raises:
+        ProposalError: it is damaged or hostile.
+    """
+    from pytest_cgins import documents
+    from pytest_cgins.regenerate.proposal import text as proposal_text
+    from pytest_cgins.regenerate.proposal.read import read
+
+    contents = read(arguments.proposal)
+    if arguments.json:
+        print(json.dumps(documents.dump_python(contents.proposal), indent=2))
+    else:
+        sys.stdout.write(proposal_text.text(contents, colour=sys.stdout.isatty()))
+    return 0
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Check the proposal; a line a check.
+
+    Raises:
+        ProposalError: there is no such folder, or the gate did not run.
+        ConfigError: `cgins.yaml` of the working tree cannot be read.
+    """
+    from pytest_cgins.regenerate.proposal import report as proposal_report
+    from pytest_cgins.regenerate.proposal import tree as proposal_tree
+    from pytest_cgins.regenerate.proposal.read import read
+
+    if not arguments.proposal.is_dir():
+        raise ProposalError(f"{arguments.proposal}: no such folder", remedy="name the folder of a proposal")
+    try:
+        contents = read(arguments.proposal)
+        print(f"ok    in order: {len(contents.files)} files, digests, patch and evidence agree")
+        top, repository = proposal_tree.top_of(arguments.root)
+        proposal_tree.check_own_sources(contents, top)
+        print(f"ok    changes {contents.proposal.target.name} alone, by {contents.proposal.config}")
+        states = proposal_tree.states(contents, top)
+    except ProposalError as error:
+        print(f"FAIL  {error}")
+        return 1
+    rendered = proposal_report.render(contents.proposal, contents.evidence, contents.patch)
+    if rendered != contents.report_text:
+        print("note  report.md is not what this version makes of the rest: believe `cgins proposal show`")
+    fits = _print_fit(contents, states, top if repository else None)
+    if fits and arguments.gate:
+        return _print_gate(contents, top, repository=repository)
+    if not arguments.gate:
+        print(
+            "note  no kernel was run: whether it is right and fast rests on evidence.json; --gate runs the gate"
+        )
+    return 0 if fits else 1
+
+
+def _print_fit(contents: Contents, states: Mapping[str, str], repository: Path | None) -> bool:
+    """How the proposal fits the working tree, and git's opinion where there is a repository."""
+    from pytest_cgins.regenerate.proposal.tree import git_refusal
+
+    others = [path for path, state in states.items() if state == "other"]
+    for path in others:
+        print(f"FAIL  {path} in the working tree is not what the proposal was made for")
+    if others:
+        return False
+    if set(states.values()) == {"applied"}:
+        print("ok    is in the working tree already")
+        return True
+    print("ok    fits the working tree")
+    if repository is None or "applied" in states.values():
+        return True
+    refusal = git_refusal(contents, repository)
+    print(f"FAIL  {refusal}" if refusal else "ok    git apply takes the patch")
+    return not refusal
+
+
+def _print_gate(contents: Contents, top: Path, *, repository: bool) -> int:
+    from pytest_cgins.regenerate.proposal.gate import gate
+    from pytest_cgins.report.escape import visible
+
+    compared = gate(contents, top, repository=repository)
+    for one in compared:
+        print(f"{'ok  ' if one.holds else 'FAIL'}  {visible(f'{one.case}: {one.told}, now {one.found}')}")
+    return 0 if all(one.holds for one in compared) else 1
+
+
+def run_apply(arguments: argparse.Namespace) -> int:
+    """Write the files.
+
+    Raises:
+        ProposalError: the proposal is damaged or hostile, or not about its kernel's own sources.
+    """
+    from pytest_cgins.regenerate.proposal import tree as proposal_tree
+    from pytest_cgins.regenerate.proposal.read import read
+
+    contents = read(arguments.proposal)
+    top, _ = proposal_tree.top_of(arguments.root)
+    proposal_tree.check_own_sources(contents, top)
+    others = [path for path, state in proposal_tree.states(contents, top).items() if state == "other"]
+    if others:
+        print(
+            f"cgins: not as the proposal found it: {', '.join(others)}; nothing is written", file=sys.stderr
+        )
+        return 1
+    written = proposal_tree.write_files(contents, top)
+    for path in written:
+        print(f"wrote {path}")
+    if not written:
+        print("nothing to do: the working tree has it already")
+    config = contents.proposal.config
+    kernel = contents.proposal.target.kernel
+    print(f"next: git diff, then pytest --cgins {config} -k {kernel}")
+    return 0

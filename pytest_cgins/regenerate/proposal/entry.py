@@ -1,0 +1,165 @@
+"""What a proposal may say in `cgins.yaml`: one new implementation, and nothing of what was there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_cgins.config import Config, Implementation, KernelEntry, load
+from pytest_cgins.errors import ConfigError, ProposalError
+from pytest_cgins.regenerate.model import Goal, Target
+from pytest_cgins.regenerate.proposal.paths import CONFIG_NAME
+
+_REMEDY = f"a new kernel adds one implementation to {CONFIG_NAME}; all else in it is for people to change"
+
+
+def check_new_entry(
+    target: Target, goal: Goal, config: str, base: Mapping[str, bytes], new: Mapping[str, bytes]
+) -> None:
+    """Hold the new `cgins.yaml` against the old one, and the other files against both.
+
+    Args:
+        target: what is added.
+        goal: for others than `generate` there is nothing to look at: `cgins.yaml` is not among the files.
+        config: its path.
+        base: old contents by path.
+        new: new contents by path.
+
+    Raises:
+        ProposalError: it changes other entries, or makes exceptions for the new one.
+    """
+    if goal != "generate":
+        return
+    others = sorted(path for path in new if path != config)
+    existing = [path for path in others if path in base]
+    if existing:
+        raise ProposalError(f"{existing[0]}: is there already, and the kernel is new", remedy=_REMEDY)
+    if config not in new:
+        return
+    was = _loaded(base[config]) if config in base else None
+    now = _loaded(new[config])
+    entry, added = find(now, target)
+    own = _sources(added, config)
+    foreign = [path for path in others if path not in own]
+    if foreign:
+        raise ProposalError(f"{foreign[0]}: is no source of {target.name}", remedy=_REMEDY)
+    if was is None:
+        if len(now.kernels) > 1 or len(entry.implementations) > 1:
+            raise ProposalError(f"{config}: has more than {target.name}", remedy=_REMEDY)
+        return
+    if _plain(_without(now, target)) != _plain(was):
+        raise ProposalError(f"{config}: changes more than {target.name}", remedy=_REMEDY)
+    if all(one.name != entry.name for one in was.kernels):
+        _check_settings(config, entry, was)
+
+
+def find(config: Config, target: Target) -> tuple[KernelEntry, Implementation]:
+    """The target's entry.
+
+    Raises:
+        ProposalError: there is none.
+    """
+    for entry in config.kernels:
+        for one in entry.implementations:
+            if (entry.name, one.name, one.device) == (target.kernel, target.implementation, target.device):
+                if (entry.op, one.contract) != (target.op, target.contract):
+                    raise ProposalError(
+                        f"{CONFIG_NAME}: {target.name} is of another op or contract than the proposal says",
+                        remedy="make the proposal again",
+                    )
+                return entry, one
+    raise ProposalError(f"{CONFIG_NAME}: has no {target.name}", remedy="make the proposal again")
+
+
+def _check_settings(config: str, entry: KernelEntry, was: Config) -> None:
+    """A kernel that is new is gated as all others are: without a tolerance, exceptions and times of its own."""
+    plain = KernelEntry(name=entry.name, op=entry.op, implementations=entry.implementations, line=entry.line)
+    timings = [plain.timing, *(one.timing for one in was.kernels)]
+    if replace(entry, timing=plain.timing, work=plain.work) != plain or entry.timing not in timings:
+        raise ProposalError(f"{config}: {entry.name} has settings of its own", remedy=_REMEDY)
+
+
+def _loaded(text: bytes) -> Config:
+    with tempfile.TemporaryDirectory(prefix="cgins-") as folder:
+        # As deep as no project is: paths that lead out of it with `..` stay apart.
+        root = Path(os.path.realpath(folder), *["d"] * 16)
+        root.mkdir(parents=True)
+        file = root / CONFIG_NAME
+        file.write_bytes(text)
+        try:
+            found = load(file, require_traces=False, require_sources=False)
+        except ConfigError as error:
+            raise ProposalError(f"{error.what}", remedy="make the proposal again") from error
+        # Paths in it begin at its folder, which has another name each time.
+        return _moved(found, root)
+
+
+def _moved(config: Config, folder: Path) -> Config:
+    def move(path: Path) -> Path:
+        return Path("/") / os.path.relpath(path, folder)
+
+    return replace(
+        config,
+        file=move(config.file),
+        traces=tuple(move(path) for path in config.traces),
+        kernels=tuple(
+            replace(
+                entry,
+                implementations=tuple(
+                    replace(
+                        one,
+                        sources=tuple(move(path) for path in one.sources),
+                        flags=tuple(flag.replace(str(folder), "") for flag in one.flags),
+                    )
+                    for one in entry.implementations
+                ),
+            )
+            for entry in config.kernels
+        ),
+    )
+
+
+def module_files(one: Implementation) -> tuple[str, ...]:
+    """Where the module of a Python target may be, from the folder of cgins.yaml; () for other contracts."""
+    if one.contract != "python":
+        return ()
+    module = one.target.partition(":")[0].replace(".", "/")
+    return f"{module}.py", f"{module}/__init__.py"
+
+
+def _sources(one: Implementation, config: str) -> set[str]:
+    """Sources of an implementation, from the top of the repository."""
+    folder = config.rpartition("/")[0]
+    files = [*(str(file).removeprefix("/") for file in one.sources), *module_files(one)]
+    return {os.path.normpath(f"{folder}/{file}") if folder else os.path.normpath(file) for file in files}
+
+
+def _without(config: Config, target: Target) -> Config:
+    """The configuration without the target; a kernel that has no other implementation goes with it."""
+    kernels = []
+    for entry in config.kernels:
+        kept = tuple(
+            one
+            for one in entry.implementations
+            if (entry.name, one.name, one.device) != (target.kernel, target.implementation, target.device)
+        )
+        if kept:
+            kernels.append(replace(entry, implementations=kept))
+    return replace(config, kernels=tuple(kernels))
+
+
+def _plain(config: Config) -> Config:
+    """The configuration without where in the file things stand: a comment above them changes nothing."""
+    kernels = tuple(
+        replace(
+            entry,
+            line=0,
+            exceptions=tuple(replace(one, line=0) for one in entry.exceptions),
+            implementations=tuple(replace(one, line=0) for one in entry.implementations),
+        )
+        for entry in config.kernels
+    )
+    return replace(config, kernels=kernels)

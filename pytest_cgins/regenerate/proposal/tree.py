@@ -1,0 +1,192 @@
+"""A proposal and a working tree: whether it fits, and its files written there. Runs nothing of either."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from pytest_cgins.config import load
+from pytest_cgins.errors import ProposalError, RevisionError
+from pytest_cgins.kernels import source
+from pytest_cgins.kernels.revision import _git as git
+from pytest_cgins.regenerate.proposal import entry as proposal_entry
+from pytest_cgins.regenerate.proposal.read import FILE_LIMIT_NBYTES, Contents
+
+State = Literal["base", "applied", "other"]
+"""A file is as the proposal found it; as the proposal wants it; neither."""
+
+
+def top_of(folder: Path) -> tuple[Path, bool]:
+    """The folder that a proposal's paths start at, and whether that is a repository's."""
+    try:
+        return Path(git(folder, "rev-parse", "--show-toplevel").rstrip("\n")), True
+    except RevisionError:
+        return folder.absolute(), False
+
+
+def states(contents: Contents, top: Path) -> dict[str, State]:
+    """How each file of a proposal stands in the working tree.
+
+    Raises:
+        ProposalError: a part of a path is a symbolic link there, or a file is no regular one.
+    """
+    found: dict[str, State] = {}
+    for path, new in contents.files.items():
+        present = _present(top, path)
+        if present == new:
+            found[path] = "applied"
+        else:
+            found[path] = "base" if present == contents.base.get(path) else "other"
+    return found
+
+
+def check_own_sources(contents: Contents, top: Path) -> None:
+    """Hold the files against `cgins.yaml` of the working tree: they must be the target's own.
+
+    Raises:
+        ProposalError: one is not, or the target is not there.
+        ConfigError: `cgins.yaml` cannot be read.
+    """
+    about = contents.proposal
+    if about.config in contents.files:
+        return  # A new entry: `read` has held the files against it.
+    config = load(top / about.config, require_traces=False, require_sources=False)
+    _, one = proposal_entry.find(config, about.target)
+    own = {os.path.realpath(path) for path in one.sources}
+    if one.contract == "python":
+        module, _, function = one.target.partition(":")
+        file = source.find_target(module, function, config.root)
+        own |= {os.path.realpath(config.root / path) for path in proposal_entry.module_files(one)}
+        own |= {os.path.realpath(file)} if file is not None else set()
+    for path in contents.files:
+        if os.path.realpath(top / path) not in own:
+            raise ProposalError(
+                f"{path}: is no source of {about.target.name}, by {about.config}",
+                remedy="list it under sources there, if it is one",
+            )
+
+
+def git_refusal(contents: Contents, top: Path) -> str:
+    """What git has against the patch; "" if it applies."""
+    try:
+        git(
+            top, "-c", "apply.whitespace=nowarn", "apply", "--check", "-p1", "-",
+            text=os.fsdecode(contents.patch),
+        )  # fmt: skip
+    except RevisionError as error:
+        return error.what
+    return ""
+
+
+def write_files(contents: Contents, top: Path) -> tuple[str, ...]:
+    """Put the new files in place; all are written before the first is exchanged.
+
+    Returns:
+        Paths of those that were not there in this form yet.
+
+    Raises:
+        ProposalError: a file of the working tree is neither the proposal's base nor its result; nothing is changed.
+        OSError: the disk does not take it.
+    """
+    found = states(contents, top)
+    others = [path for path, state in found.items() if state == "other"]
+    if others:
+        raise ProposalError(
+            f"{', '.join(others)}: not as the proposal found it",
+            remedy="go to its base commit, or regenerate on what is there now",
+        )
+    wanted = [path for path, state in found.items() if state == "base"]
+    staged: list[tuple[int, str, str]] = []
+    try:
+        staged.extend(_stage(top, path, contents.files[path]) for path in wanted)
+        for parent, temporary, name in staged:
+            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    finally:
+        for parent, temporary, _ in staged:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=parent)
+            os.close(parent)
+    return tuple(wanted)
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _parent(top: Path, path: str, *, make: bool) -> int | None:
+    """Descriptor of the folder of a file, reached through no link; None if it is not there and not made."""
+    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in PurePosixPath(path).parent.parts:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            below = os.open(part, _FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+    except FileNotFoundError:
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _linked(path) from error
+        raise
+    return descriptor
+
+
+def _present(top: Path, path: str) -> bytes | None:
+    """Content of a file of the working tree; None if it is not there."""
+    parent = _parent(top, path, make=False)
+    if parent is None:
+        return None
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(PurePosixPath(path).name, flags, dir_fd=parent)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _linked(path) from error
+        raise
+    finally:
+        os.close(parent)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _linked(path)
+        return file.read(FILE_LIMIT_NBYTES + 1)
+
+
+def _linked(path: str) -> ProposalError:
+    return ProposalError(
+        f"{path}: a part of it is a symbolic link, or no file, in the working tree",
+        remedy="only regular files that lie in the project itself are changed",
+    )
+
+
+def _stage(top: Path, path: str, content: bytes) -> tuple[int, str, str]:
+    """Write a file beside its place, with the mode of the one that is there."""
+    parent = _parent(top, path, make=True)
+    assert parent is not None
+    name = PurePosixPath(path).name
+    temporary = f".{name}-{secrets.token_hex(8)}"
+    try:
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=parent
+        )
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            with suppress(FileNotFoundError):
+                os.fchmod(
+                    file.fileno(), stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+                )
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=parent)
+        os.close(parent)
+        raise
+    return parent, temporary, name

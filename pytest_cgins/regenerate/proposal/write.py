@@ -1,0 +1,230 @@
+"""Writing a proposal: whole or not at all, and only one that `read` takes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_cgins import __version__, documents
+from pytest_cgins.errors import ProposalError
+from pytest_cgins.model import Evaluation, SessionReport
+from pytest_cgins.regenerate import guard
+from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target
+from pytest_cgins.regenerate.proposal import patch as proposal_patch
+from pytest_cgins.regenerate.proposal import paths as proposal_paths
+from pytest_cgins.regenerate.proposal.model import (
+    PROPOSAL_VERSION,
+    Before,
+    Cost,
+    Proposal,
+    Tried,
+    title_of,
+)
+from pytest_cgins.regenerate.proposal.read import (
+    EVIDENCE,
+    FILE_LIMIT_NBYTES,
+    FILES,
+    PATCH,
+    PROPOSAL,
+    REPORT,
+    check_accepted,
+    check_text,
+    digest_of,
+    read,
+)
+from pytest_cgins.report.escape import cut
+
+MOST_BEFORE = 1000
+MESSAGES_BEFORE = 50
+"""Cases whose message of before is kept."""
+MESSAGE_LENGTH = 1000
+UNSANDBOXED = "the sandbox was switched off: candidates ran with the user's own rights"
+
+
+def write(
+    folder: Path,
+    *,
+    run_id: str,
+    target: Target,
+    goal: Goal,
+    config: str,
+    base: Mapping[str, str | bytes],
+    new: Mapping[str, str | bytes],
+    before: Sequence[Evaluation],
+    after: SessionReport,
+    attempts: Sequence[Attempt],
+    answers: Sequence[Answer],
+    provider: str,
+    sandbox: bool,
+    sandbox_note: str = "",
+    sanitized: bool,
+    command: str,
+    guarded: Guarded,
+    base_commit: str,
+    notes: Sequence[str] = (),
+) -> Proposal:
+    """Write a proposal. Whoever looks sees the old folder, none, or the whole new one.
+
+    All paths start at the top of the repository, or of the project where there is none.
+
+    Args:
+        folder: where to; an older proposal there is replaced.
+        run_id: of the run.
+        target: whose sources are replaced.
+        goal: what was reached.
+        config: path of the `cgins.yaml`.
+        base: old contents. A path that is not in it, or is empty there, is a new file. Text must have its own line
+            ends: read with `newline=""`, or as bytes.
+        new: new contents; those that are the old ones are left out.
+        before: what the gate said of the target's cases; () for `generate`.
+        after: the acceptance. Its seed is the held-out one, its `base_revision` says what times were held against.
+        attempts: all, the accepted one last.
+        answers: all that were paid for.
+        provider: its name in cgins.yaml.
+        sandbox: whether candidates ran fenced in.
+        sandbox_note: a sentence on why not; one is made up where there is none.
+        sanitized: whether the accepted one ran under memcheck.
+        command: shell command that gates the target again on these inputs.
+        guarded: digests that were the same before and after.
+        base_commit: the commit that the working tree was at; "" if none.
+        notes: what a person should know, one line each.
+
+    Raises:
+        ProposalError: such a proposal would not be read: nothing changes, a path or a file is not allowed, the
+            evidence has a failure.
+        OSError: the folder cannot be written.
+    """
+    old = {path: content for path, content in _bytes(base).items() if content}
+    contents = {path: content for path, content in sorted(_bytes(new).items()) if old.get(path) != content}
+    if not contents:
+        raise ProposalError("the candidate is what was there", remedy="there is nothing to propose")
+    proposal_paths.check_paths(contents, goal=goal, config=config)
+    old = {path: old[path] for path in contents if path in old}
+    for path, content in (*old.items(), *contents.items()):
+        if len(content) > FILE_LIMIT_NBYTES:
+            raise ProposalError(
+                f"{path}: has {len(content)} bytes; at most {FILE_LIMIT_NBYTES} are allowed",
+                remedy="part the file",
+            )
+    for path, content in contents.items():
+        check_text(path, content)
+    check_accepted(target, after.evaluations)
+    patch = proposal_patch.make(old, contents)
+    evidence = f"{documents.dump(after, indent=1)}\n".encode()
+    about = Proposal(
+        version=PROPOSAL_VERSION,
+        id=f"{run_id}/{target.name}",
+        run_id=run_id,
+        target=target,
+        goal=goal,
+        title=title_of(target, goal),
+        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        cgins=__version__,
+        config=config,
+        base_commit=base_commit,
+        base_digests={path: digest_of(old[path]) if path in old else "" for path in contents},
+        files={path: digest_of(content) for path, content in contents.items()},
+        patch_digest=digest_of(patch),
+        evidence_digest=digest_of(evidence),
+        report_digest=digest_of(b""),
+        guarded_digest=guard.digest(guarded),
+        before=_before(before),
+        attempts=tuple(_tried(one) for one in attempts),
+        provider=provider,
+        models=tuple(dict.fromkeys(one.model for one in answers if one.model)),
+        cost=_cost(answers),
+        sandbox=sandbox,
+        sandbox_note="" if sandbox else sandbox_note or UNSANDBOXED,
+        sanitized=sanitized,
+        held_out_seed=after.seed,
+        command=command,
+        environments=after.environments,
+        notes=tuple(notes),
+    )
+    parts = {f"{FILES}/{path}": content for path, content in contents.items()}
+    return _write(folder, about, after, {PATCH: patch, EVIDENCE: evidence, **parts})
+
+
+def _write(folder: Path, about: Proposal, after: SessionReport, parts: dict[str, bytes]) -> Proposal:
+    from pytest_cgins.regenerate.proposal import report as proposal_report
+
+    report = proposal_report.render(about, after, parts[PATCH]).encode()
+    about = replace(about, report_digest=digest_of(report))
+    parts |= {REPORT: report, PROPOSAL: f"{documents.dump(about, indent=1)}\n".encode()}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        # mkdtemp makes folders for their owner only; a proposal is for the next step of a pipeline.
+        made = place / "new"
+        made.mkdir()
+        for name, content in parts.items():
+            file = made / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        read(made)
+        with suppress(FileNotFoundError):
+            folder.rename(place / "old")
+        made.rename(folder)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return about
+
+
+def _bytes(contents: Mapping[str, str | bytes]) -> dict[str, bytes]:
+    return {
+        path: content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
+        for path, content in contents.items()
+    }
+
+
+def _before(evaluations: Sequence[Evaluation]) -> tuple[Before, ...]:
+    """Those that failed come first, and keep their messages."""
+    order = ("fail", "error", "skip", "pass")
+    ranked = sorted(evaluations, key=lambda one: (order.index(one.verdict.status.outcome), one.case.name))
+    failed = sum(one.verdict.status.outcome in ("fail", "error") for one in evaluations)
+    return tuple(
+        Before(
+            case=one.case.name,
+            status=one.verdict.status,
+            reason=one.verdict.reason,
+            message=_clean(one.verdict.message) if place < min(failed, MESSAGES_BEFORE) else "",
+            share=one.correctness.share if one.correctness is not None else None,
+            kernel_ns_per_call=one.measurement.kernel.median_ns_per_call
+            if one.measurement is not None
+            else None,
+        )
+        for place, one in enumerate(ranked[:MOST_BEFORE])
+    )
+
+
+def _clean(text: str) -> str:
+    """What can be written as UTF-8, cut."""
+    return cut(text.encode("utf-8", "replace").decode(), MESSAGE_LENGTH)
+
+
+def _tried(attempt: Attempt) -> Tried:
+    return Tried(
+        number=attempt.number,
+        goal=attempt.goal,
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        message=cut(_clean(attempt.message).partition("\n")[0], 300),
+    )
+
+
+def _cost(answers: Sequence[Answer]) -> Cost:
+    used = [one.usage for one in answers]
+    prices = [one.usd for one in used]
+    return Cost(
+        prompt_tokens=sum(one.prompt_tokens for one in used),
+        cached_tokens=sum(one.cached_tokens for one in used),
+        answer_tokens=sum(one.answer_tokens for one in used),
+        usd=None if None in prices else sum(price for price in prices if price is not None),
+        seconds=sum(one.seconds for one in answers),
+        estimated=any(one.estimated for one in used),
+    )
