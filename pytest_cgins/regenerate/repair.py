@@ -14,8 +14,7 @@ from typing import Protocol
 
 from pytest_cgins.errors import AnswerError
 from pytest_cgins.model import Evaluation, Status
-from pytest_cgins.regenerate import answer as answers
-from pytest_cgins.regenerate import guard
+from pytest_cgins.regenerate import answers, guard
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import (

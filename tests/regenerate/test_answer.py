@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pytest_cgins.regenerate.answer import read
+from pytest_cgins.regenerate.answers import read
 from tests.regenerate.answers import CU, HEADER, NEW, NEW_PY, OLD, OLD_PY, PY, answer
 
 THOUGHT = f"<think>\nPerhaps so:\n```cuda {CU}\nint wrong;\n```\nNo.\n</think>\n"

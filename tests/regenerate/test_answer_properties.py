@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.errors import AnswerError
-from pytest_cgins.regenerate.answer import read
-from pytest_cgins.regenerate.characters import INVISIBLE
+from pytest_cgins.regenerate.answers import read
+from pytest_cgins.regenerate.answers.characters import INVISIBLE
 from tests.regenerate.answers import CU, HEADER, NEW, OLD, answer
 
 LINES = st.text(

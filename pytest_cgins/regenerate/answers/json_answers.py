@@ -1,0 +1,183 @@
+"""Answers in JSON: whole files, search/replace edits, edits by line numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_cgins.errors import AnswerError
+from pytest_cgins.regenerate.answers import loose_json, own_files
+from pytest_cgins.regenerate.answers.edits import Edit, LineEdit
+
+PATH_KEYS = ("path", "file", "filename", "file_path", "filepath", "name")
+TEXT_KEYS = ("content", "contents", "text", "code", "source", "new_content")
+SEARCH_KEYS = ("search", "old", "old_str", "old_string", "old_text", "find", "original")
+REPLACE_KEYS = ("replace", "new", "new_str", "new_string", "new_text", "replacement", "updated")
+START_KEYS = ("start_line", "start", "line_start", "first_line", "line")
+END_KEYS = ("end_line", "end", "line_end", "last_line")
+TOP_KEYS = frozenset({"files", "edits", "changes", *PATH_KEYS, *TEXT_KEYS, *SEARCH_KEYS})
+BARE = re.compile(r"[{\[]\s*(?:\{\s*)?\"(?:[\w-]{1,40}|[\w./\\-]{1,200})\"\s*:")
+SHAPE = '{"files": {"PATH": "TEXT"}} or {"edits": [{"path": "PATH", "search": "OLD", "replace": "NEW"}]}'
+
+
+@dataclass(slots=True)
+class Said:
+    """What a JSON answer says."""
+
+    files: list[tuple[str, str]] = field(default_factory=list)
+    """Path and whole text, in order."""
+    edits: list[Edit] = field(default_factory=list)
+    """Search/replace, in order."""
+    line_edits: list[LineEdit] = field(default_factory=list)
+    """By line numbers."""
+
+
+def is_json(text: str, *, is_called_so: bool) -> bool:
+    """Whether a text is an answer in JSON, rather than some JSON that it shows."""
+    start = text.strip()
+    if not start.startswith(("{", "[")):
+        return False
+    return BARE.match(start) is not None and _mentions_answer(start) if not is_called_so else True
+
+
+def bare(text: str) -> tuple[int, int] | None:
+    """Where an answer in JSON stands in prose without a fence."""
+    found = re.search(
+        r"^[ \t]*(?=[{\[]\s*(?:\{\s*)?\"(?:files|edits|changes|path|file|filename)\"\s*:)", text, re.MULTILINE
+    )
+    if found is None and BARE.match(text.strip()):
+        found = re.match(r"\s*", text)
+    if found is None:
+        return None
+    end = max(text.rfind("}"), text.rfind("]"))
+    return (found.end(), end + 1) if end > found.end() else (found.end(), len(text))
+
+
+def read(text: str, own: Sequence[str], *, is_certain: bool) -> Said | None:
+    """What a JSON text says.
+
+    Args:
+        text: the JSON.
+        own: the kernel's own sources.
+        is_certain: whether it is the answer; else a text that is something else is None.
+
+    Raises:
+        AnswerError: `broken-json`, `two-versions`, or it touches another file.
+    """
+    try:
+        value = loose_json.loads(text.strip())
+    except (ValueError, RecursionError) as error:
+        if "twice" in str(error):
+            raise AnswerError(
+                f"the JSON of the answer is ambiguous: {error}",
+                code="two-versions",
+                remedy="give each file once",
+            ) from None
+        if not is_certain and not _mentions_answer(text):
+            return None
+        raise AnswerError(
+            f"the answer's JSON cannot be read: {error}",
+            code="broken-json",
+            remedy='escape quotes and backslashes in texts (\\", \\\\), or answer with fenced blocks instead',
+        ) from None
+    said = Said()
+    is_read = _read_value(value, own, said)
+    if is_read and (said.files or said.edits or said.line_edits):
+        return said
+    if not is_certain:
+        return None
+    raise AnswerError("the answer's JSON has no files and no edits", code="no-code", remedy=f"write {SHAPE}")
+
+
+def _mentions_answer(text: str) -> bool:
+    return re.search(r"\"(?:files|edits|changes|path|content|code|search|start_line)\"\s*:", text) is not None
+
+
+def _read_value(value: Any, own: Sequence[str], said: Said) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, dict) and _read_item(item, own, said) for item in value)
+    if not isinstance(value, dict):
+        return False
+    if not set(value) & TOP_KEYS:
+        paths = {key: text for key, text in value.items() if own_files.is_path(str(key))}
+        return bool(paths) and _read_files(paths, own, said)
+    done = False
+    if "files" in value:
+        done = _read_files(value["files"], own, said)
+    for key in ("edits", "changes"):
+        if isinstance(value.get(key), list):
+            done = _read_value(value[key], own, said) or done
+    return done or _read_item(value, own, said)
+
+
+def _read_files(value: Any, own: Sequence[str], said: Said) -> bool:
+    if isinstance(value, list):
+        return _read_value(value, own, said)
+    if not isinstance(value, dict):
+        return False
+    for path, held in value.items():
+        text = _text(held) if not isinstance(held, dict) else _text(_first(held, TEXT_KEYS))
+        if text is None:
+            return False
+        said.files.append((own_files.resolve(str(path), own), text))
+    return True
+
+
+def _read_item(item: Mapping[str, Any], own: Sequence[str], said: Said) -> bool:
+    if isinstance(item.get("edits"), list) and _first(item, PATH_KEYS) is not None:
+        inner = [
+            {"path": _first(item, PATH_KEYS), **each} for each in item["edits"] if isinstance(each, dict)
+        ]
+        return _read_value(inner, own, said)
+    search = _text(_first(item, SEARCH_KEYS))
+    replace = _text(_first(item, REPLACE_KEYS))
+    text = _text(_first(item, TEXT_KEYS))
+    start, end = _number(_first(item, START_KEYS)), _number(_first(item, END_KEYS))
+    new = text if text is not None else replace
+    if new is None:
+        return False
+    path = _path(item, own)
+    if search is not None and replace is not None:
+        said.edits.append(Edit(path=path, search=search, replace=replace))
+    elif start is not None:
+        last = start if end is None else end
+        said.line_edits.append(LineEdit(path=path, first_line=start, last_line=last, text=new))
+    elif text is not None:
+        said.files.append((path, text))
+    else:
+        return False
+    return True
+
+
+def _path(item: Mapping[str, Any], own: Sequence[str]) -> str:
+    named = _first(item, PATH_KEYS)
+    if isinstance(named, str):
+        return own_files.resolve(named, own)
+    if len(own) == 1:
+        return own[0]
+    raise AnswerError(
+        "an item of the answer's JSON does not say which file it is of",
+        code="which-file",
+        remedy=f"write {SHAPE}",
+    )
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _first(item: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((item[key] for key in keys if key in item), None)
+
+
+def _text(value: Any) -> str | None:
+    """A text, or one given as a list of its lines; without a fence around all of it."""
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+        value = "\n".join(line.removesuffix("\n") for line in value)
+    if not isinstance(value, str):
+        return None
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    fenced = re.fullmatch(r"\s*(```|~~~)[^\n]*\n(.*?)\n?\1\s*", text, re.DOTALL)
+    return fenced[2] if fenced else text
