@@ -73,6 +73,19 @@ def build_cache(whole_run: Path) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _bytecode(whole_run: Path) -> None:
+    """A checkout without cached bytecode would be compiled anew in each of some five hundred processes."""
+    os.environ["PYTHONPYCACHEPREFIX"] = str(whole_run / "bytecode")
+    os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+
+
+@pytest.fixture
+def no_shared_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folder cannot be seen, in a sandbox, all of torch would be compiled anew."""
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX")
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _locks(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Locks of devices for each test process: runs of pytest that one starts take turns, those of others go on."""
     os.environ["CGINS_LOCK_DIR"] = str(tmp_path_factory.mktemp("locks"))

@@ -58,15 +58,12 @@ class Run:
 
 
 @pytest.fixture(scope="session")
-def run(whole_run: Path) -> Callable[..., Run]:
+def run() -> Callable[..., Run]:
     """Runs pytest in a process of its own, in a folder, with our plugin and no other."""
     environment = {
         **os.environ,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "COLUMNS": "240",
-        # A checkout without cached bytecode would be compiled anew in each of some fifty processes.
-        "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": str(whole_run / "bytecode"),
     }
     for name in ("CI", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         environment.pop(name, None)
