@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 RUN = """\
-import json, sys
+import gc, json, os, sys
+gc.disable()  # not worth its time while torch is imported, nor is what Python takes apart at the end
 from pytest_cgins.kernels.functions import import_target
 from pytest_cgins.documents import load_python
 from pytest_cgins.model import KernelSource, Namespace
@@ -30,7 +31,8 @@ for root, namespace in order:
     except Exception as error:
         said.append(str(error))
 said = [one() if callable(one) else one for one in said]
-print(json.dumps(said[::-1] if "base first" in sys.argv else said))
+print(json.dumps(said[::-1] if "base first" in sys.argv else said), flush=True)
+os._exit(0)
 """
 FILES = {
     "kernels/__init__.py": "",
