@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.model import Evaluation
-from pytest_cgins.regenerate import guard, static_check
+from pytest_cgins.regenerate import guard, scratch, static_check
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.context_prompts import ContextPrompts
 from pytest_cgins.regenerate.events import Event
@@ -25,7 +24,7 @@ from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.machine import Machine
-from pytest_cgins.regenerate.model import Finding, Result, Target
+from pytest_cgins.regenerate.model import Finding, Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.proposing import proposed
@@ -108,15 +107,29 @@ def begin(
             **record,  # type: ignore[arg-type]
         ),
     )
+    try:
+        _lay_out(journal, config, evaluations, overlays or {})
+        journal.begun()
+    except BaseException:
+        journal.drop()
+        raise
+    return journal
+
+
+def _lay_out(
+    journal: Journal,
+    config: Config,
+    evaluations: Iterable[Evaluation],
+    overlays: Mapping[str, Mapping[str, str]],
+) -> None:
     found = tuple(sorted(evaluations, key=lambda one: one.verdict.status.outcome != "fail"))
-    for target in targets:
-        with tempfile.TemporaryDirectory(prefix="cgins-candidates-") as folder:
-            overlay = (overlays or {}).get(target.name, {})
-            copy = _copy(config, target, Path(folder), journal.record.baseline, overlay)
+    for target in journal.record.targets:
+        with scratch.folder() as folder:
+            overlay = overlays.get(target.name, {})
+            copy = _copy(config, target, folder, journal.record.baseline, overlay)
             kept = guard.guarded(config, copy.project, copy.files, copy.base_commit)
             before = Found(evaluations=_concerning(found, target, copy))
             journal.begin(target, before, copy.incumbent(), kept, overlay)
-    return journal
 
 
 class Run:
@@ -143,7 +156,7 @@ class Run:
             CginsError: the project is not what it was, or nobody can be asked.
         """
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cgins-candidates-")))
+            folder = stack.enter_context(scratch.folder())
             environment = {**worker_environment(), **self._conditions.environment}
             reference = stack.enter_context(WorkerPool(env=environment))
             machine = Machine(self._config, reference, self._conditions.environment)
@@ -175,12 +188,23 @@ class Run:
         copy = _copy(
             self._config, target, folder / target.name, journal.record.baseline, journal.overlay(target)
         )
-        if copy.incumbent() != journal.incumbent(target):
+        moved = [
+            path for path, text in copy.incumbent().items() if journal.incumbent(target).get(path) != text
+        ]
+        kept = journal.guarded(target)
+        if kept is not None and journal.result(target) is None:
+            # What a person changed between two parts of a run must not be laid at a candidate's door.
+            moved += guard.differences(kept, self._guarded(copy))
+        if moved:
+            more = f" and {len(moved) - 5} more" if len(moved) > 5 else ""
             raise RegenerateError(
-                f"{', '.join(copy.files)} changed since run {journal.record.id} began",
+                f"changed since run {journal.record.id} began: {', '.join(moved[:5])}{more}",
                 remedy="undo that, or begin a new run",
             )
         return copy
+
+    def _guarded(self, copy: ProjectCopy) -> Guarded:
+        return guard.guarded(self._config, copy.project, copy.files, copy.base_commit)
 
     def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool) -> Bench:
         record, conditions = self._journal.record, self._conditions
@@ -207,7 +231,7 @@ class Run:
 
         allowed, libraries, headers = imports_of(incumbent), uses_libraries(incumbent), copy.headers()
 
-        def check(sources: Mapping[str, str]) -> tuple[Finding, ...]:
+        def findings(sources: Mapping[str, str]) -> tuple[Finding, ...]:
             return static_check.check(
                 sources,
                 op=target.op,
@@ -217,6 +241,11 @@ class Run:
                 allowed_imports=allowed,
                 headers=headers,
             )
+
+        def check(sources: Mapping[str, str]) -> tuple[Finding, ...]:
+            # What a person wrote into the kernel may stay there.
+            known = {(one.file, one.code, one.message) for one in findings(incumbent)}
+            return tuple(one for one in findings(sources) if (one.file, one.code, one.message) not in known)
 
         return Repair(
             target,
@@ -235,7 +264,7 @@ class Run:
             ),
             incumbent=incumbent,
             check=check,
-            guarded_now=lambda: guard.guarded(self._config, copy.project, copy.files, copy.base_commit),
+            guarded_now=lambda: self._guarded(copy),
             touched=copy.touched,
             on_event=self._on_event,
         )

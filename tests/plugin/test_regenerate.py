@@ -1,0 +1,186 @@
+"""`--cgins-regenerate` in whole runs of pytest: what is asked, what comes of it, and how the run ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cgins.execute.sandbox.fence import Sandbox
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+pytestmark = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
+
+OPTIONS = ("--cgins", "--cgins-no-timing", "--cgins-probes=fast", "--tb=no")
+YAML = """\
+version: 1
+traces: [traces/tiny]
+kernels:
+  relu:
+    op: torch.nn.functional.relu
+    source: kernels/relu.cpp
+  threshold:
+    op: torch.nn.functional.threshold
+    source: kernels/threshold.cpp
+"""
+RIGHT = "for (int64_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? 0 : x[i];"
+WRONG = RIGHT.replace("x[i] < 0", "x[i] < 1")
+ANSWER = f"""\
+Negative numbers become 0, all others stay.
+
+```cpp kernels/relu.cpp
+<<<<<<< SEARCH
+  {WRONG}
+=======
+  {RIGHT}
+>>>>>>> REPLACE
+```
+"""
+CGINS = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
+EXCHANGE = "relu-cpu-cpp/attempt-01/generator"
+
+
+@pytest.fixture
+def broken(project: Path) -> Path:
+    """The project, committed, with a kernel that somebody broke afterwards."""
+    (project / "cgins.yaml").write_text(YAML)
+    (project / ".gitignore").write_text(".cgins/\n__pycache__/\n")
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "right")
+    source = project / "kernels/relu.cpp"
+    source.write_text(source.read_text().replace(RIGHT, WRONG))
+    return project
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+def recorded_answer(folder: Path, text: str = ANSWER) -> Path:
+    """A conversation of one answer."""
+    file = folder / "conversation" / f"{EXCHANGE}.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    return folder / "conversation"
+
+
+def result(project: Path, target: str = "relu-cpu-cpp") -> Any:
+    """What became of a target in the one run that there is."""
+    (folder,) = (project / ".cgins/runs").glob("2*")
+    return json.loads((folder / target / "result.json").read_text())
+
+
+def test_a_broken_kernel_becomes_a_proposal(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """What failed is regenerated, the gate's exit code stays, and neither the project nor what passed is touched."""
+    before = (broken / "kernels/relu.cpp").read_text()
+    found = run(broken, *OPTIONS, "--cgins-regenerate", f"--cgins-llm=replay:{recorded_answer(tmp_path)}")
+    assert found.code == 1, found.out
+    assert result(broken)["state"] == "accepted"
+    assert "relu-cpu-cpp: accepted after 1 of 5 attempts" in found.out
+    assert "threshold" not in found.out.partition("cgins: regenerate")[2]
+    assert (broken / "kernels/relu.cpp").read_text() == before
+    (proposal,) = (broken / ".cgins/runs").glob("*/proposals/*")
+    assert RIGHT in (proposal / "files/kernels/relu.cpp").read_text()
+    about = json.loads((proposal / "proposal.json").read_text())
+    assert about["sandbox"] is True
+    subprocess.run(["git", "apply", "--check", proposal / "patch.diff"], cwd=broken, check=True)
+
+
+def test_waiting_for_answers(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """With the exchange the prompt is written, the run ends with 7, and `cgins runs resume` ends it."""
+    exchange = tmp_path / "exchange"
+    found = run(broken, *OPTIONS, "--cgins-regenerate=failed", f"--cgins-llm=exchange:{exchange}")
+    assert found.code == 7, found.out
+    prompt = (exchange / EXCHANGE / "prompt.md").read_text()
+    assert "torch.nn.functional.relu" in prompt
+    assert WRONG in prompt
+    assert "to go on: cgins runs resume" in found.out
+    (exchange / EXCHANGE / "answer.md").write_text(ANSWER)
+    done = subprocess.run(
+        [sys.executable, "-c", CGINS, "runs", "resume"],
+        cwd=broken,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert result(broken)["state"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "does not say which model is asked"),
+        (
+            ["--cgins-llm=openai", "--cgins-model=m"],
+            "OPENAI_API_KEY is not set, which is to hold the key of openai",
+        ),
+        (["--cgins-llm=nobody"], "--cgins-llm does not begin with a provider"),
+    ],
+)
+def test_nobody_can_be_asked(broken: Path, run: Callable[..., Run], options: list[str], said: str) -> None:
+    """That is found out before the first test: a usage error, not a run for nothing."""
+    found = run(broken, *OPTIONS, "--cgins-regenerate", *options, env={"OPENAI_API_KEY": ""})
+    assert found.code == 4, found.out
+    assert said in found.out
+    assert "INCORRECT" not in found.out
+
+
+def test_a_kernel_that_is_not_there(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """A name that no kernel has is an error that offers the nearest."""
+    llm = f"--cgins-llm=replay:{tmp_path}"
+    found = run(broken, *OPTIONS, "--cgins-regenerate=rellu", llm, "-k", "relu")
+    assert 'has no kernel "rellu"' in found.out
+    assert 'did you mean "relu"?' in found.out
+    assert found.code == 1
+
+
+def test_nothing_to_regenerate(project: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """A green gate asks nobody and leaves no journal."""
+    (project / "cgins.yaml").write_text(YAML)
+    found = run(project, *OPTIONS, "--cgins-regenerate", f"--cgins-llm=replay:{tmp_path}", "-k", "relu")
+    assert found.code == 0, found.out
+    assert "cgins: regenerate" not in found.out
+    assert not (project / ".cgins").exists()
+
+
+def test_without_a_sandbox(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """Where the user wants no sandbox, the header says so, and so does the proposal."""
+    llm = f"--cgins-llm=replay:{recorded_answer(tmp_path)}"
+    found = run(broken, *OPTIONS, "--cgins-regenerate=relu", llm, "--cgins-sandbox=off", "-k", "relu")
+    assert "cgins: no sandbox: kernels that a model wrote run with all that you may do" in found.out
+    (proposal,) = (broken / ".cgins/runs").glob("*/proposals/*")
+    about = json.loads((proposal / "proposal.json").read_text())
+    assert about["sandbox"] is False
+    assert about["sandbox_note"]
+
+
+def test_on_xdist_s_controller(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """With workers the controller regenerates, once, after all of them."""
+    llm = f"--cgins-llm=replay:{recorded_answer(tmp_path)}"
+    found = run(broken, "-p", "xdist", "-n", "2", *OPTIONS, "--cgins-regenerate", llm, "-k", "relu")
+    assert found.out.count("relu-cpu-cpp: accepted after 1 of 5 attempts") == 1, found.out
+    assert result(broken)["state"] == "accepted"
+
+
+def test_journals_lie_where_they_are_wanted(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """`--cgins-runs` names their folder, and what is printed names it again."""
+    options = (
+        "--cgins-regenerate",
+        f"--cgins-llm=exchange:{tmp_path / 'x'}",
+        "--cgins-runs",
+        str(tmp_path / "runs"),
+    )
+    found = run(broken, *OPTIONS, *options, "-k", "relu")
+    (folder,) = (tmp_path / "runs").glob("2*")
+    assert f"cgins runs resume {folder.name} --runs {tmp_path / 'runs'}" in found.out
+    assert not (broken / ".cgins").exists()
