@@ -21,7 +21,8 @@ from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
 from pytest_cgins.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.regenerate import conduct, new_kernel
-from pytest_cgins.regenerate.journal import Journal, read_files
+from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal_files import read_files
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.project_copy import top_of
 from pytest_cgins.regenerate.provider import files

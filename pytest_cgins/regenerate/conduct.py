@@ -128,7 +128,7 @@ def worked(
         with shown:
             ran = run.work()
     except KeyboardInterrupt:
-        again = f"cgins runs resume {journal.record.id}"
+        again = f"cgins runs resume {journal.record.id}{_where(journal)}"
         console.print(f"cgins: interrupted; all that was done is kept. To go on: {again}", soft_wrap=True)
         return None
     console.print(summary(journal, ran, console.width), end="", soft_wrap=True)

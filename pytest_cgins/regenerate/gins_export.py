@@ -23,7 +23,8 @@ from pathlib import Path
 from pytest_cgins import config as configuration
 from pytest_cgins.errors import RegenerateError
 from pytest_cgins.regenerate import conduct
-from pytest_cgins.regenerate.journal import Journal, read_files
+from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal_files import read_files
 from pytest_cgins.regenerate.model import Attempt, Target
 
 PROMPT_CHARACTERS = 4000

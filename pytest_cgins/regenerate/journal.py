@@ -23,10 +23,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,6 +35,7 @@ from pytest_cgins import documents
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import JournalError
 from pytest_cgins.model import Evaluation
+from pytest_cgins.regenerate.journal_files import read_files, sweep, write_files, write_text
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
 
 RUN_VERSION = 1
@@ -110,7 +109,7 @@ class Journal:
 
     @classmethod
     def create(cls, runs: Path, record: RunRecord) -> Journal:
-        """Begin a run.
+        """Make the folder of a run; it is one once its targets are laid out and `begun` is called.
 
         Args:
             runs: folder of all runs; made if need be, and kept out of git.
@@ -130,9 +129,16 @@ class Journal:
                 f"{folder}: {error.strerror}",
                 remedy="make it writable, or name another folder: --cgins-runs PATH",
             ) from error
-        journal = cls(folder, record)
-        journal.write(folder / "run.json", record)
-        return journal.locked()
+        return cls(folder, record).locked()
+
+    def begun(self) -> None:
+        """Make it a run: all targets are laid out. One that is killed before that has asked nobody, and is none."""
+        self.write(self.folder / "run.json", self.record)
+
+    def drop(self) -> None:
+        """Take back a run that cannot begin."""
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @classmethod
     def resume(cls, folder: Path) -> Journal:
@@ -141,7 +147,9 @@ class Journal:
         Raises:
             JournalError: there is none in the folder, it is damaged, or another process works on it.
         """
-        return cls.read_only(folder).locked()
+        journal = cls.read_only(folder).locked()
+        sweep(folder)
+        return journal
 
     @classmethod
     def read_only(cls, folder: Path) -> Journal:
@@ -237,7 +245,7 @@ class Journal:
         place = self.folder / request.id
         place.mkdir(parents=True, exist_ok=True)
         if not (place / "request.json").exists():
-            (place / "prompt.md").write_text(as_text(request), encoding="utf-8")
+            write_text(place / "prompt.md", as_text(request))
             self.write(place / "request.json", request)
             self.tell(f"{request.id}: asked")
         return place
@@ -246,7 +254,7 @@ class Journal:
         """Have the answer beside its prompt for readers, too."""
         file = self.folder / request.id / "answer.md"
         if not file.exists():
-            file.write_text(answer.text, encoding="utf-8", errors="backslashreplace")
+            write_text(file, answer.text)
             cost = "cost unknown" if answer.usage.usd is None else f"{answer.usage.usd:.4f} USD"
             tokens = answer.usage.prompt_tokens + answer.usage.answer_tokens
             self.tell(
@@ -284,10 +292,9 @@ class Journal:
         if sources:
             write_files(folder / "source", sources)
         if attempt.log:
-            (folder / "build.log").write_text(attempt.log, encoding="utf-8", errors="backslashreplace")
+            write_text(folder / "build.log", attempt.log)
         self.write(folder / "attempt.json", attempt)
         self.tell(f"{target.name}/attempt-{attempt.number:02d}: {attempt.outcome} ({attempt.reason})")
-        self._keep_clock()
 
     def sources(self, target: Target, number: int) -> dict[str, str]:
         """A candidate's sources, by path; empty if the answer had none."""
@@ -323,6 +330,7 @@ class Journal:
         """Add a line to events.log."""
         with (self.folder / "events.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{now()} {line}\n")
+        self._keep_clock()
 
     @property
     def seconds(self) -> float:
@@ -337,11 +345,11 @@ class Journal:
 
     def _keep_clock(self) -> None:
         total, self._started = self.seconds, time.monotonic()
-        _write_text(self.folder / "seconds", f"{total:.1f}\n")
+        write_text(self.folder / "seconds", f"{total:.1f}\n")
 
     def write(self, file: Path, document: Document) -> None:
         """Write JSON, whole or not at all."""
-        _write_text(file, documents.dump(document, indent=1) + "\n")
+        write_text(file, documents.dump(document, indent=1) + "\n")
 
     def read(self, cls: type[T], file: Path) -> T | None:
         """Read JSON; None if the file is not there.
@@ -389,47 +397,3 @@ def load(cls: type[T], file: Path) -> T:
 def as_text(request: Request) -> str:
     """A prompt for readers."""
     return "\n\n".join(f"# {message.role}\n\n{message.text}" for message in request.messages) + "\n"
-
-
-def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write texts by path, all or none."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        for name, text in files.items():
-            place = made / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8", newline="")
-        made.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.rename(folder)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
-
-
-def read_files(folder: Path) -> dict[str, str]:
-    """Texts by path, in the order of the paths."""
-    found = {}
-    for place in sorted(folder.rglob("*")):
-        if place.is_file():
-            with place.open(encoding="utf-8", newline="") as file:
-                found[str(place.relative_to(folder))] = file.read()
-    return found
-
-
-def _write_text(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise

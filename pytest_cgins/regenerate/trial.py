@@ -133,6 +133,10 @@ class Bench:
             ]
         return self._trial("acceptance", found, seed, started, ())
 
+    def told(self, text: str) -> str:
+        """A text with paths of the project in place of those of the copy, which is gone when somebody reads it."""
+        return text.replace(f"{self._copy.top}/", "")
+
     def close(self) -> None:
         """End workers that wait."""
         if self._next is not None:

@@ -1,0 +1,44 @@
+"""A temporary folder for candidates. That of a process that was killed is removed by the next that wants one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "cgins-candidates-"
+_LOCK = ".lock"
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder that is removed at the end, below the system's for temporary files."""
+    _sweep(Path(tempfile.gettempdir()))
+    made = Path(tempfile.mkdtemp(prefix=PREFIX))
+    # It has its name only once it is held: who sweeps never sees one that is free because it is new.
+    handle = os.open(made / f"{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        (made / f"{_LOCK}.new").rename(made / _LOCK)
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(handle)
+
+
+def _sweep(under: Path) -> None:
+    """Remove those of this user that nobody holds."""
+    for left in under.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if left.lstat().st_uid != os.getuid():
+                continue
+            handle = os.open(left / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(handle)
