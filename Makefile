@@ -37,9 +37,9 @@ demo: $(VENV)/.demo
 demo-regenerate: $(STAMP)
 	$(BIN)/python -m tests.demo_regenerate
 
-# Two processes, a file each; tests that compare times have the machine to themselves.
+# Two processes, a file each, in the order of tests/conftest.py; tests that compare times have the machine to themselves.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/timing
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/timing
 	$(BIN)/python -m pytest tests/timing
 
 test-fast: $(STAMP)

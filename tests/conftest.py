@@ -30,8 +30,21 @@ pytest_plugins = ["pytester"]
 sys.path.insert(0, str(Path(__file__).parent))  # of `timings`, which tests share
 
 
+LONGEST = (
+    "adversarial/test_adversarial.py", "planted/test_planted.py", "plugin/test_outcomes.py", "plugin/test_times.py",
+    "plugin/test_coverage.py", "test_calibrate.py", "test_base_kernels.py", "kernels/test_torch_extension.py",
+    "honest/test_honest.py", "test_evaluate.py", "docs/test_tutorial.py", "verify/test_random_outputs.py",
+    "action/test_run.py", "plugin/test_build_ahead.py", "plugin/test_history.py", "plugin/test_xdist.py",
+    "verify/test_kernelbench_forged.py", "test_sanitize.py", "plugin/test_isolation.py", "kernels/test_export.py",
+    "faults/test_faults.py", "plugin/test_fixtures.py", "plugin/test_backward.py",
+)  # fmt: skip
+"""Files that take half a minute and more, which begin first: the last one would leave the other process alone."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests for a GPU are skipped where no NVIDIA driver is loaded."""
+    """Long files come first; tests for a GPU are skipped where no NVIDIA driver is loaded."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     if Path("/dev/nvidiactl").exists():
         return
     for item in items:
