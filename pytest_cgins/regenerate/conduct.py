@@ -15,7 +15,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.config.llm_override import overridden
 from pytest_cgins.errors import ConfigError, ProviderError
-from pytest_cgins.execute import environment
+from pytest_cgins.execute import environment, sanitizer
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
 from pytest_cgins.options import RUNS_FOLDER
@@ -120,6 +120,7 @@ def worked(
         sandbox=sandbox,
         environment=workers or {},
         noise=TimingOptions(noise=Calibrations().noise),
+        sanitize=_sanitizers(sandbox),
         on_event=shown,
     )
     run = Run(journal, config, settings, conditions)
@@ -133,6 +134,11 @@ def worked(
         return None
     console.print(summary(journal, ran, console.width), end="", soft_wrap=True)
     return ran
+
+
+def _sanitizers(sandbox: Sandbox | None) -> tuple[str, ...]:
+    """compute-sanitizer reaches into the process that it looks at, which the sandbox forbids: the sandbox comes first."""
+    return ("memcheck",) if sandbox is None and has_gpu() and sanitizer.find() else ()
 
 
 def summary(journal: Journal, ran: Ran, width: int) -> str:
