@@ -51,6 +51,7 @@ def journal(
     made = Journal.create(runs, RunRecord(**known | record))
     for one in targets:
         made.begin(one, Found(evaluations=tuple(before)), {}, Guarded(files={}))
+    made.begun()
     made.close()
     return made
 
