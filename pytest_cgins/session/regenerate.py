@@ -71,6 +71,11 @@ class Regeneration:
             except CginsError as error:
                 terminalreporter.write_line(f"cgins: not regenerated: {error}", red=True)
                 self._exit(pytest.ExitCode.TESTS_FAILED)
+            except KeyboardInterrupt:
+                # Also of all files that would follow, and not with a traceback that hides what is kept.
+                terminalreporter.write_line("cgins: interrupted")
+                self._exit(pytest.ExitCode.INTERRUPTED)
+                return
 
     def _of_file(
         self, file: Path, evaluations: tuple[Evaluation, ...], terminalreporter: pytest.TerminalReporter
@@ -92,8 +97,7 @@ class Regeneration:
                 width=self._config.get_terminal_writer().fullwidth,
             )
         if ran is None:
-            self._exit(pytest.ExitCode.INTERRUPTED)
-            return
+            raise KeyboardInterrupt
         if any(result.state == "waiting" for result in ran.results):
             self._exit(conduct.EXIT_WAITING)
         proposals = [ran.journal / result.proposal for result in ran.results if result.proposal]
