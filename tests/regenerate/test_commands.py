@@ -1,0 +1,240 @@
+"""`cgins generate`, `cgins run` and `cgins runs`, from the shell's side."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins import cli
+from pytest_cgins.kernels import export_commands
+from pytest_cgins.regenerate import standing
+from pytest_cgins.regenerate.journal import Journal, runs_in
+from tests.regenerate import journals
+
+ROOT = Path(__file__).parents[2]
+BENCHMARK = ROOT / "example_project" / "benchmarks" / "initial_testing.json"
+RECORDING = Path(__file__).parent / "conversations" / "initial_testing"
+
+
+def cgins(*words: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """One command in a process of its own, which has to end with this code."""
+    start = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", start, *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.slow
+def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None:
+    """matmul and sin are recorded, written, refused by the compiler once, accepted, and gated; nothing else is needed."""
+    run = (
+        "run",
+        BENCHMARK,
+        "--implementation",
+        "cpp",
+        f"--cgins-llm=replay:{RECORDING}",
+        "--cgins-no-timing",
+    )
+    done = cgins(*run, "--out", "made", folder=tmp_path)
+    assert "5 traces" in done.stdout
+    project = tmp_path / "made"
+    assert sorted(file.name for file in (project / "kernels").iterdir()) == ["matmul.cpp", "sin.cpp"]
+    assert "cgins: wrote made/kernels/matmul.cpp\ncgins: wrote made/kernels/sin.cpp\n" in done.stderr
+    assert done.stderr.endswith("cgins: next: pytest --cgins made\n")
+    gate = [sys.executable, "-m", "pytest", "-p", "no:randomly", "--cgins", "--cgins-no-timing", "made"]
+    gated = subprocess.run(gate, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    assert gated.returncode == 0, gated.stdout + gated.stderr
+    assert "5 passed" in gated.stdout
+    shown = cgins("runs", "show", "--runs", "made/.cgins/runs", folder=tmp_path).stdout
+    assert "matmul-cpu-cpp: accepted after 2 attempts\n" in shown
+    assert "kernels/matmul.cpp:11:129: error: expected ';'" in shown
+    assert "sin-cpu-cpp: accepted after 1 attempt\n" in shown
+    files = cgins(
+        "runs", "export", "--as", "gins", "--out", "gins", "--runs", "made/.cgins/runs", folder=tmp_path
+    )
+    assert sorted(Path(line).name for line in files.stdout.splitlines()) == [
+        *(
+            "matmul_gold.pt",
+            "matmul_inputs.pt",
+            "matmul_iter1.log",
+            "matmul_iter2.log",
+            "matmul_kernel_final.cpp",
+        ),
+        *("sin_gold.pt", "sin_inputs.pt", "sin_iter1.log", "sin_kernel_final.cpp"),
+    ]
+    again = cgins("runs", "resume", "--runs", "made/.cgins/runs", folder=tmp_path)
+    assert " is done: cgins runs show " in again.stderr
+    assert "cgins: next: pytest --cgins made\n" in again.stderr
+
+
+@pytest.mark.slow
+def test_a_run_by_hand_finishes_its_project_when_it_is_resumed(tmp_path: Path) -> None:
+    """Exit 7 while answers are awaited, and the project stays as it is; with the answer resume writes the kernel.
+
+    What nobody answers is given up, and taken out of cgins.yaml.
+    """
+    done = cgins("run", BENCHMARK, "--implementation=cpp", "--cgins-llm=exchange:hand", "--cgins-no-timing",
+                 folder=tmp_path, code=7)  # fmt: skip
+    assert "cgins: kernels come into initial_testing when the run is done\n" in done.stderr
+    project, runs = tmp_path / "initial_testing", Path("initial_testing/.cgins/runs")
+    assert not (project / "kernels").exists()
+    prompts = sorted(str(file.relative_to(tmp_path)) for file in (tmp_path / "hand").rglob("prompt.md"))
+    assert prompts == [f"hand/{name}-cpu-cpp/attempt-01/generator/prompt.md" for name in ("matmul", "sin")]
+    shutil.copy(
+        RECORDING / "sin-cpu-cpp" / "attempt-01" / "generator.md",
+        tmp_path / "hand" / "sin-cpu-cpp" / "attempt-01" / "generator" / "answer.md",
+    )
+    cgins("runs", "resume", "--runs", runs, folder=tmp_path, code=7)
+    assert not (project / "kernels").exists()
+    shown = cgins("runs", "show", "--runs", runs, folder=tmp_path).stdout
+    assert "sin-cpu-cpp: accepted after 1 attempt\n" in shown
+    assert "  waits for   hand/matmul-cpu-cpp/attempt-01/generator/answer.md" in shown
+    ended = cgins("runs", "resume", "--runs", runs, "--give-up", folder=tmp_path, code=1)
+    assert "cgins: wrote initial_testing/kernels/sin.cpp\n" in ended.stderr
+    assert "cgins: matmul is taken out of cgins.yaml (torch.matmul: failed)\n" in ended.stderr
+    assert "matmul" not in (project / "cgins.yaml").read_text()
+    (listed,) = cgins("runs", "ls", "--runs", runs, folder=tmp_path).stdout.splitlines()
+    assert "  done     1/2 accepted  " in listed
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cgins.yaml").write_text("version: 1\nkernels: {}\n")
+    return tmp_path
+
+
+def test_no_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty list is one; to show the newest of none is an error that says what to name."""
+    assert cli.main(["runs", "ls"]) == 0
+    assert capsys.readouterr().err == "cgins: no run in .cgins/runs\n"
+    assert cli.main(["runs", "show"]) == 2
+    assert capsys.readouterr().err == "cgins: no run in .cgins/runs\n→ name the folder: --runs PATH\n"
+
+
+def test_runs_are_found_by_name_and_by_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The newest by default, one by its name, one by its folder; a name that is not there has the nearest."""
+    one = journals.target()
+    old = journals.journal(here / "cgins.yaml", one)
+    new = journals.journal(here / "cgins.yaml", one, id="20260203-040506-cd34")
+    for words, name in (
+        ([], new.record.id),
+        ([old.record.id], old.record.id),
+        ([str(old.folder)], old.record.id),
+    ):
+        assert cli.main(["runs", "show", *words]) == 0
+        assert capsys.readouterr().out.startswith(f"run {name}: stopped\n")
+    assert cli.main(["runs", "show", "20260203-040506-cd35"]) == 2
+    assert 'did you mean "20260203-040506-cd34"?' in capsys.readouterr().err
+    (new.folder / "run.json").write_text("{")
+    assert cli.main(["runs", "ls"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("20260203-040506-cd34  damaged  ")
+    assert second.startswith(f"{old.record.id}  stopped  ")
+
+
+def test_a_run_that_somebody_works_on_is_not_resumed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error says so; the run is not touched."""
+    run = journals.journal(here / "cgins.yaml", journals.target())
+    with Journal.resume(run.folder):
+        assert cli.main(["runs", "resume"]) == 2
+    assert "is being worked on by another process" in capsys.readouterr().err
+
+
+def test_a_sandboxed_run_does_not_go_on_without(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--cgins-sandbox=off is refused for a run that began in one."""
+    run = journals.journal(here / "cgins.yaml", journals.target())
+    assert cli.main(["runs", "resume", "--cgins-sandbox=off"]) == 2
+    assert capsys.readouterr().err.startswith(f"cgins: run {run.record.id} began in a sandbox")
+
+
+def test_a_run_that_is_done_is_not_worked_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Resume of a run without open targets says so, though the project may be another one by now; exit code as before."""
+    good, bad = journals.target(), journals.target("silu")
+    run = journals.journal(here / "cgins.yaml", good, bad)
+    journals.settle(run, good, "accepted", {"k.cpp": "x"})
+    journals.settle(run, bad, "failed", {})
+    assert cli.main(["runs", "resume"]) == 1
+    name = run.record.id
+    assert capsys.readouterr().err == f"cgins: run {name} is done: cgins runs show {name}\n"
+
+
+def test_a_run_can_be_given_up(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is open fails with its last source, what is accepted stays."""
+    good, bad = journals.target(), journals.target("silu")
+    run = journals.journal(here / "cgins.yaml", good, bad)
+    journals.settle(run, good, "accepted", {"k.cpp": "x"})
+    journals.attempt(run, bad, 1, sources={"k.cpp": "first"})
+    journals.attempt(run, bad, 2)
+    assert cli.main(["runs", "resume", "--give-up"]) == 1
+    assert (run.folder / bad.name / "FAILED" / "k.cpp").read_text() == "first"
+    assert standing.state_of(run) == "done"
+    result = run.result(bad)
+    assert result is not None
+    assert (result.state, result.why, len(result.attempts)) == ("failed", "given up", 2)
+
+
+def test_the_skill_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has a head with name and description, as agents' skills do, and names the commands and files that there are."""
+    assert cli.main(["runs", "skill"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("---\nname: answer-kernel-prompts\ndescription: ")
+    for words in (
+        "answer.md",
+        "prompt.md",
+        "cgins runs resume",
+        "cgins runs show",
+        "<<<<<<< SEARCH",
+        "--give-up",
+    ):
+        assert words in text
+
+
+def test_candidates_need_their_device(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a GPU nothing is asked for in CUDA: an error that names C++."""
+    monkeypatch.setattr("pytest_cgins.execute.sandbox.outside.has_gpu", lambda: False)
+    for words in (["generate", "gelu"], ["run", "x.json", "--cgins-llm=replay:x"]):
+        assert cli.main(words) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("cgins: --implementation cuda: kernels could not be tried")
+        assert "--implementation cpp" in told
+
+
+def test_a_run_needs_somebody_to_ask(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """That is found out before anything is recorded."""
+    assert cli.main(["run", str(BENCHMARK), "--implementation=cpp"]) == 2
+    assert "nobody says which model is asked\n→ give --cgins-llm=PROVIDER" in capsys.readouterr().err
+    assert [file.name for file in here.iterdir()] == ["cgins.yaml"]
+
+
+def test_generate_knows_what_is_recorded(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An op without a trace is an error that says how to record it; no run is begun."""
+    assert cli.main(["generate", "gelu", "--implementation=cpp", "--cgins-llm=exchange:x"]) == 2
+    assert "no trace of gelu" in capsys.readouterr().err
+    assert runs_in(here / ".cgins" / "runs") == ()
+
+
+def test_export_keeps_its_own_as() -> None:
+    """`--as` belongs to `cgins runs export`, which is not `cgins export KERNEL --as KIND`."""
+    words = ["--log-level", "info", "runs", "export", "--as", "gins", "--out", "files"]
+    assert export_commands.kind_first(words) == words
+    assert export_commands.kind_first(["export", "runs", "--as=torch-library"]) == [
+        "export",
+        "torch-library",
+        "runs",
+    ]
