@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import cli
+from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import export_commands
 from pytest_cgins.regenerate import standing
 from pytest_cgins.regenerate.journal import Journal, runs_in
@@ -18,6 +19,7 @@ from tests.regenerate import journals
 
 ROOT = Path(__file__).parents[2]
 BENCHMARK = ROOT / "example_project" / "benchmarks" / "initial_testing.json"
+NEEDS_SANDBOX = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 RECORDING = Path(__file__).parent / "conversations" / "initial_testing"
 
 
@@ -37,6 +39,7 @@ def cgins(*words: str | Path, folder: Path, code: int = 0) -> subprocess.Complet
     return done
 
 
+@NEEDS_SANDBOX
 @pytest.mark.slow
 def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None:
     """matmul and sin are recorded, written, refused by the compiler once, accepted, and gated; nothing else is needed."""
@@ -80,6 +83,7 @@ def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None
     assert "cgins: next: pytest --cgins made\n" in again.stderr
 
 
+@NEEDS_SANDBOX
 @pytest.mark.slow
 def test_a_run_by_hand_finishes_its_project_when_it_is_resumed(tmp_path: Path) -> None:
     """Exit 7 while answers are awaited, and the project stays as it is; with the answer resume writes the kernel.
