@@ -148,13 +148,28 @@ def planted(bug: str, device: str) -> Source:
     main = f"{op}{_suffix(device)}"
     texts = {main: (KERNELS / main).read_text()}
     texts |= _headers(texts[main])
-    for old, new in (CPP if device == "cpu" else CUDA)[bug]:
+    texts = edited(texts, (CPP if device == "cpu" else CUDA)[bug], bug)
+    text = texts.pop(main)
+    return Source(name=bug, op=op, suffix=_suffix(device), text=text, headers=texts)
+
+
+def edited(texts: dict[str, str], edits: Edit, bug: str) -> dict[str, str]:
+    """Texts by file name with edits made.
+
+    Args:
+        texts: as they are.
+        edits: in order.
+        bug: what they are, for the message.
+
+    Raises:
+        LookupError: if an edit's old text does not occur exactly once in all of them.
+    """
+    for old, new in edits:
         occurrences = sum(text.count(old) for text in texts.values())
         if occurrences != 1:
             raise LookupError(f"{bug}: {old!r} occurs {occurrences} times in {', '.join(texts)}")
         texts = {file: text.replace(old, new) for file, text in texts.items()}
-    text = texts.pop(main)
-    return Source(name=bug, op=op, suffix=_suffix(device), text=text, headers=texts)
+    return texts
 
 
 def variants(device: str) -> list[Source]:
