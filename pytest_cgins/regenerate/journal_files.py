@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from pytest_cgins.config.llm import ROLES
+
 _COURIERS = re.compile(r"\..+\.(\d+)\.\d+\.part")
 """What `provider.files.write` writes to first, with the number of its process."""
 
@@ -63,12 +65,13 @@ def read_files(folder: Path) -> dict[str, str]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what was being written when a process was killed: nothing else in a run begins with a dot.
+    """Remove what was being written when a process was killed. Nothing else begins with a dot, sources apart.
 
     Args:
         folder: of a run, held by this process. A courier of an earlier part may still write an answer there.
     """
-    places = [folder, *folder.glob("*/"), *folder.glob("*/attempt-*/"), *folder.glob("*/attempt-*/*/")]
+    places = [folder, *folder.glob("*/"), *folder.glob("*/attempt-*/")]
+    places += [place for role in ROLES for place in folder.glob(f"*/attempt-*/{role}/")]
     for place in places:
         for left in place.glob(".*"):
             couriers = _COURIERS.fullmatch(left.name)

@@ -205,7 +205,7 @@ class Repair:
         check = self._bench.check(sources)
         bad = rejections(check.evaluations, self.target)
         if bad:
-            return self._judged(made, "failed", bad, (check,))
+            return _judged(made, "failed", bad, (check,))
         self._tell(made.number, "accepting")
         acceptance = self._bench.accept(sources, goal=self.target.goal)
         moved = self._moved_goalposts()
@@ -217,7 +217,7 @@ class Repair:
             )
         bad = rejections(acceptance.evaluations, self.target, self._bench.before)
         if bad:
-            return self._judged(made, "not-accepted", bad, (check, acceptance))
+            return _judged(made, "not-accepted", bad, (check, acceptance))
         if self.target.goal == "optimise" and not _is_faster(acceptance):
             text = "right, and not faster than the kernel that it would replace in any case"
             return replace(
@@ -229,25 +229,6 @@ class Repair:
             reason="ok",
             message="all cases passed on inputs held out",
             trials=(check, acceptance),
-        )
-
-    def _judged(
-        self, made: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...], trials: tuple[Trial, ...]
-    ) -> Attempt:
-        """An attempt that the gate turned down, in the gate's words."""
-        worst = bad[0]
-        lines = [
-            f"{one.case.name}: {one.verdict.status.value} ({one.verdict.reason.value}): {one.verdict.message}"
-            for one in bad
-        ]
-        log = worst.output if worst.verdict.status is Status.BUILD_ERROR else ""
-        return replace(
-            made,
-            outcome="build-error" if worst.verdict.status is Status.BUILD_ERROR else outcome,
-            reason=worst.verdict.reason.value,
-            message=self._bench.told("\n\n".join(lines)),
-            log=self._bench.told(log),
-            trials=trials,
         )
 
     def _moved_goalposts(self) -> tuple[str, ...]:
@@ -326,6 +307,26 @@ class Repair:
                 detail=detail,
             )
         )
+
+
+def _judged(
+    made: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...], trials: tuple[Trial, ...]
+) -> Attempt:
+    """An attempt that the gate turned down, in the gate's words."""
+    worst = bad[0]
+    lines = [
+        f"{one.case.name}: {one.verdict.status.value} ({one.verdict.reason.value}): {one.verdict.message}"
+        for one in bad
+    ]
+    log = worst.output if worst.verdict.status is Status.BUILD_ERROR else ""
+    return replace(
+        made,
+        outcome="build-error" if worst.verdict.status is Status.BUILD_ERROR else outcome,
+        reason=worst.verdict.reason.value,
+        message="\n\n".join(lines),
+        log=log,
+        trials=trials,
+    )
 
 
 def _is_faster(trial: Trial) -> bool:

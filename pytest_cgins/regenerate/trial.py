@@ -6,12 +6,14 @@ ops from the project, and candidates lie in a copy.
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_cgins import documents
 from pytest_cgins.config import Config
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
@@ -133,10 +135,6 @@ class Bench:
             ]
         return self._trial("acceptance", found, seed, started, ())
 
-    def told(self, text: str) -> str:
-        """A text with paths of the project in place of those of the copy, which is gone when somebody reads it."""
-        return text.replace(f"{self._copy.top}/", "")
-
     def close(self) -> None:
         """End workers that wait."""
         if self._next is not None:
@@ -177,7 +175,7 @@ class Bench:
     def _trial(
         self, stage: str, found: Iterable[Evaluation], seed: int, started: float, notes: tuple[str, ...]
     ) -> Trial:
-        return Trial(
+        made = Trial(
             stage="check" if stage == "check" else "acceptance",
             evaluations=tuple(found),
             environments=self._environments,
@@ -189,6 +187,9 @@ class Bench:
             seconds=time.monotonic() - started,
             notes=notes,
         )
+        # The copy is gone when somebody reads this, and a resumed run has another: its files have the project's names.
+        top = json.dumps(f"{self._copy.top}/", ensure_ascii=False)[1:-1]
+        return documents.load(Trial, documents.dump(made).replace(top, ""))
 
 
 def rejections(
