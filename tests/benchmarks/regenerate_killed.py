@@ -132,8 +132,9 @@ class Bed:
                 self.length_s = min(self.length_s, time.monotonic() - began)
             ending = found.pop("ending")
             differs = scripted.differences(self._known(with_courier, ending), ending)
+            found["ended_otherwise"] = int(bool(differs))
             for name in COUNTED:
-                row[name] += len(differs) > 0 if name == "ended_otherwise" else found[name]
+                row[name] += found[name]
             row["details"].append({**found, "differs": differs})
             print(json.dumps(row["details"][-1]), file=sys.stderr, flush=True)
         return row

@@ -67,6 +67,20 @@ def test_killed_before_it_is_laid_out(tmp_path: Path) -> None:
         Journal.resume(tmp_path / "20261122-073100-5f3a")
 
 
+@pytest.mark.parametrize("path", ["tests/test_all.py", "native/factor.h", "native/scale.cpp"])
+def test_the_project_changed_meanwhile(project: Config, tmp_path: Path, path: str) -> None:
+    """A run is not resumed on other files than it began with: no candidate is blamed for what a person did."""
+    llm = LlmSettings(provider="replay", path=tmp_path, runs=tmp_path / "runs")
+    with begun(project, llm.runs) as journal:
+        file = project.root / path
+        file.write_text(file.read_text() + "\n")
+        with pytest.raises(RegenerateError) as caught:
+            run.Run(journal, project, llm, run.Conditions(sandbox=None)).work()
+        assert caught.value.what == f"changed since run {journal.record.id} began: {path}"
+        assert caught.value.remedy == "undo that, or begin a new run"
+        assert not list(journal.folder.rglob("attempt-*"))
+
+
 def test_resuming_sweeps(project: Config, tmp_path: Path) -> None:
     """Folders and files that were being written are removed; a courier that lives keeps its own."""
     journal = begun(project, tmp_path / "runs")
