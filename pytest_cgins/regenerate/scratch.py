@@ -17,7 +17,7 @@ _LOCK = ".lock"
 @contextmanager
 def folder() -> Iterator[Path]:
     """A folder that is removed at the end, below the system's for temporary files."""
-    _sweep(Path(tempfile.gettempdir()))
+    sweep(Path(tempfile.gettempdir()))
     made = Path(tempfile.mkdtemp(prefix=PREFIX))
     # It has its name only once it is held: who sweeps never sees one that is free because it is new.
     handle = os.open(made / f"{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -26,11 +26,11 @@ def folder() -> Iterator[Path]:
         (made / f"{_LOCK}.new").rename(made / _LOCK)
         yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        _remove(made)
         os.close(handle)
 
 
-def _sweep(under: Path) -> None:
+def sweep(under: Path) -> None:
     """Remove those of this user that nobody holds."""
     for left in under.glob(f"{PREFIX}*"):
         with suppress(OSError):
@@ -39,6 +39,16 @@ def _sweep(under: Path) -> None:
             handle = os.open(left / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
+                _remove(left)
             finally:
                 os.close(handle)
+
+
+def _remove(made: Path) -> None:
+    """The lock goes last, so that what a kill in the midst of this leaves is found again."""
+    for one in made.iterdir():
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one, ignore_errors=True)
+        elif one.name != _LOCK:
+            one.unlink(missing_ok=True)
+    shutil.rmtree(made, ignore_errors=True)

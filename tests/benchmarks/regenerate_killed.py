@@ -11,7 +11,7 @@ is when a job is cancelled; in the second it dies with the rest, as when the mac
 Each run is held against the undisturbed one: outcome, reason, source and message of each attempt, advice, prompts,
 proposals and their patches, tokens and money, and the names of all files in its folder. Counted are runs that end
 otherwise, requests that the server was sent twice, processes that outlive the kill by more than two seconds, the courier
-apart, or the end by more than five, temporary folders that are left, and locks that are held. Exit code 1 unless the
+apart, or the end by more than five, temporary folders that the next run does not remove, and locks that are held. Exit code 1 unless the
 first row has none of these, and the second no other than requests sent twice, each of which its journal tells.
 """
 
@@ -36,8 +36,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from pytest_cgins import documents  # noqa: E402
+from pytest_cgins.regenerate import scratch  # noqa: E402
 from pytest_cgins.regenerate.provider import files as places  # noqa: E402
-from pytest_cgins.regenerate.scratch import PREFIX  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.regenerate import scripted  # noqa: E402
 from tests.regenerate.llm_server import LlmServer  # noqa: E402
@@ -200,7 +200,8 @@ class Bed:
         (run,) = (file.parent for file in (project / ".cgins/runs").glob("*/run.json"))
         found["sent_twice"] = script.repeated
         found["told_lost"] = sum(places.lost_in(file.parent) for file in run.rglob(places.LOST))
-        found["stray_folders"] = len(list(temporary.glob(f"{PREFIX}*")))
+        scratch.sweep(temporary)
+        found["stray_folders"] = len(list(temporary.glob(f"{scratch.PREFIX}*")))
         found["held_locks"] = sum(_is_held(file) for file in run.rglob("*.lock"))
         found["left"] = sorted(one.name for one in temporary.iterdir())
         return {**found, "ending": scripted.ending(run)}
