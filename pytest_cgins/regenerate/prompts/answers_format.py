@@ -32,8 +32,11 @@ def described(context: Context) -> str:
     ]
     if any(context.files.values()):
         parts.append(edits)
+    first = (
+        "the cause, and what you change" if any(context.sources.values()) else "how the kernel goes about it"
+    )
     parts.append(
-        "First, at most ten lines: the cause, and what you change. Then the files. No tests, no "
-        "build scripts, nothing left out (`...` is not code)."
+        f"First, at most ten lines: {first}. Then the files. No tests, no build scripts, nothing left out "
+        "(`...` is not code)."
     )
     return blocks.section("Answer", parts)

@@ -97,7 +97,8 @@ def _group(group: Group, root: Path) -> str:
         ]
         if held:
             lines.append(f"held: {', '.join(held[:8])}")
-    if it.output.strip():
+    # What a compiler printed is in the message.
+    if it.output.strip() and it.verdict.status is not Status.BUILD_ERROR:
         lines.append(f"it printed:\n{blocks.tail(it.output.strip(), _MOST_OUTPUT)}")
     return blocks.data(title, blocks.without_paths("\n".join(lines), root))
 
