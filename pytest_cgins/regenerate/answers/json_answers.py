@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ START_KEYS = ("start_line", "start", "line_start", "first_line", "line")
 END_KEYS = ("end_line", "end", "line_end", "last_line")
 TOP_KEYS = frozenset({"files", "edits", "changes", *PATH_KEYS, *TEXT_KEYS, *SEARCH_KEYS})
 BARE = re.compile(r"[{\[]\s*(?:\{\s*)?\"(?:[\w-]{1,40}|[\w./\\-]{1,200})\"\s*:")
+LINE_START = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+MAXIMUM_STARTS = 4
+"""Places in prose at which JSON may begin that are tried."""
 SHAPE = '{"files": {"PATH": "TEXT"}} or {"edits": [{"path": "PATH", "search": "OLD", "replace": "NEW"}]}'
 
 
@@ -44,6 +48,12 @@ def is_json(text: str, *, is_called_so: bool) -> bool:
 
 def bare(text: str) -> tuple[int, int] | None:
     """Where an answer in JSON stands in prose without a fence."""
+    end = max(text.rfind("}"), text.rfind("]")) + 1
+    starts = (place.end() for place in LINE_START.finditer(text) if BARE.match(text, place.end()))
+    for start in itertools.islice(starts, MAXIMUM_STARTS):
+        # The outermost first: files of a list begin lines of their own.
+        if _is_answer(text[start:end]):
+            return start, end
     found = re.search(
         r"^[ \t]*(?=[{\[]\s*(?:\{\s*)?\"(?:files|edits|changes|path|file|filename)\"\s*:)", text, re.MULTILINE
     )
@@ -51,8 +61,17 @@ def bare(text: str) -> tuple[int, int] | None:
         found = re.match(r"\s*", text)
     if found is None:
         return None
-    end = max(text.rfind("}"), text.rfind("]"))
-    return (found.end(), end + 1) if end > found.end() else (found.end(), len(text))
+    return (found.end(), end) if end > found.end() + 1 else (found.end(), len(text))
+
+
+def _is_answer(text: str) -> bool:
+    """Whether a text is JSON that says something of files."""
+    try:
+        value = loose_json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, dict) and bool(set(first) & TOP_KEYS)
 
 
 def read(text: str, own: Sequence[str], *, is_certain: bool) -> Said | None:
