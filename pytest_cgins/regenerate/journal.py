@@ -15,7 +15,8 @@
         final/ or FAILED/          the accepted sources, or the last ones that failed
       proposals/softmax-cpu-cpp/
 
-A file is written whole or not at all, so a run that was killed goes on from its last file.
+A file is written whole or not at all, so a run that was killed goes on from its last file. `run.json` comes when all
+targets are laid out: without it there is no run, and nobody was asked.
 """
 
 from __future__ import annotations
