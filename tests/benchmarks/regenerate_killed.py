@@ -38,6 +38,7 @@ sys.path.insert(0, str(ROOT))
 from pytest_cgins import documents  # noqa: E402
 from pytest_cgins.regenerate import scratch  # noqa: E402
 from pytest_cgins.regenerate.provider import files as places  # noqa: E402
+from pytest_cgins.regenerate.provider.openai_compatible import MOST_LOST  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.regenerate import scripted  # noqa: E402
 from tests.regenerate.llm_server import LlmServer  # noqa: E402
@@ -71,10 +72,8 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cgins-killed-") as name:
         bed = Bed(Path(name), random.Random(arguments.seed))
-        rows = {
-            "run killed": bed.row(arguments.kills, with_courier=False),
-            "machine dies": bed.row(arguments.machine_deaths, with_courier=True),
-        }
+        died = bed.row(arguments.machine_deaths, with_courier=True)
+        rows = {"run killed": bed.row(arguments.kills, with_courier=False), "machine dies": died}
     print(f"\nundisturbed: {bed.length_s:.1f} s, {len(bed.undisturbed['prompts'])} requests")
     print(f"{'':14}" + "".join(f"{column.replace('_', ' '):>21}" for column in COUNTED))
     for title, row in rows.items():
@@ -124,7 +123,8 @@ class Bed:
         row: dict[str, Any] = dict.fromkeys(COUNTED, 0)
         row["details"] = []
         while row["kills"] < kills:
-            most = min(MOST_KILLS, kills - row["kills"])
+            # An answer that was lost three times is given up, and a person is asked why the machine dies.
+            most = min(MOST_LOST - 1 if with_courier else MOST_KILLS, kills - row["kills"])
             began = time.monotonic()
             found = self._one_run(self._moments(most), with_courier=with_courier)
             if not found["kills"]:
