@@ -13,6 +13,7 @@ _.pytest_collectstart
 _.pytest_collection_modifyitems
 _.pytest_generate_tests
 _.pytest_report_header
+_.pytest_sessionstart
 _.pytest_runtestloop
 _.pytest_runtest_call
 _.pytest_runtest_logfinish
