@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.regenerate import answers
+from pytest_cgins.regenerate.model import Answer, Usage
 from tests.regenerate.exam import projects, right_kernels
 from tests.regenerate.exam.answers import collect
 from tests.regenerate.llm_server import LlmServer, Reply
@@ -43,6 +45,15 @@ def test_the_exam_is_whole() -> None:
     assert len({answer.text for answer in RIGHT.values()}) >= 15
 
 
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_answer_is_read(name: str) -> None:
+    """Its source comes out of the dress as it was meant."""
+    usage = Usage(prompt_tokens=0, cached_tokens=0, answer_tokens=0, usd=None)
+    answer = Answer(text=RIGHT[name].text, finish="stop", model="writer", usage=usage, seconds=0.0)
+    path = f"native/{name}.cpp"
+    assert _bare(answers.read(answer, {path: right_kernels.BROKEN_RELU}).files[path]) == right_kernels.RELU
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_answer_is_accepted(ran: projects.Ran, name: str) -> None:
@@ -51,4 +62,9 @@ def test_a_right_answer_is_accepted(ran: projects.Ran, name: str) -> None:
     assert attempt.outcome == "accepted", f"{RIGHT[name].title}: {attempt.reason}: {attempt.message}"
     assert [trial.stage for trial in attempt.trials] == ["check", "acceptance"]
     source = ran.journal.sources(ran.target(name), 1)[f"native/{name}.cpp"]
-    assert re.sub(r"/\*.*?\*/\n+", "", source, flags=re.DOTALL) == right_kernels.RELU
+    assert _bare(source) == right_kernels.RELU
+
+
+def _bare(source: str) -> str:
+    """A source without the comment that one of them has."""
+    return re.sub(r"/\*.*?\*/\n+", "", source, flags=re.DOTALL)
