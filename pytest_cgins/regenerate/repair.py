@@ -207,7 +207,9 @@ class Repair:
         if bad:
             return _judged(made, "failed", bad, (check,))
         self._tell(made.number, "accepting")
-        acceptance = self._bench.accept(sources, goal=self.target.goal)
+        # Each candidate that is tried is one more chance to be called faster by luck.
+        share = 1 / self._settings.attempts
+        acceptance = self._bench.accept(sources, goal=self.target.goal, alpha_share=share)
         moved = self._moved_goalposts()
         if moved:
             names = ", ".join(moved[:5]) + (f" and {len(moved) - 5} more" if len(moved) > 5 else "")
