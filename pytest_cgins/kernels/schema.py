@@ -104,7 +104,7 @@ C_KEYWORDS = frozenset(
         "xor",
     ]
 )
-MARK = re.compile(r"\s*(?://|/\*|\*)\s*cgins:(?P<text>.*)", re.DOTALL)
+MARK = re.compile(r"\s*(?://|/\*|\*)\s*cgins:(?!:)(?P<text>.*)", re.DOTALL)
 CONTINUED = re.compile(r"\s*(?://|\*)(?P<text>.*)", re.DOTALL)
 MAX_CHARACTERS = 8192
 

@@ -145,3 +145,9 @@ def test_match_returns_what_the_schema_lacks() -> None:
     """Parameters of the op that the schema leaves out are returned; a default needs no parameter."""
     schema = schemas.parse("f(Tensor input, int tile=4) -> Tensor")
     assert schemas.match(schema, ["input", "approximate"], "it/cpp") == ("approximate",)
+
+
+def test_code_of_our_own_namespace_is_no_schema_line() -> None:
+    """A dereferenced call at the begin of a line looks like a comment's star, and is none."""
+    text = "// cgins: relu(Tensor input) -> Tensor\nint relu() {\n  *cgins::data<float>(out) -= 1;\n}\n"
+    assert schemas.locate(text, Path("relu.cpp")) == ("relu(Tensor input) -> Tensor", 1)
