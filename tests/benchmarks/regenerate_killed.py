@@ -203,7 +203,6 @@ class Bed:
         scratch.sweep(temporary)
         found["stray_folders"] = len(list(temporary.glob(f"{scratch.PREFIX}*")))
         found["held_locks"] = sum(_is_held(file) for file in run.rglob("*.lock"))
-        found["left"] = sorted(one.name for one in temporary.iterdir())
         return {**found, "ending": scripted.ending(run)}
 
 
