@@ -9,12 +9,13 @@ DEMO   := $(if $(shell command -v nvidia-smi),[triton$(comma)nvrtc$(comma)cutlas
 
 WORKFLOWS := .github/workflows/ci.yml .github/workflows/gpu-gate.yml
 
-.PHONY: help demo demo-regenerate test test-fast test-gpu check format schemas picture clean
+.PHONY: help demo demo-regenerate test test-exam test-fast test-gpu check format schemas picture clean
 
 help:
 	@echo "make demo      gate example_project's kernels on this machine"
 	@echo "make demo-regenerate  break a kernel, have it repaired from a recording, open a pull request on a twin of GitHub"
 	@echo "make test      the whole test suite (CPU)"
+	@echo "make test-exam whole runs of regeneration: wrong and right answers, kills, a third-party server"
 	@echo "make test-fast parsers, numbers, reports, traces"
 	@echo "make test-gpu  the tests that need an NVIDIA GPU, with the python that has torch"
 	@echo "make check     ruff, mypy, import-linter, vulture; workflows, action and their scripts"
@@ -39,8 +40,12 @@ demo-regenerate: $(STAMP)
 
 # Two processes, a file each, in the order of tests/conftest.py; tests that compare times have the machine to themselves.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/timing
+	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing
 	$(BIN)/python -m pytest tests/timing
+
+# Eight more minutes, which each change of pytest_cgins/regenerate/ is worth.
+test-exam: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m exam --dist loadfile tests/regenerate
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/trace tests/verify \

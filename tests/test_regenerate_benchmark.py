@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent / "benchmarks" / "regenerate"))
 
 import project as benchmark_project
 from bugs import bugs
-from regenerate import GENERATED
 
 from pytest_cgins import config as configuration
+
+# By its file: `regenerate` is the package of other tests.
+GENERATED = runpy.run_path(str(Path(benchmark_project.__file__).with_name("regenerate.py")))["GENERATED"]
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -27,9 +27,11 @@ RUN = (
 
 def which(root: Path, module: str, *, code: str = RUN, **environment: str) -> str:
     """What the module's function says in a process that imports as a worker does."""
+    # The tests' processes share a folder of bytecode elsewhere: here it is to lie beside its source.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
     done = subprocess.run(
         [sys.executable, "-c", code, str(root), module],
-        env={**os.environ, **environment},
+        env={**own, **environment},
         cwd=root.anchor,  # `-c` puts the current folder first, which the boot of a worker takes out
         capture_output=True,
         text=True,

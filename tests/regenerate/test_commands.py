@@ -40,7 +40,7 @@ def cgins(*words: str | Path, folder: Path, code: int = 0) -> subprocess.Complet
 
 
 @NEEDS_SANDBOX
-@pytest.mark.slow
+@pytest.mark.exam
 def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None:
     """matmul and sin are recorded, written, refused by the compiler once, accepted, and gated; nothing else is needed."""
     run = (
@@ -84,7 +84,7 @@ def test_from_a_benchmark_file_to_kernels_in_one_command(tmp_path: Path) -> None
 
 
 @NEEDS_SANDBOX
-@pytest.mark.slow
+@pytest.mark.exam
 def test_a_run_by_hand_finishes_its_project_when_it_is_resumed(tmp_path: Path) -> None:
     """Exit 7 while answers are awaited, and the project stays as it is; with the answer resume writes the kernel.
 

@@ -95,7 +95,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_interrupted_and_killed_three_times(
     project: Path, script: scripted.Script, processes: Processes
 ) -> None:
@@ -132,7 +132,7 @@ def _interrupted(project: Path, script: scripted.Script, processes: Processes) -
     process = scripted.started(command, project, **processes.more(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"))
     assert scripted.until(lambda: bool(script.asked), 90.0), processes.said
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(30.0) == pytest.ExitCode.INTERRUPTED, processes.said
+    assert process.wait(90.0) == pytest.ExitCode.INTERRUPTED, processes.said
     (run,) = (file.parent for file in project.glob(".cgins/runs/*/run.json"))
     assert (
         f"interrupted; all that was done is kept. To go on: cgins runs resume {run.name}\n" in processes.said

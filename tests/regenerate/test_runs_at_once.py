@@ -23,7 +23,7 @@ def mark(tmp_path: Path) -> Iterator[str]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.exam
 def test_two_runs_at_once(
     made_once: Callable[..., Path], tmp_path: Path, mark: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from tests.regenerate import scripted
 from tests.regenerate.provider_help import outcome, request
 from tests.regenerate.tiny_server import Serving
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exam
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

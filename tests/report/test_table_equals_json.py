@@ -330,7 +330,7 @@ def test_reports_have_what_the_tests_look_at() -> None:
     """The strategy makes every outcome: else the tests above would hold of nothing."""
     seen: set[str] = set()
 
-    @settings(deadline=None, max_examples=150, database=None, derandomize=True)
+    @settings(deadline=None, max_examples=600, database=None, derandomize=True)
     @given(reports())
     def collect(report: SessionReport) -> None:
         data = json.loads(documents.dump(report))["evaluations"]

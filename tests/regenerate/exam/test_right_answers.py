@@ -1,12 +1,10 @@
 """Answers that are right, in all the dresses that models give them: each becomes a kernel, and is accepted.
 
-One run of pytest has a kernel for each; all have the same mistake in the beginning. What an answer's dress changes is
-over once its source is read, so that all are read and a few go through the loop; `EXAM=whole` has all go through.
+One run of pytest has a kernel for each; all have the same mistake in the beginning.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,8 +18,6 @@ from tests.regenerate.exam.answers import collect
 from tests.regenerate.llm_server import LlmServer, Reply
 
 RIGHT = {answer.name: answer for answer in collect("right")}
-THROUGH = [*RIGHT] if os.environ.get("EXAM") == "whole" else ["broken_json", "crlf", "diff", "thought"]
-"""Dresses whose answers go through the whole loop."""
 OP = "torch.nn.functional.relu"
 
 
@@ -37,8 +33,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[projects.Ran]:
     """All right answers, one for each kernel."""
     folder = tmp_path_factory.mktemp("exam") / "project"
     projects.record(folder, OP)
-    files = {f"native/{name}.cpp": right_kernels.BROKEN_RELU for name in THROUGH}
-    kernels = {name: {"op": OP, "source": f"native/{name}.cpp"} for name in THROUGH}
+    files = {f"native/{name}.cpp": right_kernels.BROKEN_RELU for name in RIGHT}
+    kernels = {name: {"op": OP, "source": f"native/{name}.cpp"} for name in RIGHT}
     with LlmServer(_answer) as server:
         projects.make(folder, kernels, files, base_url=server.base_url, attempts=1)
         yield projects.regenerate(folder, "--cgins-no-timing")
@@ -58,8 +54,8 @@ def test_a_right_answer_is_read(name: str) -> None:
     assert _bare(answers.read(answer, {path: right_kernels.BROKEN_RELU}).files[path]) == right_kernels.RELU
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", THROUGH)
+@pytest.mark.exam
+@pytest.mark.parametrize("name", RIGHT)
 def test_a_right_answer_is_accepted(ran: projects.Ran, name: str) -> None:
     """The first answer is the kernel: it passes check and acceptance, and its source has nothing of the dress."""
     (attempt,) = ran.attempts(name)
