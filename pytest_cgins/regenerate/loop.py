@@ -138,10 +138,17 @@ class Loop:
             self._ledger.settle(request, answer)
 
     def _wait(self) -> bool:
-        """Whether answers come by themselves; else all that have none wait for somebody."""
+        """Whether answers come by themselves and there is time; else all that have none wait for somebody, or stop."""
         waiting = [one for one in self._running if one.result is None]
         if not waiting:
             return True
+        try:
+            self._ledger.seconds_left("the answers that are awaited")
+        except BudgetError as error:
+            # What comes after all is kept by the courier, for when the run is resumed.
+            for one in waiting:
+                one.result = one.repair.ended_early("stopped", str(error))
+            return False
         self._on_wait()
         if self._provider.wait(WAIT_S):
             return True

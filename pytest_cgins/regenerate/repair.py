@@ -35,7 +35,6 @@ from pytest_cgins.regenerate.trial import Bench, rejections
 
 Steps = Generator[Request, Answer, Result]
 """Yields requests, is sent their answers, returns what became of the target."""
-History = tuple[tuple[Attempt, ...], tuple[Advice, ...]]
 
 
 class Prompts(Protocol):

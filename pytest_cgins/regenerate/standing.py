@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_cgins.errors import CginsError
 from pytest_cgins.regenerate.journal import Journal, load
+from pytest_cgins.regenerate.journal_files import is_locked
 from pytest_cgins.regenerate.model import Answer, Request, Result, Target
 from pytest_cgins.regenerate.provider.files import Failure, failure_in
 from pytest_cgins.regenerate.spent import Spent
@@ -24,7 +24,7 @@ State = Literal["running", "done", "waiting", "stopped"]
 
 def state_of(journal: Journal) -> State:
     """Where a run stands; what `journal` itself holds counts as running, too."""
-    if _is_held(journal):
+    if is_locked(journal.folder / "run.lock"):
         return "running"
     left = [target for target in journal.record.targets if journal.result(target) is None]
     if not left:
@@ -119,18 +119,3 @@ def exchange_folder(journal: Journal) -> Path | None:
         return conduct.settings_of(conduct.config_of(journal), asked_of(journal)).path
     except CginsError:
         return None
-
-
-def _is_held(journal: Journal) -> bool:
-    try:
-        handle = os.open(journal.folder / "run.lock", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        # Shared, so that two who look do not take each other for one who works.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False

@@ -320,7 +320,7 @@ SETTINGS = LlmSettings(
 
 
 def over(llm: str = "", model: str = "", below: LlmSettings | None = SETTINGS) -> LlmSettings | None:
-    return overridden(below, llm=llm, model=model, root=Path("/root"), here=Path("/here"))
+    return overridden(below, llm=llm, model=model, root=Path("/project"), here=Path("/here"))
 
 
 def test_no_option() -> None:
@@ -346,7 +346,7 @@ def test_another_provider() -> None:
     assert found is not None
     assert (found.base_url, found.api_key_env) == ("http://localhost:1234/v1", "")
     assert over("exchange") == replace(
-        SETTINGS, provider="exchange", base_url="", api_key_env="", models=Models(), path=Path("/root/.cgins/exchange")
+        SETTINGS, provider="exchange", base_url="", api_key_env="", models=Models(), path=Path("/project/.cgins/exchange")
     )  # fmt: skip
 
 
@@ -360,10 +360,10 @@ def test_replay_knows_the_models() -> None:
 def test_without_a_file() -> None:
     """Two options are enough where the file says nothing; replay and exchange need one."""
     assert over("ollama", "m", below=None) == LlmSettings(
-        provider="ollama", models=Models(generator=("m",), helper=("m",)), runs=Path("/root/.cgins/runs")
+        provider="ollama", models=Models(generator=("m",), helper=("m",)), runs=Path("/project/.cgins/runs")
     )
     assert over("replay:/talks", below=None) == LlmSettings(
-        provider="replay", path=Path("/talks"), budget=UNPAID, runs=Path("/root/.cgins/runs")
+        provider="replay", path=Path("/talks"), budget=UNPAID, runs=Path("/project/.cgins/runs")
     )
     found = over("exchange:x", below=None)
     assert found is not None

@@ -24,6 +24,7 @@ from typing import TypeVar
 from pytest_cgins import documents
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import JournalError, ProviderError
+from pytest_cgins.regenerate.journal_files import is_locked
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 
 T = TypeVar("T")
@@ -116,18 +117,7 @@ def note_lost(place: Path, count: int) -> None:
 
 def is_held(place: Path) -> bool:
     """Whether a process is asking the request of a place."""
-    try:
-        handle = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        # Shared, so that two who look do not take each other for one who asks.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    return is_locked(place / LOCK)
 
 
 @contextmanager
