@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pytest_cgins.errors import BudgetError, ProviderError
+from pytest_cgins.regenerate import standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result
@@ -69,6 +70,8 @@ class Loop:
         """Until each target is done, waits for answers that come by hand, or was stopped."""
         for request, answer in self._journal.answered():
             self._book(request, answer)
+        for request, usage in standing.lost(self._journal):
+            self._ledger.lose(request, usage)
         for one in self._running:
             self._advance(one, None)
         while any(one.result is None for one in self._running):
@@ -108,8 +111,7 @@ class Loop:
                 one.result = one.repair.ended_early("stopped", str(error))
             return None
         except ProviderError as error:
-            failure = files.failure_in(place)
-            self._ledger.lose(one.request, failure.usage if failure is not None else None)
+            self._ledger.lose(one.request, files.taken_in(place))
             one.result = one.repair.ended_early("stopped", str(error))
             return None
         if answer is not None:
@@ -123,13 +125,17 @@ class Loop:
             BudgetError: it does not fit.
         """
         assert one.request is not None
+        place = self._journal.folder / one.request.id
         if not self._journal.was_asked(one.request):
-            one.request = self._ledger.require(one.request).request
+            one.request = self._ledger.require(one.request)
             self._journal.place(one.request)
+        elif files.failure_in(place) is not None:
+            # An earlier part of the run asked in vain, and the remedy has been heeded meanwhile: it is asked anew.
+            one.request = self._ledger.require(one.request)
+            self._journal.write(place / files.REQUEST, one.request)
+            files.retract_failure(place)
         elif one.request.id not in self._booked:
-            # An earlier part of the run sent it. If it failed for good, the remedy has been heeded meanwhile.
             self._ledger.resume(one.request)
-            files.retract_failure(self._journal.folder / one.request.id)
         one.asked = True
 
     def _book(self, request: Request, answer: Answer) -> None:

@@ -147,7 +147,7 @@ class Run:
         self._config = config
         self._llm = llm
         self._conditions = conditions
-        self._ledger = Ledger(llm.budget, llm.prices, timeout_s=llm.timeout_s, earlier_s=journal.seconds)
+        self._ledger = Ledger(llm.budget, llm.prices, earlier_s=journal.seconds)
 
     def work(self) -> Ran:
         """Go on until every target is done, waits, or was stopped.

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from pytest_cgins.config.llm import Budget
+from pytest_cgins.regenerate import progress_table, standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal, RunRecord
 from pytest_cgins.regenerate.loop import Loop
-from pytest_cgins.regenerate.model import Answer, Message, Request, Result, Target
+from pytest_cgins.regenerate.model import Answer, Message, Request, Result, Target, Usage
+from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.repair import Repair
 
 TARGET = Target(kernel="k", implementation="cpp", device="cpu", op="o", contract="launcher", goal="repair")
@@ -48,22 +50,58 @@ class Silent:
         pass
 
 
+class Failing(Silent):
+    """A provider that fails for good, after a try that was lost."""
+
+    def ask(self, request: Request, place: Path) -> None:
+        failure = files.Failure(what="gave up", remedy="wait", retry=True, tries=2, usage=LOST)
+        files.write_json(place / files.ERROR, failure)
+        files.answer_in(place)
+
+
+LOST = Usage(prompt_tokens=700, cached_tokens=0, answer_tokens=200, usd=0.25)
+RECORD = RunRecord(
+    version=1, id="r", created_at="", cgins="", config="", targets=(TARGET,), provider="compatible", models={}
+)
+
+
+def _looped(journal: Journal, provider: Silent, ledger: Ledger) -> Result:
+    (result,) = Loop([cast(Repair, Asks())], journal, provider, ledger).run()
+    return result
+
+
+def test_what_a_failed_request_took_counts_in_a_resumed_run(tmp_path: Path) -> None:
+    """Tokens and money of lost answers stay in the books of a run, its budget and its report, when it is resumed."""
+    with Journal.create(tmp_path, RECORD) as journal:
+        journal.begun()
+        ledger = Ledger(Budget(tokens=1000), {})
+        assert "gave up" in _looped(journal, Failing(), ledger).why
+        assert (ledger.spent().tokens, ledger.spent().usd) == (900, 0.25)
+    # The rest of the budget is too small for the prompt's worst case: nothing is asked.
+    with Journal.resume(tmp_path / "r") as journal:
+        ledger = Ledger(Budget(tokens=920), {})
+        result = _looped(journal, Silent(), ledger)
+        assert "900 of 920 tokens are spent" in result.why
+        assert (ledger.spent().tokens, ledger.spent().usd) == (900, 0.25)
+    # With more it is asked again. While that is under way, and if it never comes, the lost tries are known.
+    with Journal.resume(tmp_path / "r") as journal:
+        silent = Silent()
+        ledger = Ledger(Budget(tokens=1000, minutes=5.0), {}, clock=lambda: silent.now)
+        assert _looped(journal, silent, ledger).state == "stopped"
+        assert not (journal.folder / "k-cpu-cpp/attempt-01/generator/error.json").exists()
+        assert (ledger.spent().requests, ledger.spent().tokens, ledger.spent().usd) == (1, 900, 0.25)
+        taken = standing.spent_on(journal)
+        assert (taken.requests, taken.tokens, taken.usd) == (1, 900, 0.25)
+        (row,) = progress_table.rows([result], journal.answered(), journal.folder, standing.lost(journal))
+        assert (row.tokens, row.usd) == (900, 0.25)
+
+
 def test_minutes_end_a_run_that_waits(tmp_path: Path) -> None:
     """An answer that does not come in the minutes of the budget is not waited for any longer."""
-    record = RunRecord(
-        version=1,
-        id="r",
-        created_at="",
-        cgins="",
-        config="",
-        targets=(TARGET,),
-        provider="compatible",
-        models={},
-    )
     silent = Silent()
     ledger = Ledger(Budget(tokens=None, minutes=5.0), {}, clock=lambda: silent.now)
-    with Journal.create(tmp_path, record) as journal:
-        (result,) = Loop([cast(Repair, Asks())], journal, silent, ledger).run()
+    with Journal.create(tmp_path, RECORD) as journal:
+        result = _looped(journal, silent, ledger)
     assert result.state == "stopped"
     assert "5.0 of 5 minutes have passed, none are left for the answers that are awaited" in result.why
     assert silent.now == 300.0
