@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from pytest_cgins.errors import BudgetError, ProviderError
+from pytest_cgins.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal
@@ -68,6 +69,17 @@ class Loop:
 
     def run(self) -> tuple[Result, ...]:
         """Until each target is done, waits for answers that come by hand, or was stopped."""
+        try:
+            return self._run()
+        except BaseException as error:
+            # What ends the run ends its targets. The reason must not hide the error, as where the disk is full.
+            with suppress(Exception):
+                for one in self._running:
+                    if one.result is None:
+                        self._stop(one, error)
+            raise
+
+    def _run(self) -> tuple[Result, ...]:
         for request, answer in self._journal.answered():
             self._book(request, answer)
         for request, usage in standing.lost(self._journal):
@@ -85,13 +97,23 @@ class Loop:
                 break
         return tuple(one.result for one in self._running if one.result is not None)
 
+    def _stop(self, one: _Running, error: BaseException) -> None:
+        """Keep why a target goes no further."""
+        if isinstance(error, CginsError):
+            one.result = one.repair.ended_early("stopped", error.what, error.remedy)
+        elif isinstance(error, KeyboardInterrupt):
+            one.result = one.repair.ended_early("stopped", "interrupted")
+        else:
+            said = f"the run ended with {type(error).__name__}: {error}"
+            one.result = one.repair.ended_early("stopped", said, "report this")
+
     def _advance(self, one: _Running, answer: Answer | None) -> None:
         try:
             if answer is not None:
                 self._ledger.seconds_left(f"{one.repair.target.name}'s next step")
             one.go_on(answer)
         except BudgetError as error:
-            one.result = one.repair.ended_early("stopped", str(error))
+            self._stop(one, error)
         else:
             if one.result is not None:
                 one.result = self._on_result(one.result)
@@ -108,11 +130,11 @@ class Loop:
         except BudgetError as error:
             # What others in flight have reserved may come free again.
             if not self._ledger.under_way():
-                one.result = one.repair.ended_early("stopped", str(error))
+                self._stop(one, error)
             return None
         except ProviderError as error:
             self._ledger.lose(one.request, files.taken_in(place))
-            one.result = one.repair.ended_early("stopped", str(error))
+            self._stop(one, error)
             return None
         if answer is not None:
             self._book(one.request, answer)
@@ -153,7 +175,7 @@ class Loop:
         except BudgetError as error:
             # What comes after all is kept by the courier, for when the run is resumed.
             for one in waiting:
-                one.result = one.repair.ended_early("stopped", str(error))
+                self._stop(one, error)
             return False
         self._on_wait()
         if self._provider.wait(WAIT_S):

@@ -79,7 +79,7 @@ def _row(result: Result, took: Sequence[tuple[Request, Usage]], waited_s: float,
         tokens=sum(usage.prompt_tokens + usage.answer_tokens for usage in usages),
         usd=math.fsum(known) if len(known) == len(costs) else None,
         seconds=waited_s + math.fsum(one.seconds for one in result.attempts),
-        why=result.why,
+        why=" → ".join(filter(None, (result.why, result.remedy))),
         where=_shown(where) if where else "",
     )
 

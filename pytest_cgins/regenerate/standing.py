@@ -120,9 +120,10 @@ def asked_of(journal: Journal) -> Asked:
 
 def exchange_folder(journal: Journal) -> Path | None:
     """Where answers are written by hand; None if the project does not say it any more."""
-    from pytest_cgins.regenerate import conduct
+    from pytest_cgins.regenerate import conduct, exchange_place
 
     try:
-        return conduct.settings_of(conduct.config_of(journal), asked_of(journal)).path
+        settings = conduct.settings_of(conduct.config_of(journal), asked_of(journal))
     except CginsError:
         return None
+    return exchange_place.folder_of(journal, settings)

@@ -6,14 +6,19 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from pytest_cgins.config.llm import Budget
-from pytest_cgins.regenerate import progress_table, standing
+from pytest_cgins.errors import ProviderError
+from pytest_cgins.regenerate import progress_table, run_text, standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal, RunRecord
 from pytest_cgins.regenerate.loop import Loop
-from pytest_cgins.regenerate.model import Answer, Message, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import Advice, Answer, Guarded, Message, Request, Result, Target, Usage
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.repair import Repair
+from pytest_cgins.regenerate.repair import Repair, RepairSettings
+from pytest_cgins.regenerate.trial import Bench
+from tests.regenerate import journals
 
 TARGET = Target(kernel="k", implementation="cpp", device="cpu", op="o", contract="launcher", goal="repair")
 
@@ -30,8 +35,8 @@ class Asks:
         )
         raise AssertionError("nobody answers")
 
-    def ended_early(self, state: Any, why: str) -> Result:
-        return Result(target=TARGET, state=state, attempts=(), why=why)
+    def ended_early(self, state: Any, why: str, remedy: str = "") -> Result:
+        return Result(target=TARGET, state=state, attempts=(), why=why, remedy=remedy)
 
 
 class Silent:
@@ -94,6 +99,92 @@ def test_what_a_failed_request_took_counts_in_a_resumed_run(tmp_path: Path) -> N
         assert (taken.requests, taken.tokens, taken.usd) == (1, 900, 0.25)
         (row,) = progress_table.rows([result], journal.answered(), journal.folder, standing.lost(journal))
         assert (row.tokens, row.usd) == (900, 0.25)
+
+
+class Writes:
+    """Prompts that say nothing."""
+
+    def first(self, *_: object) -> tuple[Message, ...]:
+        return (Message(role="user", text="write"),)
+
+    advise = first
+
+    def read_advice(self, text: str) -> Advice:
+        return Advice(text=text)
+
+
+def _repair(journal: Journal) -> Repair:
+    settings = RepairSettings(
+        attempts=1,
+        generators=("m",),
+        helpers=("",),
+        max_tokens=900,
+        temperature=None,
+        helper_temperature=None,
+    )
+    return Repair(
+        TARGET,
+        journal,
+        cast(Bench, None),
+        Writes(),
+        settings,
+        incumbent={"k.cpp": ""},
+        check=lambda _: (),
+        guarded_now=lambda: Guarded(files={}),
+        touched=lambda: (),
+        on_event=lambda _: None,
+    )
+
+
+class Ending(Silent):
+    """A provider that ends the run; by then nothing is left of why an earlier part ended."""
+
+    def __init__(self, journal: Journal, error: BaseException) -> None:
+        self._journal = journal
+        self._error = error
+
+    def wait(self, timeout_s: float) -> bool:
+        assert self._journal.ended(TARGET) is None
+        raise self._error
+
+
+def test_why_a_target_was_stopped_is_kept_until_the_run_goes_on(tmp_path: Path) -> None:
+    """A budget, Ctrl-C or an error: `cgins runs show` tells it with the remedy, and the target is not done by that."""
+    (tmp_path / "cgins.yaml").write_text("version: 1\nkernels: {}\n")
+    folder = journals.journal(tmp_path / "cgins.yaml", TARGET).folder
+
+    def shown() -> str:
+        journal = Journal.read_only(folder)
+        assert journal.result(TARGET) is None
+        assert standing.state_of(journal) == "stopped"
+        return run_text.whole(journal)
+
+    with Journal.resume(folder) as journal:
+        ledger = Ledger(Budget(tokens=100), {})
+        (result,) = Loop([_repair(journal)], journal, Silent(), ledger).run()
+    assert (result.state, result.remedy[:24]) == ("stopped", "raise llm.budget.tokens ")
+    for line in (
+        "k-cpu-cpp: stopped\n",
+        "  stopped     budget.tokens is used up: 0 of 100 tokens are spent, and k-cpu-cpp/attempt-01/generator may ",
+        "  remedy      raise llm.budget.tokens in cgins.yaml, and go on with: cgins runs resume\n",
+    ):
+        assert line in shown()
+    for error, words in (
+        (KeyboardInterrupt(), "  stopped     interrupted\n"),
+        (OSError(28, "no space"), "  stopped     the run ended with OSError: [Errno 28] no space\n"),
+        (
+            ProviderError("nobody there", remedy="start it"),
+            "  stopped     nobody there\n  remedy      start it\n",
+        ),
+    ):
+        with Journal.resume(folder) as journal:
+            loop = Loop([_repair(journal)], journal, Ending(journal, error), Ledger(Budget(), {}))
+            with pytest.raises(type(error)):
+                loop.run()
+        assert words in shown()
+    with Journal.resume(folder) as journal:
+        next(_repair(journal).steps())
+    assert "  stopped  " not in shown()
 
 
 def test_minutes_end_a_run_that_waits(tmp_path: Path) -> None:
