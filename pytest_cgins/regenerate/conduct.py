@@ -19,7 +19,7 @@ from pytest_cgins.execute import environment, sanitizer
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
 from pytest_cgins.options import RUNS_FOLDER
-from pytest_cgins.regenerate import progress_table
+from pytest_cgins.regenerate import progress_table, standing
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.timing_stage import TimingOptions
@@ -143,13 +143,17 @@ def _sanitizers(sandbox: Sandbox | None) -> tuple[str, ...]:
 
 def summary(journal: Journal, ran: Ran, width: int) -> str:
     """What a run came to, and what to do next."""
-    rows = progress_table.rows(ran.results, journal.answered(), journal.folder)
+    lost = standing.lost(journal)
+    rows = progress_table.rows(ran.results, journal.answered(), journal.folder, lost)
     lines = [progress_table.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
     lines += [
         f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}"
         for result in ran.results
         if result.state == "accepted"
     ]
+    prompts = standing.exchange_folder(journal) if journal.record.provider == "exchange" else None
+    if prompts is not None and any(result.state == "waiting" for result in ran.results):
+        lines.append(f"cgins: prompts are in {shown_path(prompts)}: write answer.md beside each")
     if any(result.state in ("waiting", "stopped") for result in ran.results):
         lines.append(f"cgins: to go on: cgins runs resume {journal.record.id}{_where(journal)}")
     return "\n".join(lines) + "\n"
