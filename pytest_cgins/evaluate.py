@@ -114,7 +114,6 @@ class Evaluator:
         self._probes = probes
         self._sanitize = sanitize
         workers = {**worker_environment(), **(environment or {})}
-        self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s)
         self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
         self._bases = BaseKernels(
             config,
@@ -122,11 +121,9 @@ class Evaluator:
             builds=self.supply.builds,
             cache=cache,
         )
-        self._pool = WorkerPool(
-            env=workers,
-            isolation=isolation,
-            wrap=_fence(sandbox, config, cache or default_cache(), self._bases).wrap if sandbox else None,
-        )
+        fence = _fence(sandbox, config, cache or default_cache(), self._bases) if sandbox else None
+        self._pool = WorkerPool(env=workers, isolation=isolation, wrap=fence.wrap if fence else None)
+        self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self._trusted = reference or self._pool
         self._cases: tuple[Case, ...] | None = None
         self._environments: dict[str, Environment] | None = None

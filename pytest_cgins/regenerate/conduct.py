@@ -120,7 +120,7 @@ def worked(
         sandbox=sandbox,
         environment=workers or {},
         noise=TimingOptions(noise=Calibrations().noise),
-        sanitize=_sanitizers(sandbox),
+        sanitize=_sanitizers(),
         on_event=shown,
     )
     run = Run(journal, config, settings, conditions)
@@ -136,9 +136,9 @@ def worked(
     return ran
 
 
-def _sanitizers(sandbox: Sandbox | None) -> tuple[str, ...]:
-    """compute-sanitizer reaches into the process that it looks at, which the sandbox forbids: the sandbox comes first."""
-    return ("memcheck",) if sandbox is None and has_gpu() and sanitizer.find() else ()
+def _sanitizers() -> tuple[str, ...]:
+    """Tools that a kernel is accepted under, where there are a GPU and the program."""
+    return ("memcheck",) if has_gpu() and sanitizer.find() else ()
 
 
 def summary(journal: Journal, ran: Ran, width: int) -> str:

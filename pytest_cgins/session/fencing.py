@@ -25,11 +25,6 @@ def sandbox(config: pytest.Config) -> Sandbox | None:
             "--cgins-sandbox=on and --cgins-isolation=none: pytest's own process cannot be fenced in\n"
             "→ leave one of them out"
         )
-    if config.getoption("--cgins-sanitize"):
-        raise pytest.UsageError(
-            "--cgins-sandbox=on and --cgins-sanitize: compute-sanitizer has to reach into the kernel's process, "
-            "which the sandbox forbids\n→ run one after the other"
-        )
     made = Sandbox(devices=has_gpu())
     try:
         made.require()
