@@ -483,6 +483,7 @@ class Evaluator:
             "claims": kernel.claims,
             "semantics": kernel.semantics.plain(),
             "allow_tf32": kernel.allow_tf32,
+            "interpreted": self._is_interpreted(case),
             "untimed": kernel_timing.UNTIMED if self._timing else kernel_timing.NO_TIMING,
         }
 
@@ -492,10 +493,15 @@ class Evaluator:
     def _probes_of(self, case: Case) -> tuple[str, ...]:
         kernel = self._entry(case)
         excused = [one.probe for one in kernel.exceptions]
-        if any(one.interpret for one in kernel.implementations if one.name == case.implementation):
+        if self._is_interpreted(case):
             # Triton's interpreter itself keeps some memory of every call.
             excused.append("memory_leak")
         return switched_on(self._probes, excused, sanitize=self._sanitize)
+
+    def _is_interpreted(self, case: Case) -> bool:
+        return any(
+            one.interpret for one in self._entry(case).implementations if one.name == case.implementation
+        )
 
     def _run_kernel(
         self, case: Case, compiled: CompiledKernel, sets: list[Any], buffers: tuple[Buffer, ...]
