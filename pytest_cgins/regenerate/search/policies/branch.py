@@ -1,0 +1,123 @@
+"""`branch`: four candidates a round with the same methods and different parameters; the fastest is champion.
+
+Then each method of a new champion is left out in turn, which tells what it contributes. The others that were right stay
+in the frontier: the next round starts from the best of them, if the champion stagnates.
+"""
+
+from __future__ import annotations
+
+from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.tree import ROOT, Ask, Node, Tree
+
+BRANCHES = 4
+ROUNDS = 3
+RETRIES = 3
+"""Most repetitions of a round in which every candidate was wrong."""
+VARIANTS = (
+    "the tile and block sizes that you think best",
+    "larger tiles, more work a thread, fewer blocks",
+    "smaller tiles or more warps, so that more blocks run at once",
+    "another number of stages, or another way to share the work among threads, with the same methods",
+)
+"""What the branches of a round differ in."""
+
+
+class Branch:
+    """Rounds of K branches, each round followed by ablations of its champion."""
+
+    name = "branch"
+    ranks = False
+
+    def __init__(self, means: Means, attempts: int) -> None:
+        self._means = means
+        self._attempts = attempts
+
+    def next(self, tree: Tree) -> tuple[Ask, ...]:
+        """Ablations of a new champion, a repetition, or the next round."""
+        if len(tree) >= self._attempts:
+            return ()
+        missing = self._ablations(tree)
+        if missing:
+            return missing
+        searched = _rounds(tree)
+        if self._retries(tree) > RETRIES or (searched >= ROUNDS and self._retries(tree) == 0):
+            return ()
+        return self._branches(tree)
+
+    def tries(self, asked: int) -> int:
+        """All."""
+        return asked
+
+    def ended(self, tree: Tree) -> str:
+        """Which limit was met."""
+        if len(tree) >= self._attempts:
+            return f"{self._attempts} answers are used up"
+        if self._retries(tree) > RETRIES:
+            return f"every branch was wrong {RETRIES + 1} times in a row"
+        return f"{ROUNDS} rounds are done"
+
+    def _branches(self, tree: Tree) -> tuple[Ask, ...]:
+        start = self._start(tree)
+        last = [one for one in tree.of_round(tree.rounds) if not one.is_right]
+        count = min(BRANCHES, self._attempts - len(tree))
+        return tuple(
+            Ask(
+                parent=start.number,
+                kind="optimise",
+                round=tree.rounds + 1,
+                branch=branch,
+                model=self._means.model(branch),
+                temperature=self._means.temperature,
+                shows_evidence=True,
+                variant=VARIANTS[branch % len(VARIANTS)],
+                shown=tuple(one.number for one in last[-3:]),
+            )
+            for branch in range(count)
+        )
+
+    def _start(self, tree: Tree) -> Node:
+        """The champion; where a whole round from it brought nothing, the best of the frontier that was not yet tried."""
+        champion = tree.champion
+        if not any(one.is_right for one in tree.children(champion.number)):
+            return champion
+        frontier = [
+            one
+            for one in tree
+            if one.is_right and one.ask.kind == "optimise" and not tree.children(one.number)
+        ]
+        return min(frontier, key=lambda one: one.time_ratio or 0.0, default=champion)
+
+    def _ablations(self, tree: Tree) -> tuple[Ask, ...]:
+        champion = tree.champion
+        if champion.number == ROOT or not champion.methods:
+            return ()
+        done = {one.ask.method for one in tree.children(champion.number) if one.ask.kind == "ablate"}
+        left = [method for method in champion.methods if method not in done]
+        return tuple(
+            Ask(
+                parent=champion.number,
+                kind="ablate",
+                round=champion.ask.round,
+                branch=branch,
+                model=self._means.model(branch),
+                temperature=self._means.temperature,
+                method=method,
+            )
+            for branch, method in enumerate(left[: self._attempts - len(tree)])
+        )
+
+    def _retries(self, tree: Tree) -> int:
+        """Rounds at the end in which no candidate was right."""
+        count = 0
+        for number in range(tree.rounds, 0, -1):
+            if any(one.is_right for one in tree.of_round(number)):
+                break
+            count += 1
+        return count
+
+
+def _rounds(tree: Tree) -> int:
+    """Rounds with a candidate that was right."""
+    return sum(
+        1 for number in range(1, tree.rounds + 1) if any(one.is_right for one in tree.of_round(number))
+    )

@@ -1,0 +1,71 @@
+"""`evolve`: generations from an archive, by several models and temperatures; verifiers order what is tried."""
+
+from __future__ import annotations
+
+from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.tree import INCUMBENT, Ask, Node, Tree
+
+GENERATIONS = 10
+PROPOSED = 6
+"""Candidates a generation that are asked for."""
+TRIED = 4
+"""Of these, how many are tried."""
+TEMPERATURES = (0.5, 0.75, 1.0)
+ARCHIVE = 8
+"""The best right candidates, from which parents are drawn."""
+PROFILED = 3
+"""From this generation on, profiles are in the prompt."""
+
+
+class Evolve:
+    """A generation's parents are drawn from the archive, the better the likelier."""
+
+    name = "evolve"
+    ranks = True
+
+    def __init__(self, means: Means, attempts: int) -> None:
+        self._means = means
+        self._attempts = attempts
+
+    def next(self, tree: Tree) -> tuple[Ask, ...]:
+        """The next generation."""
+        generation = tree.rounds + 1
+        if generation > GENERATIONS or len(tree) >= self._attempts:
+            return ()
+        archive = archive_of(tree)
+        draws = self._means.draws(tree)
+        weights = [1 / (rank + 1) for rank in range(len(archive))]
+        failed = [one.number for one in tree.of_round(tree.rounds) if not one.is_right][-2:]
+        asks = []
+        for branch in range(min(PROPOSED, self._attempts - len(tree))):
+            parent = draws.choices(archive, weights)[0]
+            others = [one.number for one in archive if one.number not in (0, parent.number)][:2]
+            asks.append(
+                Ask(
+                    parent=parent.number,
+                    kind="optimise",
+                    round=generation,
+                    branch=branch,
+                    model=self._means.model(branch),
+                    temperature=TEMPERATURES[branch % len(TEMPERATURES)],
+                    shows_evidence=generation >= PROFILED,
+                    shown=(*others, *failed),
+                )
+            )
+        return tuple(asks)
+
+    def tries(self, asked: int) -> int:
+        """Those that the verifiers think best of."""
+        return min(asked, TRIED)
+
+    def ended(self, tree: Tree) -> str:
+        """Which limit was met."""
+        if tree.rounds >= GENERATIONS:
+            return f"{GENERATIONS} generations are done"
+        return f"{self._attempts} answers are used up"
+
+
+def archive_of(tree: Tree) -> tuple[Node, ...]:
+    """The best right candidates, the incumbent among them, fastest first."""
+    right = [INCUMBENT, *(one for one in tree if one.is_right)]
+    return tuple(sorted(right, key=lambda one: (one.time_ratio or 0.0, one.number))[:ARCHIVE])

@@ -1,0 +1,116 @@
+"""`mcts`: Monte Carlo tree search over candidates: UCT on times, progressive widening, failed siblings in the prompt.
+
+UCT is Kocsis and Szepesvári's ("Bandit based Monte-Carlo Planning", 2006), progressive widening Coulom's and Chaslot's
+(2007): a node takes another child once its visits to the power of an exponent exceed the children it has. The exponent
+falls from 0.5 to 0.3 over a thousand visits.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.tree import INCUMBENT, ROOT, Ask, Node, Tree
+
+EXPLORATION = 1.0
+"""C of UCT."""
+WIDENING = (0.5, 0.3)
+"""Exponent of progressive widening at the first visit, and after `SETTLING` visits."""
+SETTLING = 1000
+STAGNANT = 10
+"""A node below which so many visits in a row brought nothing better is left alone."""
+ANCESTORS = 5
+"""That a prompt tells of."""
+SIBLINGS = 3
+"""That failed, which a prompt tells of."""
+
+
+class Mcts:
+    """One candidate at a time: the next one hangs where the tree's statistics say."""
+
+    name = "mcts"
+    ranks = False
+
+    def __init__(self, means: Means, attempts: int) -> None:
+        self._means = means
+        self._attempts = attempts
+
+    def next(self, tree: Tree) -> tuple[Ask, ...]:
+        """One more child of the chosen node."""
+        if len(tree) >= self._attempts or _is_pruned(tree, INCUMBENT):
+            return ()
+        parent = chosen(tree)
+        failed = [one.number for one in tree.children(parent.number) if not one.is_right][-SIBLINGS:]
+        above = [one.number for one in tree.ancestors(parent.number) if one.number != ROOT][:ANCESTORS]
+        best = [tree.champion.number] if tree.champion.number not in (ROOT, parent.number, *above) else []
+        return (
+            Ask(
+                parent=parent.number,
+                kind="optimise",
+                round=len(tree) + 1,
+                model=self._means.model(len(tree)),
+                temperature=self._means.temperature,
+                shows_evidence=parent.number != ROOT,
+                shown=(*above, *best, *reversed(failed)),
+            ),
+        )
+
+    def tries(self, asked: int) -> int:
+        """All."""
+        return asked
+
+    def ended(self, tree: Tree) -> str:
+        """Which limit was met."""
+        if len(tree) >= self._attempts:
+            return f"{self._attempts} answers are used up"
+        return f"{STAGNANT} visits brought nothing better below any kernel"
+
+
+def chosen(tree: Tree) -> Node:
+    """The node that gets the next child: down from the root by UCT, to the first that may have another one."""
+    node: Node = INCUMBENT
+    while True:
+        children = [one for one in tree.children(node.number) if one.is_right and not _is_pruned(tree, one)]
+        visits = len(_below(tree, node)) + 1
+        if len(tree.children(node.number)) < most_children(visits) or not children:
+            return node
+        node = max(children, key=lambda one: (uct(tree, one, visits), -one.number))
+
+
+def uct(tree: Tree, node: Node, parent_visits: int) -> float:
+    """Mean reward below a node, and what it is worth to know more of it.
+
+    A right candidate's reward is the incumbent's time over its own, against the best one's: 1 for the best; that of a
+    wrong one is 0.
+    """
+    seen = [node, *_below(tree, node)]
+    best = min(one.time_ratio or math.inf for one in (INCUMBENT, *tree))
+    rewards = [best / one.time_ratio if one.time_ratio else 0.0 for one in seen]
+    return sum(rewards) / len(seen) + EXPLORATION * math.sqrt(math.log(parent_visits) / len(seen))
+
+
+def most_children(visits: int) -> int:
+    """How many children a node of so many visits may have."""
+    first, last = WIDENING
+    exponent = first + (last - first) * min(1.0, visits / SETTLING)
+    return max(1, math.ceil(math.pow(visits, exponent)))
+
+
+def _below(tree: Tree, node: Node) -> list[Node]:
+    found: list[Node] = []
+    todo = [node.number]
+    while todo:
+        children = tree.children(todo.pop())
+        found += children
+        todo += [one.number for one in children]
+    return sorted(found, key=lambda one: one.number)
+
+
+def _is_pruned(tree: Tree, node: Node) -> bool:
+    """Whether the last visits below it brought nothing better than what was there before them."""
+    below = _below(tree, node)
+    if len(below) < STAGNANT:
+        return False
+    before = [node, *below[:-STAGNANT]]
+    best = min(one.time_ratio or math.inf for one in before)
+    return all((one.time_ratio or math.inf) >= best for one in below[-STAGNANT:])

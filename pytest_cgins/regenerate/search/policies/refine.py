@@ -1,0 +1,95 @@
+"""`refine`: one evolving kernel, step by step; profiles are shown once its structure has settled.
+
+Its limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, three new beginnings of it.
+"""
+
+from __future__ import annotations
+
+from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.tree import Ask, Node, Tree
+
+DEPTH = 10
+"""Steps."""
+FIXES = 5
+"""Most mendings of one answer of a step."""
+REGENERATIONS = 3
+"""Most times that a step is begun anew from the same kernel."""
+SETTLED = 1
+"""After so many steps the structure is taken to have settled."""
+STAGNANT = 3
+"""After so many steps without gain the search ends."""
+
+
+class Refine:
+    """A step starts from the champion, and ends with a candidate that is right, or with none."""
+
+    name = "refine"
+    ranks = False
+
+    def __init__(self, means: Means, attempts: int) -> None:
+        self._means = means
+        self._attempts = attempts
+
+    def next(self, tree: Tree) -> tuple[Ask, ...]:
+        """The next answer of this step, or the first of the next one."""
+        if len(tree) >= self._attempts or self._stagnates(tree):
+            return ()
+        step = tree.of_round(tree.rounds)
+        if not step or step[-1].is_right or _is_spent(step):
+            return () if tree.rounds >= DEPTH else self._ask(tree, tree.rounds + 1, step=())
+        return self._ask(tree, tree.rounds, step)
+
+    def tries(self, asked: int) -> int:
+        """All."""
+        return asked
+
+    def ended(self, tree: Tree) -> str:
+        """Which limit was met."""
+        if len(tree) >= self._attempts:
+            return f"{self._attempts} answers are used up"
+        if self._stagnates(tree):
+            return f"{STAGNANT} steps brought nothing"
+        return f"{DEPTH} steps are done"
+
+    def _ask(self, tree: Tree, number: int, step: tuple[Node, ...]) -> tuple[Ask, ...]:
+        start = step[0].ask.parent if step else tree.champion.number
+        fixes = _fixes(step)
+        mends = bool(step) and fixes < FIXES
+        kind = "optimise" if not step else "fix" if mends else "regenerate"
+        return (
+            Ask(
+                parent=step[-1].number if mends else start,
+                kind=kind,  # type: ignore[arg-type]
+                round=number,
+                model=self._means.model(len(tree)),
+                temperature=self._means.temperature,
+                shows_evidence=number > SETTLED,
+                shown=tuple(one.number for one in reversed(step[-3:])),
+            ),
+        )
+
+    def _stagnates(self, tree: Tree) -> bool:
+        done = [number for number in range(1, tree.rounds + 1) if _is_over(tree.of_round(number))]
+        last = done[-STAGNANT:]
+        return len(last) == STAGNANT and not any(
+            one.beats_champion for number in last for one in tree.of_round(number)
+        )
+
+
+def _is_over(step: tuple[Node, ...]) -> bool:
+    return bool(step) and (step[-1].is_right or _is_spent(step))
+
+
+def _fixes(step: tuple[Node, ...]) -> int:
+    """Mendings since the step was last begun."""
+    count = 0
+    for one in reversed(step):
+        if one.ask.kind != "fix":
+            break
+        count += 1
+    return count
+
+
+def _is_spent(step: tuple[Node, ...]) -> bool:
+    begun_anew = sum(1 for one in step if one.ask.kind == "regenerate")
+    return begun_anew >= REGENERATIONS and _fixes(step) >= FIXES

@@ -1,0 +1,49 @@
+"""`single-shot`: one pass with the hardware in view, and one more for each time that it went wrong."""
+
+from __future__ import annotations
+
+from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.tree import ROOT, Ask, Tree
+
+FIXES = 4
+"""Most answers after the first, if that did not run."""
+
+
+class SingleShot:
+    """Asks once from the incumbent, without profiles; what comes out wrong is mended."""
+
+    name = "single-shot"
+    ranks = False
+
+    def __init__(self, means: Means, attempts: int) -> None:
+        self._means = means
+        self._attempts = min(attempts, 1 + FIXES)
+
+    def next(self, tree: Tree) -> tuple[Ask, ...]:
+        """The pass, or the mending of the last answer."""
+        if self._is_done(tree):
+            return ()
+        count = len(tree)
+        return (
+            Ask(
+                parent=count or ROOT,
+                kind="fix" if count else "optimise",
+                round=1,
+                branch=0,
+                model=self._means.model(count),
+                temperature=self._means.temperature,
+            ),
+        )
+
+    def tries(self, asked: int) -> int:
+        """All."""
+        return asked
+
+    def ended(self, tree: Tree) -> str:
+        """Whether it came out right."""
+        return (
+            "the one pass is done" if any(one.is_right for one in tree) else "the pass never came out right"
+        )
+
+    def _is_done(self, tree: Tree) -> bool:
+        return len(tree) >= self._attempts or any(one.is_right for one in tree)

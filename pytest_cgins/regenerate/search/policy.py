@@ -1,0 +1,53 @@
+"""What a policy is: a function from the tree of candidates to what is asked for next.
+
+It keeps nothing. A search that was killed and resumed builds the same tree from its journal, so it asks for the same.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_cgins.regenerate.search.tree import Ask, Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What all policies have at their disposal."""
+
+    models: tuple[str, ...]
+    """That generate, in turn; ("",) for a person or an agent."""
+    temperature: float | None = None
+    """Of the generator where a policy sets none."""
+    seed: int = 0
+    """Of whatever a policy draws."""
+
+    def model(self, turn: int) -> str:
+        """The model whose turn it is; `turn` counts from 0."""
+        return self.models[turn % len(self.models)]
+
+    def draws(self, tree: Tree) -> random.Random:
+        """A generator that gives the same for the same tree."""
+        return random.Random(f"{self.seed}/{len(tree)}")  # noqa: S311 - a search, no secret
+
+
+class Policy(Protocol):
+    """Decides what is asked for."""
+
+    name: str
+    """As `--cgins-policy` takes it."""
+    ranks: bool
+    """Whether verifiers order the candidates before they are tried."""
+
+    def next(self, tree: Tree) -> tuple[Ask, ...]:
+        """What to ask for now, all at once; () if the search has ended."""
+        ...
+
+    def tries(self, asked: int) -> int:
+        """How many of so many candidates of a round are tried, the best ranked ones."""
+        ...
+
+    def ended(self, tree: Tree) -> str:
+        """Why there is nothing more to ask for, in a line."""
+        ...
