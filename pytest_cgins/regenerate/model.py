@@ -120,10 +120,18 @@ class Finding(Document):
 
 
 Outcome = Literal[
-    "unusable", "refused", "build-error", "failed", "not-accepted", "accepted", "tampered", "provider-error"
-]
-"""`unusable`: no source could be read from the answer; `refused`: by the static check; `failed`: a case did;
-`not-accepted`: it passed, and not again on held-out inputs, or was not faster; `tampered`: guarded files changed."""
+    "unusable", "refused", "build-error", "failed", "right", "not-tried", "not-accepted", "accepted", "tampered",
+    "provider-error",
+]  # fmt: skip
+"""`unusable`: no source could be read from the answer; `refused`: by the static check; `failed`: a case did; `right`: of a
+search, all cases passed, and times were taken; `not-tried`: verifiers put others before it; `not-accepted`: it passed,
+and not again on held-out inputs, or was not faster; `tampered`: guarded files changed."""
+
+Kind = Literal["optimise", "fix", "regenerate", "ablate"]
+"""Make it faster; mend what the last one got wrong; take another way from the same source; leave one method out."""
+
+INCUMBENT = 0
+"""Number of the sources that a search began from, among its candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +154,32 @@ class Trial(Document):
     """How long it took."""
     notes: tuple[str, ...] = ()
     """What a person should know, one line each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask(Document):
+    """One prompt that a policy wants answered."""
+
+    parent: int
+    """Candidate whose sources are shown and changed; 0 for the incumbent."""
+    kind: Kind
+    """What is asked for."""
+    round: int
+    """1-based; what belongs to one step of the policy has the same."""
+    branch: int = 0
+    """Which of those that are asked for at once."""
+    model: str = ""
+    """Who is asked; "" for a person or an agent."""
+    temperature: float | None = None
+    """None: the provider's default."""
+    shows_evidence: bool = False
+    """Whether figures of profilers are in the prompt."""
+    variant: str = ""
+    """What is to differ from the others of its round, in words of the prompt."""
+    shown: tuple[int, ...] = ()
+    """Other candidates that the prompt tells of, the nearest first."""
+    method: str = ""
+    """For `ablate`: id of the method that is to be left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +206,21 @@ class Attempt(Document):
     """sha256 over the candidate's sources; "" where there are none."""
     seconds: float = 0.0
     """From the answer to the outcome."""
+    ask: Ask | None = None
+    """Of a search: what its policy asked for."""
+    methods: tuple[str, ...] = ()
+    """Of a search: ids of the methods that the answer names."""
+    time_ratio: float | None = None
+    """Of a search: its time over the incumbent's, geometric mean over the cases; None where it is not right."""
+    beats_champion: bool = False
+    """Of a search: whether it was proven faster than the best one until then."""
+    rank: float | None = None
+    """Of a search: how likely it is right, as verifiers think, 0 to 1; None where nobody was asked."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it passed all cases, and was timed."""
+        return self.time_ratio is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_cgins.regenerate.search.tree import Ask, Tree
+from pytest_cgins.regenerate.model import Ask
+from pytest_cgins.regenerate.search.tree import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,76 +1,23 @@
 """The tree of candidates that a search has made; policies read it and nothing else.
 
 Its root is the incumbent, number 0. A candidate hangs below the one whose sources its prompt showed. Times are ratios
-to the incumbent's, so that a node says the same on every machine that a run is resumed on.
+to the incumbent's, so that a candidate says the same on every machine that a run is resumed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.regenerate.model import Outcome
+from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 
-Kind = Literal["optimise", "fix", "regenerate", "ablate"]
-"""Make it faster; mend what the last one got wrong; take another way from the same source; leave one method out."""
-
-ROOT = 0
-"""Number of the incumbent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask(Document):
-    """One prompt that a policy wants answered."""
-
-    parent: int
-    """Candidate whose sources are shown and changed; 0 for the incumbent."""
-    kind: Kind
-    """What is asked for."""
-    round: int
-    """1-based; what belongs to one step of the policy has the same."""
-    branch: int = 0
-    """Which of those that are asked for at once."""
-    model: str = ""
-    """Who is asked; "" for a person or an agent."""
-    temperature: float | None = None
-    """None: the provider's default."""
-    shows_evidence: bool = False
-    """Whether figures of profilers are in the prompt."""
-    variant: str = ""
-    """What is to differ from the others of its round, in words of the prompt."""
-    shown: tuple[int, ...] = ()
-    """Other candidates that the prompt tells of, the nearest first."""
-    method: str = ""
-    """For `ablate`: id of the method that is to be left out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node(Document):
-    """A candidate, as far as a policy needs to know it."""
-
-    number: int
-    """1-based, in the order in which they were asked for; 0 is the incumbent."""
-    ask: Ask
-    """What was asked."""
-    outcome: Outcome
-    """What became of it; `accepted` for the incumbent."""
-    methods: tuple[str, ...] = ()
-    """Ids of the methods that the answer names."""
-    time_ratio: float | None = None
-    """Its time over the incumbent's, geometric mean over the cases; None where it is not right, or not timed."""
-    beats_champion: bool = False
-    """Whether it was proven faster than the best one until then."""
-
-    @property
-    def is_right(self) -> bool:
-        """Whether it passed all cases, and was timed."""
-        return self.time_ratio is not None
-
-
-INCUMBENT = Node(
-    number=ROOT, ask=Ask(parent=ROOT, kind="optimise", round=0), outcome="accepted", time_ratio=1.0
+ROOT = Attempt(
+    number=INCUMBENT,
+    goal="optimise",
+    outcome="accepted",
+    reason="ok",
+    message="",
+    ask=Ask(parent=INCUMBENT, kind="optimise", round=0),
+    time_ratio=1.0,
 )
 
 
@@ -78,51 +25,60 @@ class Tree:
     """All candidates so far.
 
     Args:
-        nodes: in order of their numbers, without the incumbent.
+        candidates: in order of their numbers, without the incumbent; each has its `ask`.
     """
 
-    def __init__(self, nodes: Sequence[Node] = ()) -> None:
-        self._nodes = (INCUMBENT, *nodes)
-        if [one.number for one in self._nodes] != list(range(len(self._nodes))):
-            raise ValueError(f"candidates are not numbered in order: {[one.number for one in nodes]}")
+    def __init__(self, candidates: Sequence[Attempt] = ()) -> None:
+        self._all = (ROOT, *candidates)
+        self._asks = tuple(one.ask for one in self._all if one.ask is not None)
+        numbers = [one.number for one in self._all]
+        if numbers != list(range(len(self._asks))):
+            raise ValueError(f"candidates are not numbered in order, or lack what was asked: {numbers}")
 
     def __len__(self) -> int:
-        return len(self._nodes) - 1
+        return len(self._all) - 1
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[Attempt]:
         """All but the incumbent, in order."""
-        return iter(self._nodes[1:])
+        return iter(self._all[1:])
 
-    def __getitem__(self, number: int) -> Node:
-        return self._nodes[number]
+    def __getitem__(self, number: int) -> Attempt:
+        return self._all[number]
+
+    def ask(self, number: int) -> Ask:
+        """What a candidate came from."""
+        return self._asks[number]
 
     @property
-    def champion(self) -> Node:
+    def champion(self) -> Attempt:
         """The last that was proven faster than its predecessor; the incumbent, if none was."""
-        return next((one for one in reversed(self._nodes) if one.beats_champion), INCUMBENT)
+        return next((one for one in reversed(self._all) if one.beats_champion), ROOT)
 
     @property
     def rounds(self) -> int:
         """How many rounds were begun."""
-        return max(one.ask.round for one in self._nodes)
+        return max(ask.round for ask in self._asks)
 
-    def of_round(self, number: int) -> tuple[Node, ...]:
+    def of_round(self, number: int) -> tuple[Attempt, ...]:
         """Candidates of a round, in order."""
-        return tuple(one for one in self if one.ask.round == number)
+        return tuple(one for one in self if self.ask(one.number).round == number)
 
-    def children(self, number: int) -> tuple[Node, ...]:
+    def children(self, number: int) -> tuple[Attempt, ...]:
         """Those whose prompts showed a candidate's sources, in order."""
-        return tuple(one for one in self if one.ask.parent == number)
+        return tuple(one for one in self if self.ask(one.number).parent == number)
 
-    def ancestors(self, number: int) -> tuple[Node, ...]:
+    def below(self, number: int) -> tuple[Attempt, ...]:
+        """Those, and those below them, in order."""
+        found = {number}
+        for one in self:
+            if self.ask(one.number).parent in found:
+                found.add(one.number)
+        return tuple(self[one] for one in sorted(found - {number}))
+
+    def ancestors(self, number: int) -> tuple[Attempt, ...]:
         """From the parent up to the incumbent."""
         found = []
-        while number != ROOT:
-            number = self[number].ask.parent
+        while number != INCUMBENT:
+            number = self.ask(number).parent
             found.append(self[number])
         return tuple(found)
-
-    def since_champion(self) -> int:
-        """How many candidates were made since the champion was found, ablations left out."""
-        best = self.champion.number
-        return sum(1 for one in self if one.number > best and one.ask.kind != "ablate")

@@ -6,8 +6,9 @@ in the frontier: the next round starts from the best of them, if the champion st
 
 from __future__ import annotations
 
+from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
-from pytest_cgins.regenerate.search.tree import ROOT, Ask, Node, Tree
+from pytest_cgins.regenerate.search.tree import Tree
 
 BRANCHES = 4
 ROUNDS = 3
@@ -75,7 +76,7 @@ class Branch:
             for branch in range(count)
         )
 
-    def _start(self, tree: Tree) -> Node:
+    def _start(self, tree: Tree) -> Attempt:
         """The champion; where a whole round from it brought nothing, the best of the frontier that was not yet tried."""
         champion = tree.champion
         if not any(one.is_right for one in tree.children(champion.number)):
@@ -83,21 +84,21 @@ class Branch:
         frontier = [
             one
             for one in tree
-            if one.is_right and one.ask.kind == "optimise" and not tree.children(one.number)
+            if one.is_right and tree.ask(one.number).kind == "optimise" and not tree.children(one.number)
         ]
         return min(frontier, key=lambda one: one.time_ratio or 0.0, default=champion)
 
     def _ablations(self, tree: Tree) -> tuple[Ask, ...]:
         champion = tree.champion
-        if champion.number == ROOT or not champion.methods:
+        if champion.number == INCUMBENT or not champion.methods:
             return ()
-        done = {one.ask.method for one in tree.children(champion.number) if one.ask.kind == "ablate"}
+        done = {tree.ask(one.number).method for one in tree.children(champion.number)}
         left = [method for method in champion.methods if method not in done]
         return tuple(
             Ask(
                 parent=champion.number,
                 kind="ablate",
-                round=champion.ask.round,
+                round=tree.ask(champion.number).round,
                 branch=branch,
                 model=self._means.model(branch),
                 temperature=self._means.temperature,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
-from pytest_cgins.regenerate.search.tree import INCUMBENT, Ask, Node, Tree
+from pytest_cgins.regenerate.search.tree import ROOT, Tree
 
 GENERATIONS = 10
 PROPOSED = 6
@@ -65,7 +66,7 @@ class Evolve:
         return f"{self._attempts} answers are used up"
 
 
-def archive_of(tree: Tree) -> tuple[Node, ...]:
+def archive_of(tree: Tree) -> tuple[Attempt, ...]:
     """The best right candidates, the incumbent among them, fastest first."""
-    right = [INCUMBENT, *(one for one in tree if one.is_right)]
+    right = [ROOT, *(one for one in tree if one.is_right)]
     return tuple(sorted(right, key=lambda one: (one.time_ratio or 0.0, one.number))[:ARCHIVE])

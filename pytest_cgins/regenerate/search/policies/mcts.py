@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 
+from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
-from pytest_cgins.regenerate.search.tree import INCUMBENT, ROOT, Ask, Node, Tree
+from pytest_cgins.regenerate.search.tree import ROOT, Tree
 
 EXPLORATION = 1.0
 """C of UCT."""
@@ -37,12 +38,14 @@ class Mcts:
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """One more child of the chosen node."""
-        if len(tree) >= self._attempts or _is_pruned(tree, INCUMBENT):
+        if len(tree) >= self._attempts or _is_pruned(tree, ROOT):
             return ()
         parent = chosen(tree)
         failed = [one.number for one in tree.children(parent.number) if not one.is_right][-SIBLINGS:]
-        above = [one.number for one in tree.ancestors(parent.number) if one.number != ROOT][:ANCESTORS]
-        best = [tree.champion.number] if tree.champion.number not in (ROOT, parent.number, *above) else []
+        above = [one.number for one in tree.ancestors(parent.number) if one.number != INCUMBENT][:ANCESTORS]
+        best = (
+            [tree.champion.number] if tree.champion.number not in (INCUMBENT, parent.number, *above) else []
+        )
         return (
             Ask(
                 parent=parent.number,
@@ -50,7 +53,7 @@ class Mcts:
                 round=len(tree) + 1,
                 model=self._means.model(len(tree)),
                 temperature=self._means.temperature,
-                shows_evidence=parent.number != ROOT,
+                shows_evidence=parent.number != INCUMBENT,
                 shown=(*above, *best, *reversed(failed)),
             ),
         )
@@ -66,25 +69,25 @@ class Mcts:
         return f"{STAGNANT} visits brought nothing better below any kernel"
 
 
-def chosen(tree: Tree) -> Node:
+def chosen(tree: Tree) -> Attempt:
     """The node that gets the next child: down from the root by UCT, to the first that may have another one."""
-    node: Node = INCUMBENT
+    node = ROOT
     while True:
         children = [one for one in tree.children(node.number) if one.is_right and not _is_pruned(tree, one)]
-        visits = len(_below(tree, node)) + 1
+        visits = len(tree.below(node.number)) + 1
         if len(tree.children(node.number)) < most_children(visits) or not children:
             return node
         node = max(children, key=lambda one: (uct(tree, one, visits), -one.number))
 
 
-def uct(tree: Tree, node: Node, parent_visits: int) -> float:
+def uct(tree: Tree, node: Attempt, parent_visits: int) -> float:
     """Mean reward below a node, and what it is worth to know more of it.
 
     A right candidate's reward is the incumbent's time over its own, against the best one's: 1 for the best; that of a
     wrong one is 0.
     """
-    seen = [node, *_below(tree, node)]
-    best = min(one.time_ratio or math.inf for one in (INCUMBENT, *tree))
+    seen = [node, *tree.below(node.number)]
+    best = min(one.time_ratio or math.inf for one in (ROOT, *tree))
     rewards = [best / one.time_ratio if one.time_ratio else 0.0 for one in seen]
     return sum(rewards) / len(seen) + EXPLORATION * math.sqrt(math.log(parent_visits) / len(seen))
 
@@ -96,19 +99,9 @@ def most_children(visits: int) -> int:
     return max(1, math.ceil(math.pow(visits, exponent)))
 
 
-def _below(tree: Tree, node: Node) -> list[Node]:
-    found: list[Node] = []
-    todo = [node.number]
-    while todo:
-        children = tree.children(todo.pop())
-        found += children
-        todo += [one.number for one in children]
-    return sorted(found, key=lambda one: one.number)
-
-
-def _is_pruned(tree: Tree, node: Node) -> bool:
+def _is_pruned(tree: Tree, node: Attempt) -> bool:
     """Whether the last visits below it brought nothing better than what was there before them."""
-    below = _below(tree, node)
+    below = tree.below(node.number)
     if len(below) < STAGNANT:
         return False
     before = [node, *below[:-STAGNANT]]

@@ -5,8 +5,9 @@ Its limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, t
 
 from __future__ import annotations
 
+from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
-from pytest_cgins.regenerate.search.tree import Ask, Node, Tree
+from pytest_cgins.regenerate.search.tree import Tree
 
 DEPTH = 10
 """Steps."""
@@ -51,8 +52,8 @@ class Refine:
             return f"{STAGNANT} steps brought nothing"
         return f"{DEPTH} steps are done"
 
-    def _ask(self, tree: Tree, number: int, step: tuple[Node, ...]) -> tuple[Ask, ...]:
-        start = step[0].ask.parent if step else tree.champion.number
+    def _ask(self, tree: Tree, number: int, step: tuple[Attempt, ...]) -> tuple[Ask, ...]:
+        start = _ask_of(step[0]).parent if step else tree.champion.number
         fixes = _fixes(step)
         mends = bool(step) and fixes < FIXES
         kind = "optimise" if not step else "fix" if mends else "regenerate"
@@ -76,20 +77,25 @@ class Refine:
         )
 
 
-def _is_over(step: tuple[Node, ...]) -> bool:
+def _ask_of(one: Attempt) -> Ask:
+    assert one.ask is not None
+    return one.ask
+
+
+def _is_over(step: tuple[Attempt, ...]) -> bool:
     return bool(step) and (step[-1].is_right or _is_spent(step))
 
 
-def _fixes(step: tuple[Node, ...]) -> int:
+def _fixes(step: tuple[Attempt, ...]) -> int:
     """Mendings since the step was last begun."""
     count = 0
     for one in reversed(step):
-        if one.ask.kind != "fix":
+        if _ask_of(one).kind != "fix":
             break
         count += 1
     return count
 
 
-def _is_spent(step: tuple[Node, ...]) -> bool:
-    begun_anew = sum(1 for one in step if one.ask.kind == "regenerate")
+def _is_spent(step: tuple[Attempt, ...]) -> bool:
+    begun_anew = sum(1 for one in step if _ask_of(one).kind == "regenerate")
     return begun_anew >= REGENERATIONS and _fixes(step) >= FIXES

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_cgins.regenerate.model import INCUMBENT, Ask
 from pytest_cgins.regenerate.search.policy import Means
-from pytest_cgins.regenerate.search.tree import ROOT, Ask, Tree
+from pytest_cgins.regenerate.search.tree import Tree
 
 FIXES = 4
 """Most answers after the first, if that did not run."""
@@ -26,7 +27,7 @@ class SingleShot:
         count = len(tree)
         return (
             Ask(
-                parent=count or ROOT,
+                parent=count or INCUMBENT,
                 kind="fix" if count else "optimise",
                 round=1,
                 branch=0,
