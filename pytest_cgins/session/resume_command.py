@@ -23,8 +23,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "resume",
         help="go on with a run that waits, was stopped or was killed",
-        description="Go on with a run that waits, was stopped or was killed. What it was begun with holds: models, "
-        "sandbox, and whether its proposals become pull requests (--cgins-pr).",
+        description="Go on with a run that waits, was stopped or was killed. What its command line said holds, also "
+        "whether its proposals become pull requests (--cgins-pr).",
     )
     add_run(parser)
     parser.add_argument(
