@@ -4,44 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from pytest_cgins.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal
-from pytest_cgins.regenerate.model import Answer, Request, Result
+from pytest_cgins.regenerate.model import Answer, Request, Result, Target
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
-from pytest_cgins.regenerate.repair import Repair, Steps
+from pytest_cgins.regenerate.repair import Steps
 
 WAIT_S = 1.0
 """How long a provider is waited for before it is asked again."""
 
 
+class Work(Protocol):
+    """One target on its way: `Repair`, `Search`."""
+
+    target: Target
+    """Which."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of it."""
+        ...
+
+    def steps(self) -> Steps:
+        """From one batch of requests to the next."""
+        ...
+
+    def ended_early(self, state: str, why: str, remedy: str = "") -> Result:
+        """What is known of a target that waits, or was stopped."""
+        ...
+
+
+class _Asked:
+    """A request, on its way to its answer."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.is_asked = False
+        self.answer: Answer | None = None
+
+
 class _Running:
     """A target on its way."""
 
-    def __init__(self, repair: Repair) -> None:
-        self.repair = repair
-        self.steps: Steps = repair.steps()
-        self.request: Request | None = None
-        self.asked = False
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.steps: Steps = work.steps()
+        self.asked: list[_Asked] = []
         self.result: Result | None = None
 
-    def go_on(self, answer: Answer | None) -> None:
-        """To the next request, or the end."""
-        self.asked = False
+    @property
+    def open(self) -> list[_Asked]:
+        """Requests without an answer."""
+        return [one for one in self.asked if one.answer is None] if self.result is None else []
+
+    def begin(self) -> None:
+        """To the first requests, or the end."""
+        self._go(lambda: next(self.steps))
+
+    def go_on(self) -> None:
+        """With all answers, to the next requests, or the end."""
+        answers = tuple(one.answer for one in self.asked if one.answer is not None)
+        self._go(lambda: self.steps.send(answers))
+
+    def give_up(self, error: BudgetError) -> None:
+        """Without answers: to the end, if it can end with what it has.
+
+        Raises:
+            BudgetError: it cannot.
+        """
+        self._go(lambda: self.steps.throw(error))
+
+    def _go(self, step: Callable[[], tuple[Request, ...]]) -> None:
+        self.asked = []
         try:
-            self.request = next(self.steps) if answer is None else self.steps.send(answer)
+            self.asked = [_Asked(request) for request in step()]
         except StopIteration as end:
-            self.request, self.result = None, end.value
+            self.result = end.value
 
 
 class Loop:
     """Goes through all targets.
 
     Args:
-        repairs: the targets.
+        works: the targets.
         journal: of the run.
         provider: answers requests.
         ledger: counts what they take.
@@ -51,7 +101,7 @@ class Loop:
 
     def __init__(
         self,
-        repairs: Sequence[Repair],
+        works: Sequence[Work],
         journal: Journal,
         provider: Provider,
         ledger: Ledger,
@@ -59,7 +109,7 @@ class Loop:
         on_wait: Callable[[], object] = lambda: None,
         on_result: Callable[[Result], Result] = lambda result: result,
     ) -> None:
-        self._running = [_Running(repair) for repair in repairs]
+        self._running = [_Running(work) for work in works]
         self._journal = journal
         self._provider = provider
         self._ledger = ledger
@@ -85,80 +135,98 @@ class Loop:
         for request, usage in standing.lost(self._journal):
             self._ledger.lose(request, usage)
         for one in self._running:
-            self._advance(one, None)
+            self._advance(one, one.begin)
         while any(one.result is None for one in self._running):
             # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
-            answered = [(one, found) for one in self._running if (found := self._ask(one)) is not None]
-            for one, answer in answered:
-                assert one.request is not None
-                self._journal.keep_answer(one.request, answer)
-                self._advance(one, answer)
-            if not answered and not self._wait():
+            answered = sum(self._answers(one) for one in self._running)
+            ready = [one for one in self._running if one.result is None and not one.open]
+            for one in ready:
+                self._go_on(one)
+            if not answered and not ready and not self._wait():
                 break
         return tuple(one.result for one in self._running if one.result is not None)
 
     def _stop(self, one: _Running, error: BaseException) -> None:
         """Keep why a target goes no further."""
         if isinstance(error, CginsError):
-            one.result = one.repair.ended_early("stopped", error.what, error.remedy)
+            one.result = one.work.ended_early("stopped", error.what, error.remedy)
         elif isinstance(error, KeyboardInterrupt):
-            one.result = one.repair.ended_early("stopped", "interrupted")
+            one.result = one.work.ended_early("stopped", "interrupted")
         else:
             said = f"the run ended with {type(error).__name__}: {error}"
-            one.result = one.repair.ended_early("stopped", said, "report this")
+            one.result = one.work.ended_early("stopped", said, "report this")
 
-    def _advance(self, one: _Running, answer: Answer | None) -> None:
+    def _go_on(self, one: _Running) -> None:
         try:
-            if answer is not None:
-                self._ledger.seconds_left(f"{one.repair.target.name}'s next step")
-            one.go_on(answer)
+            self._ledger.seconds_left(f"{one.work.target.name}'s next step")
+        except BudgetError as error:
+            self._give_up(one, error)
+        else:
+            self._advance(one, one.go_on)
+
+    def _give_up(self, one: _Running, error: BudgetError) -> None:
+        """What the budget does not allow any more."""
+        self._advance(one, lambda: one.give_up(error))
+
+    def _advance(self, one: _Running, step: Callable[[], object]) -> None:
+        try:
+            step()
         except BudgetError as error:
             self._stop(one, error)
         else:
             if one.result is not None:
                 one.result = self._on_result(one.result)
 
-    def _ask(self, one: _Running) -> Answer | None:
-        """The answer, if it is there; a target that cannot be asked any more is stopped."""
-        if one.result is not None or one.request is None:
-            return None
-        place = self._journal.folder / one.request.id
+    def _answers(self, one: _Running) -> int:
+        """How many answers came; a target that cannot be asked any more is stopped."""
+        came = 0
+        for asked in one.open:
+            asked.answer = self._ask(one, asked)
+            if asked not in one.asked or one.result is not None:
+                break
+            if asked.answer is not None:
+                self._journal.keep_answer(asked.request, asked.answer)
+                came += 1
+        return came
+
+    def _ask(self, one: _Running, asked: _Asked) -> Answer | None:
+        """The answer, if it is there."""
+        place = self._journal.folder / asked.request.id
         try:
-            if not one.asked:
-                self._begin(one)
-            answer = self._provider.ask(one.request, place)
+            if not asked.is_asked:
+                self._begin(asked)
+            answer = self._provider.ask(asked.request, place)
         except BudgetError as error:
             # What others in flight have reserved may come free again.
             if not self._ledger.under_way():
-                self._stop(one, error)
+                self._give_up(one, error)
             return None
         except ProviderError as error:
-            self._ledger.lose(one.request, files.taken_in(place))
+            self._ledger.lose(asked.request, files.taken_in(place))
             self._stop(one, error)
             return None
         if answer is not None:
-            self._book(one.request, answer)
+            self._book(asked.request, answer)
         return answer
 
-    def _begin(self, one: _Running) -> None:
+    def _begin(self, asked: _Asked) -> None:
         """Have a request's place ready, and its worst case within the budget.
 
         Raises:
             BudgetError: it does not fit.
         """
-        assert one.request is not None
-        place = self._journal.folder / one.request.id
-        if not self._journal.was_asked(one.request):
-            one.request = self._ledger.require(one.request)
-            self._journal.place(one.request)
+        place = self._journal.folder / asked.request.id
+        if not self._journal.was_asked(asked.request):
+            asked.request = self._ledger.require(asked.request)
+            self._journal.place(asked.request)
         elif files.failure_in(place) is not None:
             # An earlier part of the run asked in vain, and the remedy has been heeded meanwhile: it is asked anew.
-            one.request = self._ledger.require(one.request)
-            self._journal.write(place / files.REQUEST, one.request)
+            asked.request = self._ledger.require(asked.request)
+            self._journal.write(place / files.REQUEST, asked.request)
             files.retract_failure(place)
-        elif one.request.id not in self._booked:
-            self._ledger.resume(one.request)
-        one.asked = True
+        elif asked.request.id not in self._booked:
+            self._ledger.resume(asked.request)
+        asked.is_asked = True
 
     def _book(self, request: Request, answer: Answer) -> None:
         if request.id not in self._booked:
@@ -181,6 +249,7 @@ class Loop:
         if self._provider.wait(WAIT_S):
             return True
         for one in waiting:
-            assert one.request is not None
-            one.result = one.repair.ended_early("waiting", f"for an answer to {one.request.id}")
+            missing = [asked.request.id for asked in one.open]
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            one.result = one.work.ended_early("waiting", f"for an answer to {missing[0]}{more}")
         return False

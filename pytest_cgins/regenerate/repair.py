@@ -33,8 +33,9 @@ from pytest_cgins.regenerate.model import (
 )
 from pytest_cgins.regenerate.trial import Bench, rejections
 
-Steps = Generator[Request, Answer, Result]
-"""Yields requests, is sent their answers, returns what became of the target."""
+Steps = Generator[tuple[Request, ...], tuple[Answer, ...], Result]
+"""Yields requests, all of which can be asked at once, is sent their answers in the same order, and returns what became of
+the target."""
 
 
 class Prompts(Protocol):
@@ -165,16 +166,17 @@ class Repair:
 
     # ---- one attempt
 
-    def _attempt(self, number: int) -> Generator[Request, Answer, Attempt]:
+    def _attempt(self, number: int) -> Generator[tuple[Request, ...], tuple[Answer, ...], Attempt]:
         self._tell(number, "asking")
         models = self._settings.generators
-        answer = yield self._request(
+        request = self._request(
             number,
             "generator",
             models[(number - 1) % len(models)],
             self._settings.temperature,
             lambda: self._prompts.first(self._latest, self.attempts, tuple(self._advices)),
         )
+        (answer,) = yield (request,)
         started = time.monotonic()
         attempt, sources = self._tried(number, answer)
         attempt = replace(attempt, seconds=time.monotonic() - started)
@@ -243,7 +245,9 @@ class Repair:
 
     # ---- advice
 
-    def _advise(self, number: int, attempt: Attempt) -> Generator[Request, Answer, None]:
+    def _advise(
+        self, number: int, attempt: Attempt
+    ) -> Generator[tuple[Request, ...], tuple[Answer, ...], None]:
         helpers = self._settings.helpers
         # What was wrong with the form of an answer needs nobody's thought.
         if not any(helpers) or attempt.outcome in ("unusable", "refused"):
@@ -251,13 +255,14 @@ class Repair:
         known = self._journal.advice(self.target, number)
         if known is None:
             self._tell(number, "asking the helper", attempt.reason)
-            answer = yield self._request(
+            request = self._request(
                 number,
                 "helper",
                 helpers[(number - 1) % len(helpers)],
                 self._settings.helper_temperature,
                 lambda: self._prompts.advise(self._latest, self.attempts, tuple(self._advices)),
             )
+            (answer,) = yield (request,)
             known = self._prompts.read_advice(answer.text if answer.finish in ("stop", "length") else "")
             self._journal.keep_advice(self.target, number, known)
         self._advices.append(known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,9 +13,9 @@ from pytest_cgins.regenerate import progress_table, run_text, standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal, RunRecord
 from pytest_cgins.regenerate.loop import Loop
-from pytest_cgins.regenerate.model import Advice, Answer, Guarded, Message, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import Advice, Guarded, Message, Request, Result, Target, Usage
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.repair import Repair, RepairSettings
+from pytest_cgins.regenerate.repair import Repair, RepairSettings, Steps
 from pytest_cgins.regenerate.trial import Bench
 from tests.regenerate import journals
 
@@ -28,10 +27,18 @@ class Asks:
 
     target = TARGET
 
-    def steps(self) -> Generator[Request, Answer, Result]:
+    done = False
+
+    def steps(self) -> Steps:
         text = Message(role="user", text="write")
-        yield Request(
-            id="k-cpu-cpp/attempt-01/generator", role="generator", model="m", messages=(text,), max_tokens=9
+        yield (
+            Request(
+                id="k-cpu-cpp/attempt-01/generator",
+                role="generator",
+                model="m",
+                messages=(text,),
+                max_tokens=9,
+            ),
         )
         raise AssertionError("nobody answers")
 
@@ -71,7 +78,7 @@ RECORD = RunRecord(
 
 
 def _looped(journal: Journal, provider: Silent, ledger: Ledger) -> Result:
-    (result,) = Loop([cast(Repair, Asks())], journal, provider, ledger).run()
+    (result,) = Loop([Asks()], journal, provider, ledger).run()
     return result
 
 
