@@ -12,25 +12,20 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pytest_cgins.errors import AnswerError
-from pytest_cgins.model import Evaluation, Status
-from pytest_cgins.regenerate import answers, guard
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.judgement import Goalposts, accepted, judged
 from pytest_cgins.regenerate.model import (
     Advice,
     Answer,
     Attempt,
-    Finding,
-    Guarded,
     Message,
-    Outcome,
     Request,
     Result,
     Role,
     Target,
-    Trial,
 )
+from pytest_cgins.regenerate.screen import Check, Screen
 from pytest_cgins.regenerate.trial import Bench, rejections
 
 Steps = Generator[tuple[Request, ...], tuple[Answer, ...], Result]
@@ -87,8 +82,7 @@ class Repair:
         settings: see there.
         incumbent: sources as they are in the project, by path, main file first.
         check: the static check of sources.
-        guarded_now: digests as they are now.
-        touched: files of the copy that something changed that had no business there.
+        goalposts: what no candidate may move.
         on_event: told at each stage.
     """
 
@@ -101,9 +95,8 @@ class Repair:
         settings: RepairSettings,
         *,
         incumbent: Mapping[str, str],
-        check: Callable[[Mapping[str, str]], tuple[Finding, ...]],
-        guarded_now: Callable[[], Guarded],
-        touched: Callable[[], tuple[str, ...]],
+        check: Check,
+        goalposts: Goalposts,
         on_event: Callable[[Event], object],
     ) -> None:
         self.target = target
@@ -112,14 +105,12 @@ class Repair:
         self._prompts = prompts
         self._settings = settings
         self._incumbent = dict(incumbent)
-        self._check = check
-        self._guarded_now = guarded_now
-        self._touched = touched
+        self._screen = Screen(target.goal, incumbent, check)
+        self._goalposts = goalposts
         self._on_event = on_event
         self._attempts: list[Attempt] = []
         self._advices: list[Advice] = []
         self._latest = dict(incumbent)
-        self._seen: dict[str, int] = {guard.digest_of_sources(incumbent): 0}
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -186,62 +177,21 @@ class Repair:
 
     def _tried(self, number: int, answer: Answer) -> tuple[Attempt, dict[str, str]]:
         """From an answer to what became of it, and the sources that it had."""
-        try:
-            draft = answers.read(answer, self._latest)
-        except AnswerError as error:
-            return self._made(number, "unusable", error.code, str(error)), {}
-        sources = {path: draft.files[path] for path in self._incumbent}
-        digest = guard.digest_of_sources(sources)
-        made = replace(self._made(number, "refused", "", ""), digest=digest)
-        if digest in self._seen:
-            same = self._seen[digest]
-            text = f"the same source as {f'that of attempt {same}' if same else 'the one that is to be replaced'}"
-            return replace(
-                made, outcome="unusable", reason="repeated", message=f"{text}: write another one"
-            ), sources
-        findings = self._check(sources)
-        if findings:
-            told = "\n".join(f"{one.file}:{one.line}: {one.message}" for one in findings)
-            return replace(made, reason=findings[0].code, message=told, findings=findings), sources
-        return self._on_the_bench(made, sources), sources
+        made, sources, is_candidate = self._screen.read(number, answer, self._latest)
+        return self._on_the_bench(made, sources) if is_candidate else made, sources
 
     def _on_the_bench(self, made: Attempt, sources: dict[str, str]) -> Attempt:
         self._tell(made.number, "checking")
         check = self._bench.check(sources)
         bad = rejections(check.evaluations, self.target)
         if bad:
-            return _judged(made, "failed", bad, (check,))
+            return judged(made, "failed", bad, (check,))
         self._tell(made.number, "accepting")
         # Each candidate that is tried is one more chance to be called faster by luck.
         share = 1 / self._settings.attempts
         acceptance = self._bench.accept(sources, goal=self.target.goal, alpha_share=share)
-        moved = self._moved_goalposts()
-        if moved:
-            names = ", ".join(moved[:5]) + (f" and {len(moved) - 5} more" if len(moved) > 5 else "")
-            text = f"files that no candidate may change are not as they were when the run began: {names}"
-            return replace(
-                made, outcome="tampered", reason="guarded-files", message=text, trials=(check, acceptance)
-            )
-        bad = rejections(acceptance.evaluations, self.target, self._bench.before)
-        if bad:
-            return _judged(made, "not-accepted", bad, (check, acceptance))
-        if self.target.goal == "optimise" and not _is_faster(acceptance):
-            text = "right, and not faster than the kernel that it would replace in any case"
-            return replace(
-                made, outcome="not-accepted", reason="not-faster", message=text, trials=(check, acceptance)
-            )
-        return replace(
-            made,
-            outcome="accepted",
-            reason="ok",
-            message="all cases passed on inputs held out",
-            trials=(check, acceptance),
-        )
-
-    def _moved_goalposts(self) -> tuple[str, ...]:
-        kept = self._journal.guarded(self.target)
-        moved = guard.differences(kept, self._guarded_now()) if kept is not None else ()
-        return (*moved, *(f"{path} (in the candidate's copy)" for path in self._touched()))
+        made = replace(made, trials=(check, acceptance))
+        return accepted(made, self.target, self._bench, self._goalposts.moved())
 
     # ---- advice
 
@@ -293,10 +243,7 @@ class Repair:
         self._attempts.append(attempt)
         if sources:
             self._latest = {path: sources[path] for path in self._incumbent}
-            self._seen.setdefault(attempt.digest, attempt.number)
-
-    def _made(self, number: int, outcome: Outcome, reason: str, message: str) -> Attempt:
-        return Attempt(number=number, goal=self.target.goal, outcome=outcome, reason=reason, message=message)
+            self._screen.remember(attempt)
 
     def _ended(self, state: str, why: str) -> Result:
         result = self._result("accepted" if state == "accepted" else "failed", why)
@@ -317,27 +264,3 @@ class Repair:
                 detail=detail,
             )
         )
-
-
-def _judged(
-    made: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...], trials: tuple[Trial, ...]
-) -> Attempt:
-    """An attempt that the gate turned down, in the gate's words."""
-    worst = bad[0]
-    lines = [
-        f"{one.case.name}: {one.verdict.status.value} ({one.verdict.reason.value}): {one.verdict.message}"
-        for one in bad
-    ]
-    log = worst.output if worst.verdict.status is Status.BUILD_ERROR else ""
-    return replace(
-        made,
-        outcome="build-error" if worst.verdict.status is Status.BUILD_ERROR else outcome,
-        reason=worst.verdict.reason.value,
-        message="\n\n".join(lines),
-        log=log,
-        trials=trials,
-    )
-
-
-def _is_faster(trial: Trial) -> bool:
-    return any(one.verdict.status is Status.FASTER for one in trial.evaluations)

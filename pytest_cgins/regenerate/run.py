@@ -22,6 +22,7 @@ from pytest_cgins.regenerate.context_prompts import ContextPrompts
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
+from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.machine import Machine
 from pytest_cgins.regenerate.model import Finding, Guarded, Result, Target
@@ -279,8 +280,9 @@ class Run:
             ),
             incumbent=incumbent,
             check=check,
-            guarded_now=lambda: self._guarded(copy),
-            touched=copy.touched,
+            goalposts=Goalposts(
+                kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=copy.touched
+            ),
             on_event=self._on_event,
         )
 

@@ -12,6 +12,7 @@ from pytest_cgins.errors import ProviderError
 from pytest_cgins.regenerate import progress_table, run_text, standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal, RunRecord
+from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.model import Advice, Guarded, Message, Request, Result, Target, Usage
 from pytest_cgins.regenerate.provider import files
@@ -137,8 +138,7 @@ def _repair(journal: Journal) -> Repair:
         settings,
         incumbent={"k.cpp": ""},
         check=lambda _: (),
-        guarded_now=lambda: Guarded(files={}),
-        touched=lambda: (),
+        goalposts=Goalposts(kept=None, now=lambda: Guarded(files={}), touched=lambda: ()),
         on_event=lambda _: None,
     )
 
