@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pytest_cgins.model import Evaluation
-from pytest_cgins.regenerate.model import Advice, Attempt, Message, Target
+from pytest_cgins.regenerate.model import Advice, Ask, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair, schema_line
+from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair, schema_line, search
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
+from pytest_cgins.regenerate.search import verifiers
+from pytest_cgins.regenerate.search.tree import Tree
 
 
 class ContextPrompts:
@@ -52,6 +54,21 @@ class ContextPrompts:
     ) -> tuple[Message, ...]:
         """For the helper: see `repair.Prompts`."""
         return advise.messages(self._context(sources, attempts, advices))
+
+    def candidate(
+        self, ask: Ask, tree: Tree, sources: Callable[[int], Mapping[str, str]]
+    ) -> tuple[Message, ...]:
+        """For the generator of a search: see `search.driver.SearchPrompts`."""
+        context = self._context(sources(ask.parent), (), ())
+        others = [tree[number] for number in ask.shown]
+        shown = [
+            search.Shown(attempt=one, sources=sources(one.number) if one.is_right else {}) for one in others
+        ]
+        return search.candidate(context, ask, tree[ask.parent], shown, "")
+
+    def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
+        """For a verifier of a search: see `search.driver.SearchPrompts`."""
+        return search.verifier(self._context(sources, (), ()), verifiers.QUESTIONS)
 
     def read_advice(self, text: str) -> Advice:
         """What the helper said."""

@@ -138,8 +138,9 @@ INCUMBENT = 0
 class Trial(Document):
     """What the gate said of a candidate."""
 
-    stage: Literal["check", "acceptance"]
-    """`check`: inputs of the run's seed; `acceptance`: fresh processes, a seed that nobody knew before."""
+    stage: Literal["check", "times", "acceptance"]
+    """`check`: inputs of the run's seed; `times`: of a search, against the best candidate until then; `acceptance`: fresh
+    processes, a seed that nobody knew before."""
     evaluations: tuple[Evaluation, ...]
     """Of its cases, and of those of other kernels that share a changed file."""
     environments: tuple[Environment, ...]

@@ -24,7 +24,7 @@ HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl"})
 SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".cgins", "__pycache__", "node_modules", ".venv", "venv", ".tox", "build"}
 )
-BASE, INCUMBENT = "refs/tags/base", "refs/tags/incumbent"
+BASE, INCUMBENT, CHAMPION = "refs/tags/base", "refs/tags/incumbent", "refs/tags/champion"
 _GIT_LIMIT_S = 120.0
 _IDENTITY = (
     "-c",
@@ -100,6 +100,15 @@ class ProjectCopy:
     def against_incumbent(self) -> str:
         """The incumbent, as a baseline."""
         return INCUMBENT
+
+    def crown(self, files: Mapping[str, str]) -> None:
+        """Have these sources be the champion, which other candidates are compared with."""
+        self.put(files)
+        self._git("add", "--force", "--", *self.files)
+        tree = self._git("write-tree").strip()
+        commit = self._git("commit-tree", tree, "-p", INCUMBENT, "-m", "champion").strip()
+        self._git("update-ref", CHAMPION, commit)
+        self.put({})
 
     def entry(self) -> tuple[KernelEntry, Implementation]:
         """The kernel and the implementation, as they are in the copy."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from pytest_cgins import documents
 from pytest_cgins.config import Config
@@ -21,7 +22,7 @@ from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, Environment, Evaluation, Status
 from pytest_cgins.regenerate.model import Goal, Target, Trial
-from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.timing_stage import TimingOptions
 
@@ -113,6 +114,21 @@ class Bench:
         notes = (f"{left} more cases were not run",) if left else ()
         return self._trial("check", found, self._settings.seed, started, notes)
 
+    def times(self, files: Mapping[str, str], champion: Mapping[str, str] | None) -> Trial:
+        """How fast a candidate that is right is, beside the best one until now; no probes are run again.
+
+        Args:
+            files: the candidate.
+            champion: sources of the best one; None for the incumbent.
+        """
+        started = time.monotonic()
+        if champion is not None:
+            self._copy.crown(champion)
+        self._copy.put(files)
+        baseline = INCUMBENT if champion is None else CHAMPION
+        found = self._all(self._alone(), seed=self._settings.seed, baseline=baseline, sanitize=False)
+        return self._trial("times", found, self._settings.seed, started, ())
+
     def accept(self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0) -> Trial:
         """The whole gate in fresh processes: all cases of all kernels that share a source, held-out inputs, times.
 
@@ -144,15 +160,18 @@ class Bench:
     def _alone(self) -> Config:
         return self._copy.with_implementation(alone=True)
 
-    def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
-        evaluator = self._evaluator(config, seed=seed, timing=self._settings.timing, baseline=baseline)
+    def _all(self, config: Config, *, seed: int, baseline: str, sanitize: bool = True) -> list[Evaluation]:
+        timing = self._settings.timing
+        evaluator = self._evaluator(config, seed=seed, timing=timing, baseline=baseline, sanitize=sanitize)
         try:
             return [evaluator.evaluate(case) for case in evaluator.cases()]
         finally:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
 
-    def _evaluator(self, config: Config, *, seed: int, timing: bool, baseline: str = NONE) -> Evaluator:
+    def _evaluator(
+        self, config: Config, *, seed: int, timing: bool, baseline: str = NONE, sanitize: bool = False
+    ) -> Evaluator:
         settings = self._settings
         return Evaluator(
             config,
@@ -161,7 +180,7 @@ class Bench:
             timing_options=replace(settings.noise, baseline=baseline, tests=None),
             cache=settings.cache,
             timeout_s=settings.timeout_s,
-            sanitize=settings.sanitize if timing and self._target.device == "cuda" else (),
+            sanitize=settings.sanitize if sanitize and self._target.device == "cuda" else (),
             sandbox=settings.sandbox,
             environment=settings.environment,
             reference=self._reference,
@@ -173,10 +192,15 @@ class Bench:
         return status is None or status.outcome == "pass"
 
     def _trial(
-        self, stage: str, found: Iterable[Evaluation], seed: int, started: float, notes: tuple[str, ...]
+        self,
+        stage: Literal["check", "times", "acceptance"],
+        found: Iterable[Evaluation],
+        seed: int,
+        started: float,
+        notes: tuple[str, ...],
     ) -> Trial:
         made = Trial(
-            stage="check" if stage == "check" else "acceptance",
+            stage=stage,
             evaluations=tuple(found),
             environments=self._environments,
             seed=seed,

@@ -6,7 +6,7 @@ from pytest_cgins.regenerate.model import Message
 from pytest_cgins.regenerate.prompts import assembly
 from pytest_cgins.regenerate.prompts.context import Context
 
-_TASK = (
+TASK = (
     "The kernel below is right. Make it faster on the hardware below, on every case that is timed, "
     "without slowing any down, and keep it right. Look at the times first: a case far below the "
     "copy's bandwidth with few bytes is bound by the launch or by too little parallelism, one near "
@@ -23,4 +23,4 @@ _AGAIN = (
 def messages(context: Context) -> tuple[Message, ...]:
     """The prompt for the generator; the same context gives the same text."""
     sections = [assembly.advice(context), *assembly.state(context), assembly.times(context)]
-    return assembly.messages(context, _AGAIN if context.attempts else _TASK, sections)
+    return assembly.messages(context, _AGAIN if context.attempts else TASK, sections)
