@@ -86,12 +86,20 @@ class Sandbox:
         Raises:
             SandboxUnavailable: no way works here.
         """
+        return [*self.opening(parent=os.getpid() if parent is None else parent), "--", *argv]
+
+    def opening(self, *, parent: int) -> list[str]:
+        """What `wrap` puts before `--` and the command. Further words may be added behind it: see `words`.
+
+        Raises:
+            SandboxUnavailable: no way works here.
+        """
         way = self.way or _found_way()
         if not way:
             self.require()
         if self.devices:
             _make_device_nodes()
-        words = [f"parent={os.getpid() if parent is None else parent}"]
+        words = [f"parent={parent}"]
         words += [f"way={shutil.which('bwrap') or 'bwrap'}"] if way == "bubblewrap" else []
         for name, paths in outside.paths(self.scratch, self.visible, self.hidden, self.writable).items():
             words += [f"{name}={path}" for path in paths]
@@ -100,7 +108,7 @@ class Sandbox:
         unset = [word for name in outside.unset(os.environ) for word in ("-u", name)]
         variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
         launcher = [sys.executable, "-I", "-S", "-c", _BOOT]
-        return ["/usr/bin/env", *unset, *variables, *launcher, *words, "--", *argv]
+        return ["/usr/bin/env", *unset, *variables, *launcher, *words]
 
     def around(self, *, visible: Iterable[Path], hidden: Iterable[Path]) -> Sandbox:
         """The same, showing and hiding more."""
@@ -149,6 +157,11 @@ class Sandbox:
 def ways() -> dict[Way, str]:
     """Each way, in the order of preference, with what is in its way here, "" if it works."""
     return {"bubblewrap": _trouble("bubblewrap"), "namespaces": _trouble("namespaces")}
+
+
+def quickest_way() -> Way | None:
+    """Namespaces of our own if they work here, which take half of the time that bubblewrap takes; else None."""
+    return None if _trouble("namespaces") else "namespaces"
 
 
 def _found_way() -> Way | None:
