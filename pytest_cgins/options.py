@@ -27,3 +27,5 @@ BARE_VARIABLE = "CGINS_BARE_OUTPUTS"
 
 RUNS_FOLDER = ".cgins/runs"
 """Where journals of regeneration lie, below the folder of cgins.yaml."""
+POLICIES = ("single-shot", "refine", "branch", "evolve", "mcts")
+"""How `--cgins-regenerate` searches for a faster kernel."""

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.options import BASELINE, COMPARISONS, FIXTURES, PROBE_LEVELS, SANITIZERS, TIMEOUT_S
+from pytest_cgins.options import (
+    BASELINE,
+    COMPARISONS,
+    FIXTURES,
+    POLICIES,
+    PROBE_LEVELS,
+    SANITIZERS,
+    TIMEOUT_S,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,6 +163,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "cgins.yaml)",
     )
     group.addoption("--cgins-model", metavar="NAME", help="model that is asked in every role")
+    group.addoption(
+        "--cgins-policy",
+        choices=POLICIES,
+        help="how --cgins-regenerate searches for a faster kernel (default: llm.policy of cgins.yaml, refine)",
+    )
     group.addoption(
         "--cgins-runs",
         metavar="PATH",

@@ -15,6 +15,9 @@ PROVIDERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible", "
 SERVERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible")
 """Those that are asked over HTTP; the others read files."""
 
+Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
+"""How a faster kernel is searched for; `options.POLICIES` has them all."""
+
 ROLES: tuple[Literal["generator", "helper", "verifier"], ...] = ("generator", "helper", "verifier")
 """For a kernel; for advice on a failure; for an opinion before hardware is used."""
 
@@ -62,10 +65,12 @@ class Budget:
 
     repair_attempts: int = 5
     """Answers of the generator for each implementation that is wrong."""
+    candidates: int = 24
+    """Answers of the generator for each implementation that is to become faster."""
     rounds: int = 3
-    """Rounds of optimisation of each implementation."""
+    """Rounds of policy `branch`."""
     branches: int = 4
-    """Candidates that a round may begin with."""
+    """Candidates of a round of policy `branch`."""
     tokens: int | None = 1_000_000
     """Tokens of all prompts and answers; None for no limit."""
     usd: float | None = None
@@ -108,6 +113,8 @@ class LlmSettings:
     """How they are sampled."""
     max_answer_tokens: int = 16_000
     """Most tokens of one answer, those of hidden thought among them."""
+    policy: Policy = "refine"
+    """How a faster kernel is searched for."""
     stream: bool = True
     """Whether answers are taken word by word, so that a hang is seen early."""
     timeout_s: float = 300.0

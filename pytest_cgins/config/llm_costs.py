@@ -9,7 +9,7 @@ from pytest_cgins.config.document import Section, Value
 from pytest_cgins.config.llm import Budget, LlmSettings, Price
 from pytest_cgins.config.llm_checks import wrong_with_model
 
-BUDGET_KEYS = ("repair_attempts", "rounds", "branches", "tokens", "usd", "minutes")
+BUDGET_KEYS = ("repair_attempts", "candidates", "rounds", "branches", "tokens", "usd", "minutes")
 PRICE_KEYS = ("input", "cached_input", "output")
 MOST_TIMES = 1000
 MOST_TOKENS = 10**12
@@ -76,6 +76,7 @@ def budget(value: Value | None, unsaid: Budget) -> Budget:
     section.refuse_unknown(BUDGET_KEYS)
     return Budget(
         repair_attempts=read(section, "repair_attempts", whole(1, MOST_TIMES), unsaid.repair_attempts),
+        candidates=read(section, "candidates", whole(1, MOST_TIMES), unsaid.candidates),
         rounds=read(section, "rounds", whole(1, MOST_TIMES), unsaid.rounds),
         branches=read(section, "branches", whole(1, MOST_TIMES), unsaid.branches),
         tokens=read(section, "tokens", _tokens, unsaid.tokens),

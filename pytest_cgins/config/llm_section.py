@@ -21,6 +21,7 @@ from pytest_cgins.config.llm import (
     Budget,
     LlmSettings,
     Models,
+    Policy,
     Provider,
     Temperatures,
 )
@@ -32,9 +33,10 @@ from pytest_cgins.config.llm_checks import (
     wrong_with_variable,
 )
 from pytest_cgins.config.llm_costs import budget, prices, read, whole, within, without_price
+from pytest_cgins.options import POLICIES
 
 LLM_KEYS = (
-    "provider", "base_url", "api_key_env", "path", "model", "models", "temperature", "max_answer_tokens", "stream",
+    "provider", "base_url", "api_key_env", "path", "model", "models", "temperature", "max_answer_tokens", "policy", "stream",
     "timeout_s", "budget", "prices", "runs",
 )  # fmt: skip
 SERVER_KEYS = ("base_url", "api_key_env", "stream", "timeout_s")
@@ -76,6 +78,7 @@ def llm_settings(value: Value | None, root: Path) -> LlmSettings | None:
             whole(LEAST_ANSWER_TOKENS, MOST_ANSWER_TOKENS),
             unsaid.max_answer_tokens,
         ),
+        policy=read(section, "policy", _policy, unsaid.policy),
         stream=read(section, "stream", Value.boolean, unsaid.stream),
         timeout_s=read(
             section, "timeout_s", lambda seconds: within(seconds, 1.0, MOST_TIMEOUT_S), unsaid.timeout_s
@@ -86,6 +89,10 @@ def llm_settings(value: Value | None, root: Path) -> LlmSettings | None:
     )
     _check_prices(settings, section)
     return settings
+
+
+def _policy(value: Value) -> Policy:
+    return cast("Policy", value.choice(*POLICIES))
 
 
 def _refuse_keys(section: Section) -> None:

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from pytest_cgins import config as configuration
 from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config import Config
-from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.config.llm import LlmSettings, Policy
 from pytest_cgins.config.llm_override import overridden
 from pytest_cgins.errors import ConfigError, ProviderError
 from pytest_cgins.execute import environment, sanitizer
@@ -41,6 +41,8 @@ class Asked:
     """`--cgins-llm`."""
     model: str = ""
     """`--cgins-model`."""
+    policy: str = ""
+    """`--cgins-policy`."""
     runs: str = ""
     """`--cgins-runs`."""
     here: Path = field(default_factory=Path.cwd)
@@ -65,6 +67,8 @@ def settings_of(config: Config, asked: Asked) -> LlmSettings:
             f"{found.api_key_env} is not set, which is to hold the key of {found.provider}",
             remedy=f"export {found.api_key_env}=…; or name another variable: llm.api_key_env",
         )
+    if asked.policy:
+        found = replace(found, policy=cast("Policy", asked.policy))
     return replace(found, runs=(asked.here / asked.runs).absolute()) if asked.runs else found
 
 

@@ -33,6 +33,7 @@ from types import TracebackType
 from typing import Literal, TypeVar
 
 from pytest_cgins import documents
+from pytest_cgins.config.llm import Policy
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import JournalError
 from pytest_cgins.model import Evaluation
@@ -72,6 +73,8 @@ class RunRecord(Document):
     """`--cgins-llm`, as it was given."""
     model: str = ""
     """`--cgins-model`, as it was given."""
+    policy: Policy = "refine"
+    """How a faster kernel is searched for."""
     here: str = ""
     """Folder in which these were given, as a path from the run's folder."""
     seed: int = 0
@@ -285,8 +288,8 @@ class Journal:
 
     def attempts(self, target: Target) -> tuple[Attempt, ...]:
         """Those that are done, in order."""
-        files = sorted((self.folder / target.name).glob("attempt-*/attempt.json"))
-        return tuple(load(Attempt, file) for file in files)
+        files = (self.folder / target.name).glob("attempt-*/attempt.json")
+        return tuple(sorted((load(Attempt, file) for file in files), key=lambda one: one.number))
 
     def overlay(self, target: Target) -> dict[str, str]:
         """What the run itself adds to the project for this target, by path: the entry of a kernel that is new."""

@@ -41,7 +41,9 @@ def proposed(journal: Journal, config: Config, copy: ProjectCopy, result: Result
 def _write(
     journal: Journal, config: Config, copy: ProjectCopy, target: Target, attempts: tuple[Attempt, ...]
 ) -> None:
-    record, accepted = journal.record, attempts[-1]
+    record = journal.record
+    # A search accepts the best of its candidates, which need not be the last.
+    accepted = next(one for one in reversed(attempts) if one.outcome == "accepted")
     trial = accepted.trials[-1]
     answers = tuple(
         answer for request, answer in journal.answered() if request.id.startswith(f"{target.name}/")

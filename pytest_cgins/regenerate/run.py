@@ -23,7 +23,7 @@ from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts
-from pytest_cgins.regenerate.loop import Loop
+from pytest_cgins.regenerate.loop import Loop, Work
 from pytest_cgins.regenerate.machine import Machine
 from pytest_cgins.regenerate.model import Finding, Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
@@ -31,6 +31,8 @@ from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
 from pytest_cgins.regenerate.repair import Repair, RepairSettings
+from pytest_cgins.regenerate.search import policies, policy
+from pytest_cgins.regenerate.search.driver import Search, SearchSettings
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.timing_stage import TimingOptions
@@ -105,6 +107,7 @@ def begin(
             here=os.path.relpath(Path.cwd(), llm.runs / name),
             targets=tuple(targets),
             provider=llm.provider,
+            policy=llm.policy,
             models={"generator": models.generator, "helper": models.helper, "verifier": models.verifier},
             exchange=exchange_place.own_folder(llm, config.root, name),
             **record,  # type: ignore[arg-type]
@@ -178,7 +181,7 @@ class Run:
             machine = Machine(self._config, reference, self._conditions.environment)
             provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
             stack.callback(provider.close)
-            repairs: list[Repair] = []
+            works: list[Work] = []
             benches: list[Bench] = []
             copies: dict[str, ProjectCopy] = {}
             for target in self._journal.record.targets:
@@ -186,13 +189,13 @@ class Run:
                 bench = self._bench(target, copy, reference)
                 stack.callback(bench.close)
                 benches.append(bench)
-                repairs.append(self._repair(target, copy, bench, machine))
+                works.append(self._work_on(target, copy, bench, machine))
             loop = Loop(
-                repairs,
+                works,
                 self._journal,
                 provider,
                 self._ledger,
-                on_wait=lambda: _warm_one(repairs, benches) if self._llm.asks_server else None,
+                on_wait=lambda: _warm_one(works, benches) if self._llm.asks_server else None,
                 on_result=lambda result: proposed(
                     self._journal, self._config, copies[result.target.name], result
                 ),
@@ -239,8 +242,7 @@ class Run:
             target, copy, settings, reference=reference, trusted_root=self._config.root, before=before
         )
 
-    def _repair(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> Repair:
-        llm = self._llm
+    def _work_on(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> Work:
         kept = self._journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
         _, implementation = copy.entry()
@@ -263,27 +265,51 @@ class Run:
             known = {(one.file, one.code, one.message) for one in findings(incumbent)}
             return tuple(one for one in findings(sources) if (one.file, one.code, one.message) not in known)
 
+        prompts = ContextPrompts(
+            target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target)
+        )
+        goalposts = Goalposts(
+            kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=copy.touched
+        )
+        if target.goal == "optimise":
+            return Search(
+                target, self._journal, bench, prompts, self._policy(), settings=self._search_settings(),
+                incumbent=incumbent, check=check, goalposts=goalposts, on_event=self._on_event,
+            )  # fmt: skip
         return Repair(
-            target,
-            self._journal,
-            bench,
-            ContextPrompts(
-                target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target)
-            ),
-            RepairSettings(
-                attempts=llm.budget.repair_attempts,
-                generators=llm.models.generator,
-                helpers=llm.models.helper,
-                max_tokens=llm.max_answer_tokens,
-                temperature=llm.temperature.generator,
-                helper_temperature=llm.temperature.helper,
-            ),
-            incumbent=incumbent,
-            check=check,
-            goalposts=Goalposts(
-                kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=copy.touched
-            ),
-            on_event=self._on_event,
+            target, self._journal, bench, prompts, self._repair_settings(), incumbent=incumbent, check=check,
+            goalposts=goalposts, on_event=self._on_event,
+        )  # fmt: skip
+
+    def _policy(self) -> policy.Policy:
+        """The one that the run was begun with."""
+        llm, record = self._llm, self._journal.record
+        means = policy.Means(
+            models=llm.models.generator,
+            temperature=llm.temperature.generator,
+            seed=record.seed,
+            rounds=llm.budget.rounds,
+            branches=llm.budget.branches,
+        )
+        return policies.policy(record.policy, means, llm.budget.candidates)
+
+    def _search_settings(self) -> SearchSettings:
+        llm = self._llm
+        return SearchSettings(
+            attempts=llm.budget.candidates,
+            verifiers=llm.models.verifier,
+            max_tokens=llm.max_answer_tokens,
+        )
+
+    def _repair_settings(self) -> RepairSettings:
+        llm = self._llm
+        return RepairSettings(
+            attempts=llm.budget.repair_attempts,
+            generators=llm.models.generator,
+            helpers=llm.models.helper,
+            max_tokens=llm.max_answer_tokens,
+            temperature=llm.temperature.generator,
+            helper_temperature=llm.temperature.helper,
         )
 
     def _on_event(self, event: Event) -> None:
@@ -324,9 +350,9 @@ def _key(one: Evaluation) -> tuple[str, str, str]:
     return one.case.kernel, one.case.implementation, one.case.device.partition(":")[0]
 
 
-def _warm_one(repairs: Sequence[Repair], benches: Sequence[Bench]) -> None:
+def _warm_one(works: Sequence[Work], benches: Sequence[Bench]) -> None:
     """Have the worker of one candidate import torch while its answer is awaited."""
-    for repair, bench in zip(repairs, benches, strict=True):
-        if not repair.done:
+    for work, bench in zip(works, benches, strict=True):
+        if not work.done:
             bench.warm()
             return

@@ -128,6 +128,7 @@ class Regeneration:
         asked = conduct.Asked(
             llm=option("--cgins-llm") or "",
             model=option("--cgins-model") or "",
+            policy=option("--cgins-policy") or "",
             runs=option("--cgins-runs") or "",
             here=self._config.invocation_params.dir,
         )

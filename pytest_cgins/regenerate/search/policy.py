@@ -23,6 +23,10 @@ class Means:
     """Of the generator where a policy sets none."""
     seed: int = 0
     """Of whatever a policy draws."""
+    rounds: int = 3
+    """Of `branch`."""
+    branches: int = 4
+    """Candidates of a round of `branch`."""
 
     def model(self, turn: int) -> str:
         """The model whose turn it is; `turn` counts from 0."""

@@ -9,15 +9,12 @@ from pytest_cgins.regenerate.search.policies.refine import Refine
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means, Policy
 
-NAMES = ("single-shot", "refine", "branch", "evolve", "mcts")
-"""As `--cgins-policy` takes them."""
-
 
 def policy(name: str, means: Means, attempts: int) -> Policy:
     """The policy of a name.
 
     Args:
-        name: one of `NAMES`.
+        name: as `--cgins-policy` takes it.
         means: what it has.
         attempts: most answers that it may ask for.
     """

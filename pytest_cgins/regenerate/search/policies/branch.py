@@ -10,8 +10,6 @@ from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
 
-BRANCHES = 4
-ROUNDS = 3
 RETRIES = 3
 """Most repetitions of a round in which every candidate was wrong."""
 VARIANTS = (
@@ -41,7 +39,7 @@ class Branch:
         if missing:
             return missing
         searched = _rounds(tree)
-        if self._retries(tree) > RETRIES or (searched >= ROUNDS and self._retries(tree) == 0):
+        if self._retries(tree) > RETRIES or (searched >= self._means.rounds and self._retries(tree) == 0):
             return ()
         return self._branches(tree)
 
@@ -55,12 +53,12 @@ class Branch:
             return f"{self._attempts} answers are used up"
         if self._retries(tree) > RETRIES:
             return f"every branch was wrong {RETRIES + 1} times in a row"
-        return f"{ROUNDS} rounds are done"
+        return f"{self._means.rounds} rounds are done"
 
     def _branches(self, tree: Tree) -> tuple[Ask, ...]:
         start = self._start(tree)
         last = [one for one in tree.of_round(tree.rounds) if not one.is_right]
-        count = min(BRANCHES, self._attempts - len(tree))
+        count = min(self._means.branches, self._attempts - len(tree))
         return tuple(
             Ask(
                 parent=start.number,
