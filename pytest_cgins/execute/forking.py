@@ -40,10 +40,11 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 PATH = f"import sys; sys.path[:1] == [''] and sys.path.pop(0); sys.path.append({_ROOT!r}); "
 """What a worker begins with. In sys.path ours is last, so that it shadows nothing, and the current directory never is,
 where a user's own `trace.py` would be found before the standard library's."""
+# No name is left in `__main__` that a worker which was started as a program has not.
 _BOOT = (
-    "from pytest_cgins.execute.forkserver import serve; "
-    "work = serve({fd}, module={module!r}, parent={parent}, death_signal={death_signal}, shielded={shielded}); "
-    "del serve; from pytest_cgins.execute.worker import main; main(**work)"
+    "from pytest_cgins.execute.worker import main; "
+    "main(**__import__('pytest_cgins.execute.forkserver', fromlist=['serve'])"
+    ".serve({fd}, module={module!r}, parent={parent}, death_signal={death_signal}, shielded={shielded}))"
 )
 # Of a process's status, what it hands on to those that it starts.
 _INHERITED = (

@@ -293,11 +293,12 @@ def _mark(mark: str) -> None:
 def _renew() -> None:
     """What a process draws or looks up as it starts: no two have it in common. Python's `random` sees to itself."""
     importlib.invalidate_caches()
-    numbers = sys.modules.get("numpy.random")
-    if numbers is not None:
+    # Torch's generators of GPUs are made with a context, after the fork.
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.seed()
+    if (numbers := sys.modules.get("numpy.random")) is not None:
         numbers.seed()
-    processes = sys.modules.get("multiprocessing.process")
-    if processes is not None:
+    if (processes := sys.modules.get("multiprocessing.process")) is not None:
         processes.current_process().authkey = os.urandom(32)
 
 
