@@ -188,9 +188,11 @@ class _Server:
     def _fork_one(self) -> dict[str, Any] | None:
         """Serve one request; None in the server."""
         assert self._requests is not None
-        data, fds, _, _ = socket.recv_fds(
-            self._requests, REQUEST_BYTES, len(_Ends._fields), socket.MSG_CMSG_CLOEXEC
-        )
+        data, fds = b"", list[int]()
+        with suppress(ConnectionResetError):  # the other end was closed, with our first answer unread
+            data, fds, _, _ = socket.recv_fds(
+                self._requests, REQUEST_BYTES, len(_Ends._fields), socket.MSG_CMSG_CLOEXEC
+            )
         if len(fds) != len(_Ends._fields):
             self._requests.close()
             self._requests = None
