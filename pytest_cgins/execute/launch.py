@@ -128,7 +128,10 @@ class Launch:
         if fork and wrap is None:
             self._server = server_for(service.partition(":")[0], environment, shielded=shielded)
         if self._server is not None:
-            self._folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self._folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError:  # a program may stay in a directory that nobody may enter any more
+                self._server = None
 
     @property
     def is_ready(self) -> bool:

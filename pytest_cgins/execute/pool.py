@@ -56,7 +56,7 @@ class WorkerPool:
             services: service of each role.
             env: added to every worker's environment.
             limits: what each worker may take of the machine.
-            wrap: puts another program around workers that run kernels; see `process.Wrap`.
+            wrap: puts another program around workers that run kernels; see `launch.Wrap`.
             isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
             start_timeout_s: limit of a worker's imports.
         """
