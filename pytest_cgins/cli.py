@@ -18,7 +18,7 @@ from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
 from pytest_cgins.report import history_commands
-from pytest_cgins.session import build_command, calibrate_command
+from pytest_cgins.session import build_command, calibrate_command, resume_command
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
 from pytest_cgins.trace.importers import commands as importers
@@ -53,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.add_parsers(subparsers)
     history_commands.add_parsers(subparsers)
     calibrate_command.add_parsers(subparsers)
-    regenerate.add_parsers(subparsers)
+    runs = regenerate.add_parsers(subparsers)
+    resume_command.add_parser(runs)
     proposal_commands.add_parsers(subparsers)
     github.add_parsers(subparsers)
     arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))

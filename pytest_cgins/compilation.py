@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NoReturn
 
 from pytest_cgins import gate
@@ -21,6 +22,7 @@ from pytest_cgins.errors import (
     InfrastructureError,
     SourceError,
 )
+from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.kernels import architectures, resources, toolchain
 from pytest_cgins.kernels import revision as revisions
 from pytest_cgins.kernels.ahead import Ahead
@@ -90,8 +92,9 @@ class Compiler:
         self._on_wait = on_wait
         self._started: list[Target] = []
         # Apart, so that what `ahead` counts are the kernels of this revision.
-        self._ahead_at_base = Ahead(jobs=self._ahead.jobs)
+        self._ahead_at_base = Ahead(jobs=self._ahead.jobs, fence=self._ahead.fence)
         self._base = BaseSources(config, baseline)
+        self._show(sources_of(config), config.traces)
 
     def revision(self) -> revisions.Revision | None:
         """The commit that is compared with; None if there is none, for whatever reason.
@@ -247,7 +250,15 @@ class Compiler:
     def _base_source(self, target: Target) -> KernelSource | Absent:
         """The implementation at the base revision, or why there is none."""
         implementation = target.implementation
-        return self._base.source(target.kernel.name, implementation.name, implementation.device)
+        found = self._base.source(target.kernel.name, implementation.name, implementation.device)
+        if self._ahead.fence is not None and (top := self._base.top()) is not None:
+            self._show((top,))
+        return found
+
+    def _show(self, visible: Iterable[Path], hidden: Iterable[Path] = ()) -> None:
+        """Let compilers see what they build from, where they are fenced in."""
+        if isinstance(self._ahead.fence, BuildFence):
+            self._ahead.fence.show(visible=visible, hidden=hidden)
 
     def close(self) -> None:
         """End builds that are under way, and remove the base revision's files."""

@@ -31,10 +31,12 @@ from pytest_cgins.errors import (
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import Isolation, WorkerPool
 from pytest_cgins.execute.process import Reply
+from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
+from pytest_cgins.kernels.compilers import Fence
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.kernels.supply import Supply
@@ -76,9 +78,11 @@ class Evaluator:
         probes: level of the probes: `full`, `fast` or `off`.
         sanitize: tools of compute-sanitizer that CUDA kernels are run under.
         isolation: `none` runs kernels in this process, for debuggers; see `execute.local`.
-        sandbox: put around the workers that run kernels; shows them the project and the builds, and hides the packs.
+        sandbox: put around the workers that run kernels, and around compilers; shows them the project and the builds,
+            and hides the packs.
         environment: added to that of all workers, such as which GPU they may see.
-        builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own.
+        builds: those of the run, shared by its evaluators and closed by their owner; by default ones of its own. Beside
+            a sandbox their compilers must be fenced in, by a `BuildFence`.
         on_build: called several times a second while a kernel is waited for, and with None afterwards.
         reference: a pool whose trusted worker is used, closed by its owner; by default one of its own.
         trusted_root: folder that the trusted worker imports the project's ops from, by default that of the file. Where
@@ -114,19 +118,19 @@ class Evaluator:
         self._probes = probes
         self._sanitize = sanitize
         workers = {**worker_environment(), **(environment or {})}
-        self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s)
-        self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build)
+        around_compilers = BuildFence(sandbox) if sandbox is not None and builds is None else None
+        self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build, fence=around_compilers)
         self._bases = BaseKernels(
             config,
             wanted=timing_options.baseline if timing and timing_options else NONE,
             builds=self.supply.builds,
             cache=cache,
         )
-        self._pool = WorkerPool(
-            env=workers,
-            isolation=isolation,
-            wrap=_fence(sandbox, config, cache or default_cache(), self._bases).wrap if sandbox else None,
-        )
+        fence = _fence(sandbox, config, cache or default_cache(), self._bases) if sandbox else None
+        if fence is not None:
+            _show_compilers(self.supply.builds.fence, config, fence)
+        self._pool = WorkerPool(env=workers, isolation=isolation, wrap=fence.wrap if fence else None)
+        self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self._trusted = reference or self._pool
         self._cases: tuple[Case, ...] | None = None
         self._environments: dict[str, Environment] | None = None
@@ -486,6 +490,7 @@ class Evaluator:
             "claims": kernel.claims,
             "semantics": kernel.semantics.plain(),
             "allow_tf32": kernel.allow_tf32,
+            "interpreted": self._is_interpreted(case),
             "untimed": kernel_timing.UNTIMED if self._timing else kernel_timing.NO_TIMING,
         }
 
@@ -495,10 +500,15 @@ class Evaluator:
     def _probes_of(self, case: Case) -> tuple[str, ...]:
         kernel = self._entry(case)
         excused = [one.probe for one in kernel.exceptions]
-        if any(one.interpret for one in kernel.implementations if one.name == case.implementation):
+        if self._is_interpreted(case):
             # Triton's interpreter itself keeps some memory of every call.
             excused.append("memory_leak")
         return switched_on(self._probes, excused, sanitize=self._sanitize)
+
+    def _is_interpreted(self, case: Case) -> bool:
+        return any(
+            one.interpret for one in self._entry(case).implementations if one.name == case.implementation
+        )
 
     def _run_kernel(
         self, case: Case, compiled: CompiledKernel, sets: list[Any], buffers: tuple[Buffer, ...]
@@ -547,6 +557,13 @@ def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -
     implementations = (one for entry in config.kernels for one in entry.implementations)
     sources = (source for one in implementations for source in one.sources)
     return sandbox.around(visible=(config.root, builds, *base, *sources), hidden=config.traces)
+
+
+def _show_compilers(around: Fence | None, config: Config, fence: Sandbox) -> None:
+    """Have compilers see what the kernels see, and what else is included or linked."""
+    if not isinstance(around, BuildFence):
+        raise TypeError("an evaluator with a sandbox was given builds whose compilers run outside of it")
+    around.show(visible=(*fence.visible, *sources_of(config)), hidden=fence.hidden)
 
 
 def _blamed(role: str, error: ServiceError, output: str) -> EndedError:

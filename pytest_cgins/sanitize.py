@@ -12,7 +12,9 @@ from pytest_cgins.execute import sanitizer
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.causes import cause_of
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.process import START_TIMEOUT_S
+from pytest_cgins.execute.process import START_TIMEOUT_S, Wrap
+from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.execute.worker import ENCLOSE_VARIABLE
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.model import Probe, Reason, Status
 from pytest_cgins.options import BARE_VARIABLE
@@ -42,13 +44,23 @@ class Sanitizers:
         env: added to the workers' environment.
         seed: of the run.
         timeout_s: limit of an ordinary request.
+        sandbox: put around a tool and its worker.
     """
 
-    def __init__(self, tools: Sequence[str], *, env: Mapping[str, str], seed: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        tools: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        seed: int,
+        timeout_s: float,
+        sandbox: Sandbox | None = None,
+    ) -> None:
         self._tools = tuple(tools)
         self._env = env
         self._seed = seed
         self._timeout_s = timeout_s
+        self._sandbox = sandbox
         self._folder = tempfile.TemporaryDirectory(prefix="cgins-sanitizer-") if tools else None
         self._workers: dict[str, tuple[WorkerPool, KernelRuns]] = {}
         self._reports: dict[str, int] = {}
@@ -180,13 +192,23 @@ class Sanitizers:
             assert self._folder is not None
             self._reports[tool] = 0
             pool = WorkerPool(
-                env={**self._env, **_PLAIN_MEMORY},
-                wrap=sanitizer.around(program, tool, Path(self._folder.name, f"{tool}-%p")),
+                env={**self._env, **_PLAIN_MEMORY, ENCLOSE_VARIABLE: "1" if self._sandbox else ""},
+                wrap=self._wrap(program, tool),
                 start_timeout_s=START_SLOWDOWN * START_TIMEOUT_S,
             )
             runs = KernelRuns(pool, seed=self._seed, timeout_s=SLOWDOWN * self._timeout_s)
             self._workers[tool] = pool, runs
         return self._workers[tool]
+
+    def _wrap(self, program: str, tool: str) -> Wrap:
+        """A tool around the worker, and around both the sandbox, in which the logs alone can be written."""
+        assert self._folder is not None
+        folder = Path(self._folder.name)
+        around = sanitizer.around(program, tool, folder / f"{tool}-%p")
+        if self._sandbox is None:
+            return around
+        fence = self._sandbox.for_tool(writable=folder)
+        return lambda command: fence.wrap(around(command))
 
 
 def _unfinished(answers: Sequence[dict[str, Any]]) -> str:

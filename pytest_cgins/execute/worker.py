@@ -28,8 +28,11 @@ from pytest_cgins.errors import CginsError, ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.environment import shield
 from pytest_cgins.execute.protocol import CONNECTION_CUT, DONE, START, Channel
+from pytest_cgins.execute.sandbox.init import enclose_in_scratch
 
 MAXIMUM_TEXT = 64 * 1024
+ENCLOSE_VARIABLE = "CGINS_ENCLOSE"
+"""Set for a worker that shares its sandbox with a tool: it fences itself in further before it serves."""
 
 _LOWEST_FD = 200
 _WATCH_PERIOD_MS = 1000
@@ -54,6 +57,8 @@ def main(fd: int, *, parent: int, death_signal: bool, shielded: bool) -> None:
     _adopt_orphans()
     if shielded:
         shield()
+    if os.environ.get(ENCLOSE_VARIABLE):
+        enclose_in_scratch()
     _make_output_immediate()
     try:
         _serve(Channel(connection))

@@ -84,7 +84,9 @@ class Ahead:
         jobs: builds at the same time; 0 is one a core, bounded by memory.
         cache: folder of built kernels, by default that of `beside`, else the user's.
         timeout_s: limit of one build.
-        beside: builds with which these are quiet, and with which they end: others are counted apart.
+        beside: builds with which these are quiet, and with which they end: others are counted apart. Their compilers
+            are these builds' too.
+        fence: put around compilers; see `compilers.Fence`. Not given with `beside`, which has its own.
     """
 
     def __init__(
@@ -94,12 +96,13 @@ class Ahead:
         cache: Path | None = None,
         timeout_s: float = builds.DEFAULT_TIMEOUT_S,
         beside: Ahead | None = None,
+        fence: compilers.Fence | None = None,
     ) -> None:
         self.jobs = jobs or default_jobs()
         self._cache: Cache = Cache(cache or (beside._cache.folder if beside is not None else default_cache()))
         self._timeout_s = timeout_s
         self._compilers: compilers.Compilers = (
-            beside._compilers if beside is not None else compilers.Compilers()
+            beside._compilers if beside is not None else compilers.Compilers(fence)
         )
         self._beside = beside is not None
         self._changed = threading.Condition()
@@ -107,6 +110,11 @@ class Ahead:
         self._threads: set[threading.Thread] = set()
         self._tally = _Tally()
         self._closed = False
+
+    @property
+    def fence(self) -> compilers.Fence | None:
+        """What is put around compilers."""
+        return self._compilers.fence
 
     def add(self, sources: Iterable[KernelSource]) -> None:
         """Begin to build, and wait for nothing.

@@ -18,6 +18,7 @@ from pathlib import Path
 from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
 from pytest_cgins.kernels import (
     cache_space,
+    compilers,
     cpp,
     cuda,
     device,
@@ -190,6 +191,8 @@ def _compile(
             "status": outcome.status, "command": outcome.command, "seconds": seconds, "log": outcome.log,
         }  # fmt: skip
         artifact = plan.artifact if outcome.status == 0 else ""
+        if artifact and not _is_plain(folder / artifact):
+            raise BuildError(f"{name}: {plan.compiler} left no file {artifact}", remedy="correct its flags")
         entry = store.store(base, plan.roots, read=read, built=folder, artifact=artifact, record=record)
     if artifact:
         store.keep_seconds(name, seconds)
@@ -224,6 +227,8 @@ def _require_verdict(
 
 def _repeatable(source: KernelSource, plan: plans.Plan, outcome: Outcome, folder: Path) -> bool:
     """Whether a refusal may be remembered: it is known what was read, and the compiler did not crash."""
+    if compilers.current().fence is not None and diagnostics.may_be_unseen(outcome.log):
+        return False  # outside of the sandbox it may be another
     depfiles = len(list(folder.glob("*.d")))
     wanted = len(source.files) if plan.prototyped else 1
     return depfiles >= wanted and not diagnostics.crashed(outcome.status or 0, outcome.log)
@@ -372,12 +377,25 @@ def _refusal(source: KernelSource, plan: plans.Plan, entry: Entry, kept: Path) -
 
 def _headers(folder: Path, source: KernelSource) -> Iterator[Path]:
     """Headers in the depfiles (make's syntax) of a build; its own files and the sources left out."""
-    for depfile in folder.glob("*.d"):
+    fenced = compilers.current().fence is not None
+    for depfile in filter(_is_plain, folder.glob("*.d")):
         text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
         _, _, dependencies = text.partition(": ")
         for word in re.findall(r"(?:\\.|[^\s\\])+", dependencies.split("\n", 1)[0]):
             # A depfile escapes a blank and a number sign by a backslash, and doubles a dollar.
             name = re.sub(r"\\([ #\\])", r"\1", word).replace("$$", "$")
             path = folder / name
-            if path.parent not in (folder, plans.INCLUDE) and name not in source.files:
+            if path.parent in (folder, plans.INCLUDE) or name in source.files:
+                continue
+            # What the compiler wrote here is not trusted, and a device may have no end.
+            if not (fenced and (name.startswith(("/proc/", "/dev/", "/sys/")) or _is_special(path))):
                 yield path
+
+
+def _is_plain(file: Path) -> bool:
+    """Whether it is a file itself, and no link to another, which a compiler in a sandbox may not even see."""
+    return not file.is_symlink() and file.is_file()
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()

@@ -14,10 +14,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from typing import BinaryIO
 
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.kernels.watched import watched
@@ -27,6 +28,9 @@ from pytest_cgins.kernels.watched import watched
 _GUARD = 'while read -r pid; do pids="$pids $pid"; done; [ -z "$pids" ] || kill -s CONT $pids'
 _PASSES = 32
 
+Fence = Callable[[Sequence[str], Path], Sequence[str]]
+"""Given a command and its working folder, the command that runs it in a sandbox, where it may write to that folder."""
+
 
 class _OfThread(threading.local):
     depth = 0
@@ -34,9 +38,14 @@ class _OfThread(threading.local):
 
 
 class Compilers:
-    """The compilers that some threads of this process have started."""
+    """The compilers that some threads of this process have started.
 
-    def __init__(self) -> None:
+    Args:
+        fence: put around each command; None for none.
+    """
+
+    def __init__(self, fence: Fence | None = None) -> None:
+        self.fence = fence
         self._changed = threading.Condition()
         self._running: set[int] = set()
         self._in_process = 0
@@ -48,9 +57,16 @@ class Compilers:
         self.closed = False
 
     def start(
-        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: Path
+        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: BinaryIO
     ) -> subprocess.Popen[bytes]:
         """Start a command, once nothing is timed.
+
+        Args:
+            command: what to run.
+            folder: where; in a sandbox this is what it may write to.
+            environment: all its variables; in a sandbox it gets those alone that compilers read, and what differs
+                from this process's own.
+            log: open file that takes what it prints.
 
         Raises:
             InfrastructureError: `close` was called.
@@ -58,11 +74,14 @@ class Compilers:
         """
         if shutil.which(command[0]) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-        with self._changed, log.open("wb") as output:
+        if self.fence is not None:
+            own = [f"{name}={value}" for name, value in environment.items() if os.environ.get(name) != value]
+            command = self.fence(["/usr/bin/env", *own, *command], folder)
+        with self._changed:
             self._wait_for_turn()
             shell, alive = watched(command)
             process = subprocess.Popen(
-                shell, cwd=folder, env=environment, stdin=alive, stdout=output, stderr=output,
+                shell, cwd=folder, env=environment, stdin=alive, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
             self._running.add(process.pid)

@@ -1,4 +1,4 @@
-"""Device kernels: `__global__` functions with a launch line, compiled by NVRTC in process.
+"""Device kernels: `__global__` functions with a launch line, compiled by NVRTC.
 
 Behind the source go checks that the compiler makes itself: each argument of a launch line against the
 parameter that takes it. So a mismatch is a compiler error at the launch line, and what the loader packs is
@@ -18,13 +18,13 @@ from pathlib import Path
 from pytest_cgins.errors import SourceError
 from pytest_cgins.expression import Expression, Kind, kind
 from pytest_cgins.kernels import (
-    compilers,
     cuda_headers,
     cutlass,
     device_image,
     includes,
     launch_line,
     nvrtc,
+    nvrtc_apart,
     toolchain,
 )
 from pytest_cgins.kernels import plan as plans
@@ -225,15 +225,16 @@ class _Compilation:
             for arch in self.archs
         )
         for arch in self._compiled():
-            with compilers.current().in_process():
-                result = nvrtc.compile(
-                    self.text, self.file, arch, self.options, expressions=self.expressions, deadline=deadline
-                )
+            result = nvrtc_apart.compile(
+                self.text, self.file, arch, self.options,
+                expressions=self.expressions, deadline=deadline, folder=folder, name=name,
+            )  # fmt: skip
             log += result.log if result.log.endswith("\n") or not result.log else result.log + "\n"
             state = "done" if result.lowered else "given up" if result.timed_out else "refused"
             logger.info("%s: %s in %.3f s: NVRTC for %s", name, state, result.seconds, arch)
             if not result.lowered:
-                return Outcome(status=None if result.timed_out else 1, log=_explained(log), command=command)
+                status = None if result.timed_out else result.status or 1
+                return Outcome(status=status, log=_explained(log), command=command)
             images += self._images(arch, result)
         (folder / ARTIFACT).write_bytes(device_image.pack(images))
         (folder / "kernel.d").write_text(_depfile(self.headers), encoding="utf-8", errors="surrogateescape")

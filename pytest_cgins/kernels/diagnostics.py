@@ -65,6 +65,13 @@ CRASH = re.compile(
     r"^\S.*(?:internal (?:compiler )?error|Segmentation fault|died due to signal)",
     re.MULTILINE | re.IGNORECASE,
 )
+# The sandbox's own words: `execute.sandbox.init`.
+NO_SANDBOX = re.compile(r"^pytest-cgins: the sandbox could not be set up: (?P<what>.*)$", re.MULTILINE)
+NO_SANDBOX_STATUS = 125
+EXCESS = re.compile(r"^pytest-cgins: .* allowed; all processes of the sandbox were killed$", re.MULTILINE)
+UNSEEN = re.compile(
+    r"No such file|not found|(?:can ?not|could not) (?:open|find)|denied|Read-only", re.IGNORECASE
+)
 KILLS = {signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU, signal.SIGXFSZ}
 WHOLE = "apt install g++; nvcc: pip install 'pytest-cgins[nvcc]', or the CUDA toolkit"
 DEFINITION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}()]*\)\s*\{")
@@ -164,6 +171,11 @@ def not_the_source(status: int, log: str) -> tuple[str, str] | None:
     Returns:
         What happened and the remedy; None if the compiler had its say.
     """
+    unmade = NO_SANDBOX.search(log)
+    if unmade and status == NO_SANDBOX_STATUS:
+        return f"there is no sandbox for it: {unmade['what']}", "see what `cgins doctor` says of sandboxes"
+    if EXCESS.search(log):
+        return None
     missing = NOT_FOUND.search(log)
     if missing and (status in (126, 127) or missing["part"] or "cicc" in log):
         tool = missing["shell"] or missing["path"] or missing["part"]
@@ -183,6 +195,11 @@ def not_the_source(status: int, log: str) -> tuple[str, str] | None:
 def crashed(status: int, log: str) -> bool:
     """Whether a compiler failed in a way that may be another the next time: it is asked again."""
     return _signal(status) != 0 or CRASH.search(log) is not None
+
+
+def may_be_unseen(log: str) -> bool:
+    """Whether a compiler in a sandbox may have refused a source for a file that it would see outside."""
+    return UNSEEN.search(log) is not None
 
 
 def _signal(status: int) -> int:

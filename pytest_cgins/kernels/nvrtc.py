@@ -25,6 +25,7 @@ REMEDY = "pip install 'pytest-cgins[nvrtc]', or install the CUDA toolkit and set
 SUCCESS = 0
 STACK_NBYTES = 1 << 30  # of address space: what is not touched takes no memory
 STACK_SIZE = threading.Lock()
+_chosen: list[Path | None] = []
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -44,6 +45,8 @@ class NvrtcResult:
     """For each name expression, the name that it has in the machine code; () if the source was refused."""
     timed_out: bool = False
     """Whether it was given up at its deadline."""
+    status: int = 0
+    """How a process of its own ended that gave no answer, as an exit status; 0 where there was none, or an answer."""
 
 
 def library_folders() -> list[Path]:
@@ -73,6 +76,11 @@ def find_library() -> Path | None:
     return None
 
 
+def use(path: Path | None) -> None:
+    """Have this process load a library that another has found; None to have the system's loader find one."""
+    _chosen[:] = [path]
+
+
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
     """libnvrtc, loaded.
@@ -80,7 +88,7 @@ def library() -> ctypes.CDLL:
     Raises:
         InfrastructureError: there is none, or it cannot be loaded.
     """
-    path = find_library()
+    path = _chosen[0] if _chosen else find_library()
     names = [str(path)] if path else ["libnvrtc.so.13", "libnvrtc.so.12"]
     if path is not None:
         # NVRTC looks for this library by its bare name: one that is loaded already is found.

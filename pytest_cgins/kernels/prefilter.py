@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.errors import SourceError
-from pytest_cgins.kernels import cuda_headers, nvrtc
+from pytest_cgins.kernels import cuda_headers, nvrtc, nvrtc_apart
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels.device_code import DeviceCode, device_code
 from pytest_cgins.kernels.includes import INCLUDE_LINE, NAMED, without_comments
@@ -237,16 +238,17 @@ class _Compilation:
 
     def run(self, templates: Sequence[str]) -> tuple[list[Finding], str, str]:
         """Errors, the whole log, and why it cannot be told, "" if it can."""
-        result = nvrtc.compile(
-            self.text, self.file, self.arch, self.options,
-            expressions=templates, headers=self.headers, deadline=self.deadline,
-        )  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix="cgins-") as folder:
+            result = nvrtc_apart.compile(
+                self.text, self.file, self.arch, self.options, expressions=templates, headers=self.headers,
+                deadline=self.deadline, folder=Path(folder), name=self.file,
+            )  # fmt: skip
         errors = [
             Finding(file=found["file"], line=int(found["line"]), message=found["text"])
             for found in ERROR.finditer(result.log)
         ]
         failed = result.ptx is None and result.cubin is None and "error" in result.log.lower()
-        if result.timed_out or (failed and not errors):
+        if result.timed_out or result.status or (failed and not errors):
             return [], result.log, "the compiler gave up"
         return (errors if failed else []), result.log, ""
 

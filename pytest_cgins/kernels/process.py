@@ -6,8 +6,10 @@ import logging
 import os
 import shlex
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +43,7 @@ def run_stages(
 
     Args:
         stages: commands; those of one stage do not need each other.
-        folder: working folder; `build.log` and a log a command are written there.
+        folder: working folder, the one that fenced commands may write to.
         name: what leads log messages.
         deadline: time of `time.monotonic()` at which everything is killed.
         environment: added to this process's environment, of which secrets are left out.
@@ -68,25 +70,28 @@ def _run_stage(
     commands: Sequence[Sequence[str]], folder: Path, name: str, deadline: float, variables: dict[str, str]
 ) -> tuple[int | None, bytes]:
     started = time.monotonic()
-    logs = [folder / f"command{index}.log" for index in range(len(commands))]
     running: list[subprocess.Popen[bytes]] = []
     compilers = current()
     late = False
-    try:
-        for command, log in zip(commands, logs, strict=True):
-            running.append(compilers.start(command, folder=folder, environment=variables, log=log))
-        for process, command in zip(running, commands, strict=True):
-            late = not compilers.wait(process, deadline)
-            if late:
-                break
-            compilers.require_open()
-            ended = f"exit status {process.returncode}" if process.returncode else "done"
-            logger.info("%s: %s in %.2f s: %s", name, ended, time.monotonic() - started, shlex.join(command))
-    finally:
-        # The deadline, or Ctrl-C: with all that they started, since nvcc and ninja leave compilers behind.
-        for process in running:
-            compilers.end(process)
-    printed = b"".join(log.read_bytes()[:LOG_LIMIT_NBYTES] for log in logs)
+    with ExitStack() as opened:
+        # Without names: a command that writes to the folder could put a link to another file in their place.
+        logs = [opened.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in commands]
+        try:
+            for command, log in zip(commands, logs, strict=True):
+                running.append(compilers.start(command, folder=folder, environment=variables, log=log))
+            for process, command in zip(running, commands, strict=True):
+                late = not compilers.wait(process, deadline)
+                if late:
+                    break
+                compilers.require_open()
+                ended = f"exit status {process.returncode}" if process.returncode else "done"
+                seconds = time.monotonic() - started
+                logger.info("%s: %s in %.2f s: %s", name, ended, seconds, shlex.join(command))
+        finally:
+            # The deadline, or Ctrl-C: with all that they started, since nvcc and ninja leave compilers behind.
+            for process in running:
+                compilers.end(process)
+        printed = b"".join(os.pread(log.fileno(), LOG_LIMIT_NBYTES, 0) for log in logs)
     if late:
         logger.info("%s: killed in %.2f s: %s", name, time.monotonic() - started, shlex.join(commands[0]))
         return None, printed

@@ -11,6 +11,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
+from pytest_cgins.kernels.compilers import Fence
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.source import find
@@ -31,6 +32,7 @@ class Supply:
         builds: those of the run, closed by their owner; None for builds of its own.
         cache: folder of kernels that it builds itself, by default the user's.
         on_wait: as of `Ahead.result`.
+        fence: put around compilers of builds of its own; see `compilers.Fence`.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class Supply:
         builds: Ahead | None = None,
         cache: Path | None = None,
         on_wait: Callable[[Progress | None], object] | None = None,
+        fence: Fence | None = None,
     ) -> None:
         self._config = config
         self._given = builds
         self._own: Ahead | None = None
         self._cache = cache or default_cache()
         self._on_wait = on_wait
+        self._fence = fence
         self._sources: dict[Name, KernelSource | CginsError] = {}
         self._withheld: list[KernelSource] = []
         self._told: set[KernelSource] = set()
@@ -56,7 +60,7 @@ class Supply:
         if self._given is not None:
             return self._given
         if self._own is None:
-            self._own = Ahead(cache=self._cache)
+            self._own = Ahead(cache=self._cache, fence=self._fence)
         return self._own
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
@@ -95,6 +95,22 @@ def _behind(command: Path) -> Path:
         return command
     script = re.fullmatch(rb'#!\s*/\S*sh\s*\n\s*exec\s+(/\S+)\s+"\$@"\s*', text)
     return Path(os.fsdecode(script[1])) if script else command
+
+
+def installation(command: str, parts: Iterable[str]) -> Iterator[Path]:
+    """What lies beside a command's folder, of the command as it is found and as it is behind links and scripts.
+
+    Args:
+        command: its name or path; "" for none.
+        parts: names of folders there, as patterns.
+    """
+    found = shutil.which(command) if command else None
+    if found is None:
+        return
+    first = Path(found).absolute()
+    for place in dict.fromkeys((first, first.resolve(), _behind(first).resolve())):
+        for part in parts:
+            yield from place.parents[1].glob(part)
 
 
 @lru_cache(maxsize=16)

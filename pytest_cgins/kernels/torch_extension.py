@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,6 +199,7 @@ class _Builder:
             if outcome.status in (0, None):
                 return outcome
             logger.info("%s: not with lean headers, so with all of torch's: %s", name, outcome.log[:2000])
+            _empty(folder)
         return self._compile(REAL, folder, name, deadline)
 
     def _lean(self, folder: Path, name: str, deadline: float) -> Headers | None:
@@ -276,6 +278,15 @@ class _Builder:
             objects.append("main.o")
         stages.append([tools.link(objects)])
         return [stage for stage in stages if stage], environment
+
+
+def _empty(folder: Path) -> None:
+    """Remove what compilers have left: a link among it would lead what is written next to another file."""
+    for left in folder.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def _write_unit(file: Path, includes: Sequence[str], text: str) -> None:

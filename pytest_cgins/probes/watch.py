@@ -62,6 +62,8 @@ class Watch:
         # Held, since a kernel could replace what the classes have.
         self._check = self._checker()
         self._ran = False
+        self._sets = len(request.get("sets", ()))
+        self._recomputed: list[list[str]] = []
         self.spent = False
         """Whether the kernel did something after which no other kernel should run in this process."""
 
@@ -85,6 +87,7 @@ class Watch:
                 stack.enter_context(self._calls.run())
             if self._calls is not None or self._poisons:
                 stack.enter_context(_Operators(self._calls, poisons=self._poisons))
+            stack.enter_context(self._computing())
             yield
         if not self._ran:
             self._ran = True
@@ -119,6 +122,8 @@ class Watch:
         if self._calls is not None:
             facts[op_callback.NAME] = self._calls.runs
         if self._integrity is not None:
+            if len(self._recomputed) > self._sets:
+                self._integrity.take_settings(self._recomputed[-1], RAN)
             facts[integrity.NAME] = self._integrity.facts()
             self._integrity.done()
         if self._snooping is not None:
@@ -148,6 +153,18 @@ class Watch:
                 yield
         finally:
             self._put_back(before, when)
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Notice that a run leaves its thread rounding or flushing otherwise."""
+        before = floating_point.state()
+        try:
+            yield
+        finally:
+            changes = before.changes_to(floating_point.state())
+            if changes:
+                floating_point.put_back(before)
+                self._recomputed.append(changes)
 
     def _put_back(self, before: Mapping[str, Any], when: str) -> None:
         # Always: the next kernel in this process, and torch's arm, are to find them as they were.

@@ -32,16 +32,6 @@ LEAST_SECONDS = 1.0
 _REMEDY = "raise llm.budget.{key} in cgins.yaml, and go on with: cgins runs resume"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
-    """A request that may be sent."""
-
-    request: Request
-    """As it may be sent: its `max_tokens` may be less than was asked for."""
-    deadline_s: float
-    """All of its tries should end in so many seconds."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Flight:
     """The most that a request under way can take."""
@@ -54,12 +44,12 @@ class Ledger:
     """The books of one run, over all its parts. Several threads may use it.
 
     A run that is resumed makes a new one, gives it the seconds of the earlier parts, and books anew what the journal
-    has: `settle`, `lose` and `resume`.
+    has: `settle`, `lose` and `resume`. What is booked for a request stands in place of what was booked for it before: the
+    usage of an answer or a failure has in it what earlier tries took.
 
     Args:
         budget: the limits.
         prices: by name of the model.
-        timeout_s: most seconds of one answer.
         earlier_s: what earlier parts of the run took.
         clock: seconds since any moment.
     """
@@ -69,16 +59,14 @@ class Ledger:
         budget: Budget,
         prices: Mapping[str, Price],
         *,
-        timeout_s: float = math.inf,
         earlier_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.budget = budget
         self._prices = prices
-        self._timeout_s = timeout_s
         self._clock = clock
         self._began = clock() - earlier_s
-        self._spent = Spent()
+        self._booked: dict[str, Spent] = {}
         self._flights: dict[str, _Flight] = {}
         self._estimate = Estimate()
         self._lock = threading.Lock()
@@ -86,7 +74,7 @@ class Ledger:
     def spent(self) -> Spent:
         """What has been taken, without what is under way."""
         with self._lock:
-            return replace(self._spent, seconds=self._seconds())
+            return replace(self._spent(), seconds=self._seconds())
 
     def seconds_left(self, what: str = "the next step") -> float:
         """Seconds until the run must end, infinite without a limit.
@@ -103,11 +91,7 @@ class Ledger:
             )
         return left
 
-    def deadline_s(self) -> float:
-        """Most seconds of an answer that is asked for now: its time-out, or what is left of the run."""
-        return max(0.0, min(self._timeout_s, self._seconds_left()))
-
-    def require(self, request: Request, *, tries: int = 1) -> Allowance:
+    def require(self, request: Request, *, tries: int = 1) -> Request:
         """Reserve the worst case of a request, until it is settled or lost.
 
         Where requests are under way, one that is refused may fit once they are settled.
@@ -115,6 +99,9 @@ class Ledger:
         Args:
             request: what is to be asked.
             tries: how many times it may be billed, if answers are lost on their way.
+
+        Returns:
+            The request as it may be sent: its `max_tokens` may be less than was asked for.
 
         Raises:
             BudgetError: it does not fit into what is left.
@@ -128,7 +115,7 @@ class Ledger:
             self._flights[request.id] = _Flight(
                 tokens=tries * (prompt + answer), usd=tries * self._worst_usd(request.model, prompt, answer)
             )
-        return Allowance(request=replace(request, max_tokens=answer), deadline_s=self.deadline_s())
+        return replace(request, max_tokens=answer)
 
     def resume(self, request: Request, *, tries: int = 1) -> None:
         """Reserve the worst case of a request that an earlier part of the run has sent, and which may still be answered."""
@@ -147,7 +134,7 @@ class Ledger:
             self._book(request, answer.usage)
 
     def lose(self, request: Request, usage: Usage | None) -> None:
-        """Book what a request took that has no answer; None: nothing."""
+        """Book what a request took that has no answer, or none yet; None: nothing more than is booked."""
         with self._lock:
             self._flights.pop(request.id, None)
             if usage is not None:
@@ -173,24 +160,24 @@ class Ledger:
         """
         least = min(LEAST_ANSWER_TOKENS, request.max_tokens)
         room = request.max_tokens
-        flights = tuple(self._flights.values())
+        flights, spent = tuple(self._flights.values()), self._spent()
         limit = self.budget.tokens
         if limit is not None:
             reserved = sum(flight.tokens for flight in flights)
-            room = min(room, (limit - self._spent.tokens - reserved) // tries - prompt)
+            room = min(room, (limit - spent.tokens - reserved) // tries - prompt)
             if room < least:
                 used, need = (
-                    f"{self._spent.tokens:,} of {limit:,} tokens are spent",
+                    f"{spent.tokens:,} of {limit:,} tokens are spent",
                     f"{tries * (prompt + least):,}",
                 )
                 raise _no_room("tokens", used, f"{reserved:,}" if flights else "", request, need)
         money_limit = self.budget.usd
         if money_limit is not None and request.model:
             reserved_usd = math.fsum(flight.usd for flight in flights)
-            left_usd = (money_limit - self._spent.usd - reserved_usd) / tries
+            left_usd = (money_limit - spent.usd - reserved_usd) / tries
             room = self._affordable(request.model, prompt, room, left_usd)
             if room < least:
-                used = f"{money(self._spent.usd)} of {money(money_limit)} are spent"
+                used = f"{money(spent.usd)} of {money(money_limit)} are spent"
                 need = money(tries * self._worst_usd(request.model, prompt, least))
                 raise _no_room("usd", used, money(reserved_usd) if flights else "", request, need)
         return room
@@ -223,13 +210,22 @@ class Ledger:
 
     def _book(self, request: Request, usage: Usage) -> None:
         usd = self._cost(request.model, usage)
-        self._spent = replace(
-            self._spent,
-            requests=self._spent.requests + 1,
-            prompt_tokens=self._spent.prompt_tokens + usage.prompt_tokens,
-            answer_tokens=self._spent.answer_tokens + usage.answer_tokens,
-            usd=self._spent.usd + (usd or 0.0),
-            unpriced=self._spent.unpriced + (usd is None),
+        self._booked[request.id] = Spent(
+            requests=1,
+            prompt_tokens=usage.prompt_tokens,
+            answer_tokens=usage.answer_tokens,
+            usd=usd or 0.0,
+            unpriced=int(usd is None),
+        )
+
+    def _spent(self) -> Spent:
+        booked = self._booked.values()
+        return Spent(
+            requests=len(booked),
+            prompt_tokens=sum(one.prompt_tokens for one in booked),
+            answer_tokens=sum(one.answer_tokens for one in booked),
+            usd=math.fsum(one.usd for one in booked),
+            unpriced=sum(one.unpriced for one in booked),
         )
 
     def _cost(self, model: str, usage: Usage) -> float | None:

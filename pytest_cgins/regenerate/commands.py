@@ -26,8 +26,8 @@ LANGUAGES = ("cuda", "cpp", "triton", "cute")
 CONTRACTS = ("launcher", "device", "torch-extension", "python")
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the subcommands to the `cgins` parser."""
+def add_parsers(subparsers: Subparsers) -> Subparsers:
+    """Add the subcommands to the `cgins` parser; gives those of `cgins runs`, of which `resume` is elsewhere."""
     generate = subparsers.add_parser(
         "generate",
         help="have a model write kernels for ops that have traces and none yet",
@@ -53,46 +53,46 @@ def add_parsers(subparsers: Subparsers) -> None:
     _add_form(whole)
     _add_asked(whole)
     whole.set_defaults(run=run_benchmark)
-    _add_runs(subparsers)
+    return _add_runs(subparsers)
 
 
-def _add_runs(subparsers: Subparsers) -> None:
+def _add_runs(subparsers: Subparsers) -> Subparsers:
     runs = subparsers.add_parser(
         "runs", help="journals of runs: list, show, resume, export; what an agent that answers needs to know"
     )
     kinds = runs.add_subparsers(metavar="COMMAND", required=True)
     listed = kinds.add_parser("ls", help="list runs, newest first")
     shown = kinds.add_parser("show", help="show what became of a run, attempt by attempt")
-    resumed = kinds.add_parser("resume", help="go on with a run that waits, was stopped or was killed")
     exported = kinds.add_parser("export", help="write a run's files in another tool's layout")
-    for parser in (shown, resumed, exported):
-        parser.add_argument(
-            "id", nargs="?", default="", metavar="RUN", help="name of the run (default: the newest)"
-        )
-    for parser in (listed, shown, resumed, exported):
-        parser.add_argument(
-            "--runs",
-            type=Path,
-            default=Path(RUNS_FOLDER),
-            metavar="PATH",
-            help="folder of the journals (default: %(default)s)",
-        )
-    resumed.add_argument(
-        "--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto", help="as the run began"
-    )
-    resumed.add_argument(
-        "--give-up",
-        action="store_true",
-        help="end the run instead: what is not accepted yet has failed, and the project of `cgins run` is finished",
-    )
+    _add_folder(listed)
+    for parser in (shown, exported):
+        add_run(parser)
     exported.add_argument("--as", dest="layout", choices=("gins",), required=True, help="that tool")
     exported.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="made if need be")
     skill = kinds.add_parser("skill", help="print instructions for a coding agent that writes the answers")
     skill.set_defaults(run=run_skill)
     listed.set_defaults(run=run_ls)
     shown.set_defaults(run=run_show)
-    resumed.set_defaults(run=run_resume)
     exported.set_defaults(run=run_export)
+    return kinds
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The arguments by which `run_folder` finds a run."""
+    parser.add_argument(
+        "id", nargs="?", default="", metavar="RUN", help="name of the run (default: the newest)"
+    )
+    _add_folder(parser)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=Path(RUNS_FOLDER),
+        metavar="PATH",
+        help="folder of the journals (default: %(default)s)",
+    )
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
@@ -204,10 +204,10 @@ def _ran(
         "made_project": made_project,
     }
     with run.begin(config, settings, targets, (), record=record, overlays=overlays) as journal:
-        return _settled(journal, config, conduct.worked(journal, config, settings, sandbox=sandbox))
+        return settled(journal, config, conduct.worked(journal, config, settings, sandbox=sandbox))
 
 
-def _settled(journal: Journal, config: Config, ran: Ran | None) -> Ran | None:
+def settled(journal: Journal, config: Config, ran: Ran | None) -> Ran | None:
     """The same, with what was accepted in the project that `cgins run` made."""
     from pytest_cgins.regenerate import benchmark_project
 
@@ -239,40 +239,8 @@ def run_show(arguments: argparse.Namespace) -> int:
     """All attempts of a run, in words."""
     from pytest_cgins.regenerate import journal, run_text
 
-    print(run_text.whole(journal.Journal.read_only(_folder(arguments))), end="")
+    print(run_text.whole(journal.Journal.read_only(run_folder(arguments))), end="")
     return 0
-
-
-def run_resume(arguments: argparse.Namespace) -> int:
-    """Go on; the exit code is that of `conduct.exit_code`.
-
-    Raises:
-        JournalError: there is no such run, or another process works on it.
-        ConfigError: it began in a sandbox, and is to go on without.
-    """
-    from pytest_cgins.regenerate import conduct, standing
-    from pytest_cgins.regenerate.journal import Journal
-
-    with Journal.resume(_folder(arguments)) as journal:
-        record = journal.record
-        if record.sandbox and arguments.sandbox == "off":
-            raise ConfigError(
-                f"run {record.id} began in a sandbox, and goes on in one",
-                remedy="leave --cgins-sandbox=off out, or begin a new run with it",
-            )
-        config = conduct.config_of(journal)
-        if arguments.give_up:
-            standing.give_up(journal)
-        done = standing.done(journal)
-        if done is not None:
-            print(f"cgins: run {record.id} is done: cgins runs show {record.id}", file=sys.stderr)
-            return conduct.exit_code(_settled(journal, config, done))
-        settings = conduct.settings_of(config, standing.asked_of(journal))
-        sandbox = conduct.sandbox_of("auto" if record.sandbox else "off")
-        if sandbox is None:
-            print(conduct.UNFENCED, file=sys.stderr)
-        ran = conduct.worked(journal, config, settings, sandbox=sandbox)
-        return conduct.exit_code(_settled(journal, config, ran))
 
 
 def run_export(arguments: argparse.Namespace) -> int:
@@ -280,7 +248,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     from pytest_cgins.regenerate import gins_export
     from pytest_cgins.regenerate.journal import Journal
 
-    for file in gins_export.export(Journal.read_only(_folder(arguments)), arguments.out):
+    for file in gins_export.export(Journal.read_only(run_folder(arguments)), arguments.out):
         print(file)
     return 0
 
@@ -291,7 +259,12 @@ def run_skill(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     return 0
 
 
-def _folder(arguments: argparse.Namespace) -> Path:
+def run_folder(arguments: argparse.Namespace) -> Path:
+    """The folder of the run that is named, or of the newest.
+
+    Raises:
+        JournalError: there is none.
+    """
     from pytest_cgins.regenerate.journal import runs_in
     from pytest_cgins.text import nearest
 

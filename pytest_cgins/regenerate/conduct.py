@@ -19,7 +19,7 @@ from pytest_cgins.execute import environment, sanitizer
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
 from pytest_cgins.options import RUNS_FOLDER
-from pytest_cgins.regenerate import progress_table
+from pytest_cgins.regenerate import progress_table, standing
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.timing_stage import TimingOptions
@@ -120,7 +120,7 @@ def worked(
         sandbox=sandbox,
         environment=workers or {},
         noise=TimingOptions(noise=Calibrations().noise),
-        sanitize=_sanitizers(sandbox),
+        sanitize=_sanitizers(),
         on_event=shown,
     )
     run = Run(journal, config, settings, conditions)
@@ -136,20 +136,24 @@ def worked(
     return ran
 
 
-def _sanitizers(sandbox: Sandbox | None) -> tuple[str, ...]:
-    """compute-sanitizer reaches into the process that it looks at, which the sandbox forbids: the sandbox comes first."""
-    return ("memcheck",) if sandbox is None and has_gpu() and sanitizer.find() else ()
+def _sanitizers() -> tuple[str, ...]:
+    """Tools that a kernel is accepted under, where there are a GPU and the program."""
+    return ("memcheck",) if has_gpu() and sanitizer.find() else ()
 
 
 def summary(journal: Journal, ran: Ran, width: int) -> str:
     """What a run came to, and what to do next."""
-    rows = progress_table.rows(ran.results, journal.answered(), journal.folder)
+    lost = standing.lost(journal)
+    rows = progress_table.rows(ran.results, journal.answered(), journal.folder, lost)
     lines = [progress_table.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
     lines += [
         f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}"
         for result in ran.results
         if result.state == "accepted"
     ]
+    prompts = standing.exchange_folder(journal) if journal.record.provider == "exchange" else None
+    if prompts is not None and any(result.state == "waiting" for result in ran.results):
+        lines.append(f"cgins: prompts are in {shown_path(prompts)}: write answer.md beside each")
     if any(result.state in ("waiting", "stopped") for result in ran.results):
         lines.append(f"cgins: to go on: cgins runs resume {journal.record.id}{_where(journal)}")
     return "\n".join(lines) + "\n"

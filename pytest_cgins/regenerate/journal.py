@@ -11,7 +11,7 @@
           source/  build.log       the candidate, and what the compiler said
           attempt.json             what became of it, with all verdicts
           helper/  advice.json     advice for the next attempt
-        result.json
+        result.json                  what became of it; why it waits, or was stopped, until the run goes on
         final/ or FAILED/          the accepted sources, or the last ones that failed
       proposals/softmax-cpu-cpp/
 
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pytest_cgins import documents
 from pytest_cgins.document_base import Document
@@ -42,6 +42,8 @@ from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Requ
 RUN_VERSION = 1
 MAX_NBYTES = 256 << 20
 """Larger JSON is no file of a journal."""
+DONE = ("accepted", "failed")
+"""States of a target for which nothing is left to do."""
 
 T = TypeVar("T", bound=Document)
 
@@ -88,6 +90,10 @@ class RunRecord(Document):
     """What started it."""
     made_project: bool = False
     """Whether `cgins run` made the project, so that what was accepted is written into it at the end."""
+    pull_requests: Literal["auto", "draft", "off"] = "off"
+    """`--cgins-pr`: whether proposals become pull requests, also when the run is resumed."""
+    exchange: str = ""
+    """The run's own folder of prompts and answers, as a path from its journal's; "" where `llm` says which it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,16 +317,24 @@ class Journal:
 
     def result(self, target: Target) -> Result | None:
         """What became of a target; None while it is not done."""
+        ended = self.ended(target)
+        return ended if ended is not None and ended.state in DONE else None
+
+    def ended(self, target: Target) -> Result | None:
+        """The same, or why the last part of the run ended before it was done; None if nobody could say it."""
         return self.read(Result, self.folder / target.name / "result.json")
 
+    def go_on(self, target: Target) -> None:
+        """Forget why an earlier part of the run ended before a target was done."""
+        if self.ended(target) is not None and self.result(target) is None:
+            (self.folder / target.name / "result.json").unlink()
+
     def keep_result(self, result: Result, sources: Mapping[str, str]) -> None:
-        """Write down what became of a target, with its accepted or last failed sources."""
+        """Write down what became of a target, with its accepted or last failed sources; or why it is not done."""
         folder = self.folder / result.target.name
-        done = result.state in ("accepted", "failed")
-        if done and sources:
+        if result.state in DONE and sources:
             write_files(folder / ("final" if result.state == "accepted" else "FAILED"), sources)
-        if done:
-            self.write(folder / "result.json", result)
+        self.write(folder / "result.json", result)
         self.tell(f"{result.target.name}: {result.state}{f' ({result.why})' if result.why else ''}")
 
     def proposal(self, target: Target) -> Path:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from pytest_cgins.errors import BudgetError, ProviderError
+from pytest_cgins.errors import BudgetError, CginsError, ProviderError
+from pytest_cgins.regenerate import standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result
@@ -67,8 +69,21 @@ class Loop:
 
     def run(self) -> tuple[Result, ...]:
         """Until each target is done, waits for answers that come by hand, or was stopped."""
+        try:
+            return self._run()
+        except BaseException as error:
+            # What ends the run ends its targets. The reason must not hide the error, as where the disk is full.
+            with suppress(Exception):
+                for one in self._running:
+                    if one.result is None:
+                        self._stop(one, error)
+            raise
+
+    def _run(self) -> tuple[Result, ...]:
         for request, answer in self._journal.answered():
             self._book(request, answer)
+        for request, usage in standing.lost(self._journal):
+            self._ledger.lose(request, usage)
         for one in self._running:
             self._advance(one, None)
         while any(one.result is None for one in self._running):
@@ -82,13 +97,23 @@ class Loop:
                 break
         return tuple(one.result for one in self._running if one.result is not None)
 
+    def _stop(self, one: _Running, error: BaseException) -> None:
+        """Keep why a target goes no further."""
+        if isinstance(error, CginsError):
+            one.result = one.repair.ended_early("stopped", error.what, error.remedy)
+        elif isinstance(error, KeyboardInterrupt):
+            one.result = one.repair.ended_early("stopped", "interrupted")
+        else:
+            said = f"the run ended with {type(error).__name__}: {error}"
+            one.result = one.repair.ended_early("stopped", said, "report this")
+
     def _advance(self, one: _Running, answer: Answer | None) -> None:
         try:
             if answer is not None:
                 self._ledger.seconds_left(f"{one.repair.target.name}'s next step")
             one.go_on(answer)
         except BudgetError as error:
-            one.result = one.repair.ended_early("stopped", str(error))
+            self._stop(one, error)
         else:
             if one.result is not None:
                 one.result = self._on_result(one.result)
@@ -105,12 +130,11 @@ class Loop:
         except BudgetError as error:
             # What others in flight have reserved may come free again.
             if not self._ledger.under_way():
-                one.result = one.repair.ended_early("stopped", str(error))
+                self._stop(one, error)
             return None
         except ProviderError as error:
-            failure = files.failure_in(place)
-            self._ledger.lose(one.request, failure.usage if failure is not None else None)
-            one.result = one.repair.ended_early("stopped", str(error))
+            self._ledger.lose(one.request, files.taken_in(place))
+            self._stop(one, error)
             return None
         if answer is not None:
             self._book(one.request, answer)
@@ -123,13 +147,17 @@ class Loop:
             BudgetError: it does not fit.
         """
         assert one.request is not None
+        place = self._journal.folder / one.request.id
         if not self._journal.was_asked(one.request):
-            one.request = self._ledger.require(one.request).request
+            one.request = self._ledger.require(one.request)
             self._journal.place(one.request)
+        elif files.failure_in(place) is not None:
+            # An earlier part of the run asked in vain, and the remedy has been heeded meanwhile: it is asked anew.
+            one.request = self._ledger.require(one.request)
+            self._journal.write(place / files.REQUEST, one.request)
+            files.retract_failure(place)
         elif one.request.id not in self._booked:
-            # An earlier part of the run sent it. If it failed for good, the remedy has been heeded meanwhile.
             self._ledger.resume(one.request)
-            files.retract_failure(self._journal.folder / one.request.id)
         one.asked = True
 
     def _book(self, request: Request, answer: Answer) -> None:
@@ -147,7 +175,7 @@ class Loop:
         except BudgetError as error:
             # What comes after all is kept by the courier, for when the run is resumed.
             for one in waiting:
-                one.result = one.repair.ended_early("stopped", str(error))
+                self._stop(one, error)
             return False
         self._on_wait()
         if self._provider.wait(WAIT_S):

@@ -204,5 +204,7 @@ class Result(Document):
     """In order."""
     why: str = ""
     """For a person, one line: why there is no kernel; "" where there is one."""
+    remedy: str = ""
+    """What to do about that, likewise; "" where there is nothing to say."""
     proposal: str = ""
     """Folder of the proposal, relative to the run's; "" where there is none."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.regenerate.model import Answer, Request, Result
+from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
 from pytest_cgins.regenerate.progress import fitted
 from pytest_cgins.regenerate.spent import money
 from pytest_cgins.report.escape import visible
@@ -38,26 +38,39 @@ class Row:
     """Folder of the proposal, or of the last failed sources; "" where there is neither."""
 
 
-def rows(results: Iterable[Result], answered: Iterable[tuple[Request, Answer]], run: Path) -> tuple[Row, ...]:
+def rows(
+    results: Iterable[Result],
+    answered: Iterable[tuple[Request, Answer]],
+    run: Path,
+    lost: Iterable[tuple[Request, Usage]] = (),
+) -> tuple[Row, ...]:
     """One row a result.
 
     Args:
         results: of the run.
         answered: all requests of the run whose answers are there.
         run: folder of the journal.
+        lost: requests without an answer that took something all the same, and what.
     """
-    answers: dict[str, list[tuple[Request, Answer]]] = {}
+    took: dict[str, list[tuple[Request, Usage]]] = {}
+    waited_s: dict[str, float] = {}
     for request, answer in answered:
-        answers.setdefault(request.id.partition("/")[0], []).append((request, answer))
-    return tuple(_row(result, answers.get(result.target.name, []), run) for result in results)
+        name = request.id.partition("/")[0]
+        took.setdefault(name, []).append((request, answer.usage))
+        waited_s[name] = waited_s.get(name, 0.0) + answer.seconds
+    for request, usage in lost:
+        took.setdefault(request.id.partition("/")[0], []).append((request, usage))
+    return tuple(
+        _row(one, took.get(one.target.name, []), waited_s.get(one.target.name, 0.0), run) for one in results
+    )
 
 
-def _row(result: Result, answers: Sequence[tuple[Request, Answer]], run: Path) -> Row:
+def _row(result: Result, took: Sequence[tuple[Request, Usage]], waited_s: float, run: Path) -> Row:
     failed = run / result.target.name / "FAILED"
     where = run / result.proposal if result.proposal else failed if failed.is_dir() else None
-    usages = [answer.usage for _, answer in answers]
+    usages = [usage for _, usage in took]
     # Who has no name is a person or an agent, whom the run does not pay.
-    costs = [answer.usage.usd if request.model else answer.usage.usd or 0.0 for request, answer in answers]
+    costs = [usage.usd if request.model else usage.usd or 0.0 for request, usage in took]
     known = [usd for usd in costs if usd is not None]
     return Row(
         target=result.target.name,
@@ -65,10 +78,8 @@ def _row(result: Result, answers: Sequence[tuple[Request, Answer]], run: Path) -
         attempts=len(result.attempts),
         tokens=sum(usage.prompt_tokens + usage.answer_tokens for usage in usages),
         usd=math.fsum(known) if len(known) == len(costs) else None,
-        seconds=math.fsum(
-            [*(answer.seconds for _, answer in answers), *(one.seconds for one in result.attempts)]
-        ),
-        why=result.why,
+        seconds=waited_s + math.fsum(one.seconds for one in result.attempts),
+        why=" → ".join(filter(None, (result.why, result.remedy))),
         where=_shown(where) if where else "",
     )
 

@@ -135,6 +135,7 @@ class Repair:
         known = self._journal.result(self.target)
         if known is not None:
             return known
+        self._journal.go_on(self.target)
         for number in range(1, self._settings.attempts + 1):
             attempt = self._journal.attempt(self.target, number)
             if attempt is None:
@@ -153,9 +154,12 @@ class Repair:
             "failed", f"no valid kernel in {count} attempt{'s'[: count > 1]}; the last: {last}"
         )
 
-    def ended_early(self, state: str, why: str) -> Result:
-        """What is known of a target that is not done: it waits, or was stopped; `why` may have several lines."""
-        result = self._result("waiting" if state == "waiting" else "stopped", " ".join(why.split("\n")))
+    def ended_early(self, state: str, why: str, remedy: str = "") -> Result:
+        """What is known of a target that is not done: it waits, or was stopped; words may have several lines."""
+        result = replace(
+            self._result("waiting" if state == "waiting" else "stopped", " ".join(why.split("\n"))),
+            remedy=" ".join(remedy.split("\n")),
+        )
         self._journal.keep_result(result, {})
         return result
 

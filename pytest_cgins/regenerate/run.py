@@ -16,7 +16,7 @@ from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.model import Evaluation
-from pytest_cgins.regenerate import guard, scratch, static_check
+from pytest_cgins.regenerate import exchange_place, guard, scratch, static_check
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.context_prompts import ContextPrompts
 from pytest_cgins.regenerate.events import Event
@@ -90,6 +90,7 @@ def begin(
 
     Raises:
         JournalError: the folder cannot be written.
+        RegenerateError: another run waits for answers where the prompts would lie.
     """
     models, name = llm.models, new_id()
     journal = Journal.create(
@@ -104,16 +105,30 @@ def begin(
             targets=tuple(targets),
             provider=llm.provider,
             models={"generator": models.generator, "helper": models.helper, "verifier": models.verifier},
+            exchange=exchange_place.own_folder(llm, config.root, name),
             **record,  # type: ignore[arg-type]
         ),
     )
     try:
+        _provided(journal, llm)
         _lay_out(journal, config, evaluations, overlays or {})
         journal.begun()
     except BaseException:
         journal.drop()
         raise
     return journal
+
+
+def _provided(journal: Journal, llm: LlmSettings) -> LlmSettings:
+    """The same, with the folder in which this run's prompts lie; nobody else's do.
+
+    Raises:
+        RegenerateError: another run waits for answers there.
+    """
+    found = replace(llm, path=exchange_place.folder_of(journal, llm))
+    if found.provider == "exchange" and found.path is not None:
+        exchange_place.claim(journal, found.path)
+    return found
 
 
 def _lay_out(
@@ -147,7 +162,7 @@ class Run:
         self._config = config
         self._llm = llm
         self._conditions = conditions
-        self._ledger = Ledger(llm.budget, llm.prices, timeout_s=llm.timeout_s, earlier_s=journal.seconds)
+        self._ledger = Ledger(llm.budget, llm.prices, earlier_s=journal.seconds)
 
     def work(self) -> Ran:
         """Go on until every target is done, waits, or was stopped.
@@ -160,7 +175,7 @@ class Run:
             environment = {**worker_environment(), **self._conditions.environment}
             reference = stack.enter_context(WorkerPool(env=environment))
             machine = Machine(self._config, reference, self._conditions.environment)
-            provider = of_settings(self._llm)
+            provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
             stack.callback(provider.close)
             repairs: list[Repair] = []
             benches: list[Bench] = []

@@ -133,17 +133,16 @@ def _next(journal: Journal, state: State) -> Iterator[str]:
 def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
     result, attempts = journal.result(target), journal.attempts(target)
     request = None if result else open_request(journal, target)
-    yield fitted(f"{_words(target.name)}: {_became(result, state, len(attempts), bool(request))}", WIDTH)
+    stopped = list(_stopped(journal, target, bool(result), bool(request)))
+    became = _became(result, state, len(attempts), bool(request), bool(stopped))
+    yield fitted(f"{_words(target.name)}: {became}", WIDTH)
     yield _field("goal", f"{target.goal} {target.op}, contract {target.contract}")
     yield _field("found", _found(journal, target))
     for attempt in attempts:
         yield from _of_attempt(journal, target, attempt)
     if result is not None and result.why:
         yield _field("why", result.why)
-    failure = None if result or request else last_failure(journal, target)
-    if failure is not None:
-        yield _field("stopped", failure.what)
-        yield _field("remedy", failure.remedy)
+    yield from stopped
     if request is not None:
         yield _field("waits for", _answer_to(journal, request.id), whole=True)
     for kind, folder in (
@@ -155,13 +154,28 @@ def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
             yield _field(kind, _shown(folder), whole=True)
 
 
-def _became(result: Result | None, state: State, attempts: int, asked: bool) -> str:
+def _stopped(journal: Journal, target: Target, done: bool, asked: bool) -> Iterator[str]:
+    """Why a target that is not done goes no further, as far as that is known: a run that was killed says nothing."""
+    ended = None if done else journal.ended(target)
+    failure = None if done or asked else last_failure(journal, target)
+    if ended is not None and ended.state == "stopped":
+        what, remedy = ended.why, ended.remedy
+    elif failure is not None:
+        what, remedy = failure.what, failure.remedy
+    else:
+        return
+    yield _field("stopped", what)
+    if remedy:
+        yield _field("remedy", remedy)
+
+
+def _became(result: Result | None, state: State, attempts: int, asked: bool, stopped: bool) -> str:
     after = f" after {_counted(attempts, 'attempt')}" if attempts else ""
     if result is not None:
         return f"{result.state}{after}"
     if asked and state in ("waiting", "running"):
         return f"waits for an answer{after}"
-    return f"{'under way' if state == 'running' else 'not done'}{after}"
+    return f"{'under way' if state == 'running' else 'stopped' if stopped else 'not done'}{after}"
 
 
 def _found(journal: Journal, target: Target) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from pytest_cgins.errors import CginsError
 from pytest_cgins.regenerate.journal import Journal, load
 from pytest_cgins.regenerate.journal_files import is_locked
-from pytest_cgins.regenerate.model import Answer, Request, Result, Target
-from pytest_cgins.regenerate.provider.files import Failure, failure_in
+from pytest_cgins.regenerate.model import Answer, Request, Result, Target, Usage
+from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in
 from pytest_cgins.regenerate.spent import Spent
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def give_up(journal: Journal) -> None:
 
 
 def spent_on(journal: Journal, target: Target | None = None, attempt: int | None = None) -> Spent:
-    """What answers, and requests that failed, have taken; `seconds` is how long they were awaited.
+    """What answers, and requests without one, have taken; `seconds` is how long answers were awaited.
 
     Args:
         journal: of the run.
@@ -71,8 +71,7 @@ def spent_on(journal: Journal, target: Target | None = None, attempt: int | None
     total = Spent()
     for file in sorted(journal.folder.glob(f"{where}/*/request.json")):
         request, answer = load(Request, file), journal.read(Answer, file.parent / "answer.json")
-        failure = None if answer else failure_in(file.parent)
-        usage = answer.usage if answer else failure.usage if failure else None
+        usage = answer.usage if answer else taken_in(file.parent)
         if usage is None:
             continue
         # Who has no name is a person or an agent, whom the run does not pay.
@@ -86,6 +85,14 @@ def spent_on(journal: Journal, target: Target | None = None, attempt: int | None
             seconds=total.seconds + (answer.seconds if answer else 0.0),
         )
     return total
+
+
+def lost(journal: Journal) -> tuple[tuple[Request, Usage], ...]:
+    """All requests of a run that have no answer and took something all the same, with what that was."""
+    files = sorted(journal.folder.glob("*/attempt-*/*/request.json"))
+    open_ones = (file for file in files if not (file.parent / "answer.json").exists())
+    taken = ((load(Request, file), taken_in(file.parent)) for file in open_ones)
+    return tuple((request, usage) for request, usage in taken if usage is not None)
 
 
 def done(journal: Journal) -> Ran | None:
@@ -113,9 +120,10 @@ def asked_of(journal: Journal) -> Asked:
 
 def exchange_folder(journal: Journal) -> Path | None:
     """Where answers are written by hand; None if the project does not say it any more."""
-    from pytest_cgins.regenerate import conduct
+    from pytest_cgins.regenerate import conduct, exchange_place
 
     try:
-        return conduct.settings_of(conduct.config_of(journal), asked_of(journal)).path
+        settings = conduct.settings_of(conduct.config_of(journal), asked_of(journal))
     except CginsError:
         return None
+    return exchange_place.folder_of(journal, settings)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cgins.execute.sandbox.builds import BuildFence
+from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.progress import Progress, joined
 from pytest_cgins.model import Case
@@ -33,10 +35,11 @@ class RunBuilds:
 
     plugin_name = "cgins-builds"
 
-    def __init__(self, gate: GateSession) -> None:
+    def __init__(self, gate: GateSession, sandbox: Sandbox | None) -> None:
         self._gate = gate
         self._config = gate.config
-        self.ahead = Ahead(jobs=gate.config.getoption("--cgins-jobs"))
+        fence = None if sandbox is None else BuildFence(sandbox)
+        self.ahead = Ahead(jobs=gate.config.getoption("--cgins-jobs"), fence=fence)
         self._is_worker = hasattr(gate.config, "workerinput")
         self._sent: list[Progress] = []
         self._told = True

@@ -10,7 +10,7 @@ from pytest_cgins.execute.sandbox.outside import has_gpu
 
 
 def sandbox(config: pytest.Config) -> Sandbox | None:
-    """The fence around workers that run kernels; None where there is none.
+    """The fence around workers that run kernels, and around compilers; None where there is none.
 
     `auto` is for kernels that a model wrote in this run. What a gate finds in `cgins.yaml` was committed by
     people, who run it outside of the gate as well.
@@ -18,17 +18,12 @@ def sandbox(config: pytest.Config) -> Sandbox | None:
     Raises:
         pytest.UsageError: it is asked for, and this host cannot, or another option runs kernels outside of it.
     """
-    if config.getoption("--cgins-sandbox") != "on" or config.getoption("--cgins-compile-only"):
+    if config.getoption("--cgins-sandbox") != "on":
         return None
-    if config.getoption("--cgins-isolation") == "none":
+    if config.getoption("--cgins-isolation") == "none" and not config.getoption("--cgins-compile-only"):
         raise pytest.UsageError(
             "--cgins-sandbox=on and --cgins-isolation=none: pytest's own process cannot be fenced in\n"
             "→ leave one of them out"
-        )
-    if config.getoption("--cgins-sanitize"):
-        raise pytest.UsageError(
-            "--cgins-sandbox=on and --cgins-sanitize: compute-sanitizer has to reach into the kernel's process, "
-            "which the sandbox forbids\n→ run one after the other"
         )
     made = Sandbox(devices=has_gpu())
     try:

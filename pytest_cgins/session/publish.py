@@ -7,12 +7,16 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github import remote, rest
 from pytest_cgins.github.git import Git
+
+if TYPE_CHECKING:
+    from pytest_cgins.regenerate.journal import RunRecord
+    from pytest_cgins.regenerate.run import Ran
 
 Choice = Literal["auto", "draft", "off"]
 LIMIT_S = 300.0
@@ -20,6 +24,20 @@ LIMIT_S = 300.0
 HOSTS = ("github.com",)
 """Servers of GitHub that need no variable to be known."""
 _BOOT = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def of_run(record: RunRecord, ran: Ran, config: Path) -> Iterator[str]:
+    """Do with the proposals of a run what it was begun with, and say what came of it, a line each.
+
+    What has been opened by an earlier part of the run is left as it is.
+
+    Args:
+        record: what the run was asked for.
+        ran: what it came to.
+        config: the project's `cgins.yaml`.
+    """
+    proposals = [ran.journal / result.proposal for result in ran.results if result.proposal]
+    yield from published(proposals, config, record.pull_requests)
 
 
 def published(

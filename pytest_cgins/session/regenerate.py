@@ -100,8 +100,7 @@ class Regeneration:
             raise KeyboardInterrupt
         if any(result.state == "waiting" for result in ran.results):
             self._exit(conduct.EXIT_WAITING)
-        proposals = [ran.journal / result.proposal for result in ran.results if result.proposal]
-        for line in publish.published(proposals, file, self._config.getoption("--cgins-pr")):
+        for line in publish.of_run(journal.record, ran, file):
             terminalreporter.write_line(f"cgins: {line}")
 
     def _record(self, loaded: Config) -> dict[str, object]:
@@ -116,6 +115,7 @@ class Regeneration:
             "timing": not option("--cgins-no-timing"),
             "timeout_s": option("--cgins-timeout"),
             "command": shlex.join(["pytest", *self._config.invocation_params.args]),
+            "pull_requests": option("--cgins-pr"),
         }
 
     def _exit(self, code: int) -> None:

@@ -64,10 +64,10 @@ class GateSession:
         self._started = time.monotonic()
         self._report: SessionReport | None = None
         self._unwritten: OSError | None = None
-        self.builds = RunBuilds(self)
+        self._sandbox = fencing.sandbox(config)
+        self.builds = RunBuilds(self, self._sandbox)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
         config.pluginmanager.register(BenchmarkRecords(self), BenchmarkRecords.plugin_name)
-        self._sandbox = fencing.sandbox(config)
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)

@@ -86,7 +86,7 @@ class JudgeService:
 
         Args:
             params: `case`, `tolerance` (`kind`, `rtol`, `atol`), `seed`, `import_root`; if wanted `probes`, names of
-                those that are switched on, `claims`, `semantics` and `allow_tf32` of the kernel.
+                those that are switched on, `claims`, `semantics`, `allow_tf32` and `interpreted` of the kernel.
             buffers: none.
 
         Returns:

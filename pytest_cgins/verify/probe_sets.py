@@ -39,7 +39,9 @@ class Ingredients:
 def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str]]:
     """The sets of all probes that are switched on, and why others have none, by their names."""
     makers: dict[str, Callable[[], Made]] = {
-        sizes.NAME: lambda: sizes.sets(of.maker, of.semantics, of.recorded, of.key),
+        sizes.NAME: lambda: sizes.sets(
+            of.maker, of.semantics, of.recorded, of.key, interpreted=wishes.interpreted
+        ),
         arguments.NAME: lambda: arguments.sets(of.maker, of.semantics, of.base, of.key),
         layouts.NAME: lambda: layouts.sets(of.base, wishes),
         special.NAME: lambda: special.sets(of.maker, of.semantics, of.base),

@@ -24,13 +24,16 @@ class Wishes:
     """What the user says of the op."""
     allow_tf32: bool = False
     """Whether fp32 products of inputs rounded to TF32 are right."""
+    interpreted: bool = False
+    """Whether the kernel runs in Triton's interpreter, which takes a millisecond for what others do at once."""
 
 
 def wishes_of(params: Mapping[str, Any], probes: Iterable[str]) -> Wishes:
-    """Those of a request to the judge: `claims`, `semantics`, `allow_tf32`; `probes` are switched on."""
+    """Those of a request to the judge: `claims`, `semantics`, `allow_tf32`, `interpreted`; `probes` are switched on."""
     return Wishes(
         probes=frozenset(probes) & PREPARED,
         claims=tuple(params.get("claims", ())),
         declared=declared(params.get("semantics", {})),
         allow_tf32=bool(params.get("allow_tf32", False)),
+        interpreted=bool(params.get("interpreted", False)),
     )

@@ -199,7 +199,7 @@ class Bed:
             found["survivors"] += len(scripted.processes(mark))
         (run,) = (file.parent for file in (project / ".cgins/runs").glob("*/run.json"))
         found["sent_twice"] = script.repeated
-        found["told_lost"] = sum(places.lost_in(file.parent) for file in run.rglob(places.LOST))
+        found["told_lost"] = sum(places.lost_in(file.parent).count for file in run.rglob(places.LOST))
         scratch.sweep(temporary)
         found["stray_folders"] = len(list(temporary.glob(f"{scratch.PREFIX}*")))
         found["held_locks"] = sum(_is_held(file) for file in run.rglob("*.lock"))

@@ -8,11 +8,14 @@ import gc
 import math
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pytest_cgins.execute.buffers import Buffer
@@ -262,11 +265,26 @@ class Toy:
     def is_dumpable(self, params: Any, buffers: list[Buffer]) -> Answer:
         return ctypes.CDLL(None).prctl(3), []
 
+    def writes(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return _error_of(lambda: Path(params["path"]).write_text("x")), []
+
+    def connects(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return _error_of(lambda: socket.socket(socket.AF_UNIX).connect("\0nobody")), []
+
     def thread_error(self, params: Any, buffers: list[Buffer]) -> Answer:
         thread = threading.Thread(target=lambda: 1 / 0)
         thread.start()
         thread.join()
         return "survived", []
+
+
+def _error_of(attempt: Callable[[], object]) -> str:
+    """What the system says of an attempt; "" if it succeeds."""
+    try:
+        attempt()
+    except OSError as error:
+        return error.strerror or ""
+    return ""
 
 
 def _write_to_sockets(content: bytes) -> None:

@@ -192,7 +192,7 @@ def test_launching_a_slow_call_is_timed_by_few() -> None:
         time.sleep(0.02)
 
     assert 0.02 <= host_seconds_per_call(slow, 1) < 0.1
-    assert calls == 4
+    assert calls == 3
 
 
 def test_rotation_leaves_the_cache_behind() -> None:
@@ -264,7 +264,8 @@ def test_batches_too_short_for_all_copies_go_on_where_the_last_one_ended() -> No
 
 
 def test_longer_batches() -> None:
-    """As many calls as the factor says."""
+    """As many calls as the factor says, once the clocks are up."""
+    GraphTimer({"kernel": adding(1)}, copies=1, limit_s=0.2)
     usual = GraphTimer({"kernel": adding(1)}, copies=1, limit_s=0.05)
     longer = GraphTimer({"kernel": adding(1)}, copies=1, limit_s=0.2, longer=4.0)
     assert 3 < longer.calls["kernel"] / usual.calls["kernel"] < 5

@@ -18,6 +18,7 @@ import pytest
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.kernels.compilers import Compilers
 
+NOWHERE = open(os.devnull, "wb")  # noqa: SIM115, PTH123
 # As ninja does it: the child has a process group of its own. Both count upwards in a file.
 COUNTS = """
 import os, sys, time
@@ -54,7 +55,7 @@ def started(tmp_path: Path) -> tuple[Compilers, subprocess.Popen[bytes], list[in
     """A command with a child in another process group, and the pids of both."""
     compilers = Compilers()
     process = compilers.start(
-        [sys.executable, "-c", COUNTS], folder=tmp_path, environment=dict(os.environ), log=tmp_path / "log"
+        [sys.executable, "-c", COUNTS], folder=tmp_path, environment=dict(os.environ), log=NOWHERE
     )
     until(lambda: all((tmp_path / name).exists() for name in ("child", "parent")))
     pids = [int((tmp_path / f"{name}.pid").read_text()) for name in ("child", "parent")]
@@ -90,7 +91,7 @@ def test_nothing_starts_while_suspended(tmp_path: Path) -> None:
     order: list[str] = []
 
     def compile_twice() -> None:
-        process = compilers.start(["true"], folder=tmp_path, environment={}, log=tmp_path / "log")
+        process = compilers.start(["true"], folder=tmp_path, environment={}, log=NOWHERE)
         order.append("command")
         assert compilers.wait(process, time.monotonic() + 20)
         compilers.end(process)
@@ -168,7 +169,7 @@ def test_an_exception_while_suspending_leaves_nothing_suspended(
     later = threading.Thread(
         target=compilers.start,
         args=(["true"],),
-        kwargs={"folder": tmp_path, "environment": {}, "log": tmp_path / "later"},
+        kwargs={"folder": tmp_path, "environment": {}, "log": NOWHERE},
         daemon=True,
     )
     later.start()
@@ -184,7 +185,7 @@ def test_the_end_of_a_command_is_seen_at_once(tmp_path: Path) -> None:
     for _ in range(5):
         process = compilers.start(
             ["/bin/sh", "-c", "sleep 0.07; date +%s%N > ended"], folder=tmp_path, environment=dict(os.environ),
-            log=tmp_path / "log",
+            log=NOWHERE,
         )  # fmt: skip
         assert compilers.wait(process, time.monotonic() + 20)
         late_s.append(time.time() - int((tmp_path / "ended").read_text()) / 1e9)
@@ -202,7 +203,7 @@ def test_closing_kills_and_refuses(
         until(lambda: all(state(pid) in ("", "Z") for pid in pids))
     assert compilers.wait(process, time.monotonic() + 20)
     with pytest.raises(InfrastructureError, match="the run ended"):
-        compilers.start(["true"], folder=tmp_path, environment={}, log=tmp_path / "log")
+        compilers.start(["true"], folder=tmp_path, environment={}, log=NOWHERE)
     with pytest.raises(InfrastructureError, match="the run ended"), compilers.in_process():
         pass
 
@@ -214,7 +215,7 @@ def test_a_killed_run_leaves_nothing_suspended(tmp_path: Path) -> None:
         from pathlib import Path
         from pytest_cgins.kernels.compilers import Compilers
         compilers = Compilers()
-        compilers.start(["sleep", "30"], folder=Path("."), environment=dict(os.environ), log=Path("log"))
+        compilers.start(["sleep", "30"], folder=Path("."), environment=dict(os.environ), log=open("log", "wb"))
         with compilers.suspended():
             print(*compilers._running, flush=True)
             time.sleep(60)

@@ -223,7 +223,7 @@ def test_flags_of_attention_are_settings(watched: Watched) -> None:
 
 
 def test_how_the_processor_computes_does_not_leak_either(watched: Watched) -> None:
-    """Flushed subnormals and another rounding are gone with the request, and are no offence."""
+    """Flushed subnormals and another rounding are gone with the request, and are no offence as a kernel is loaded."""
     flush = f"{RIGHT}\nimport ctypes\ntorch.set_flush_denormal(True)\nctypes.CDLL(None).fesetround(0x400)\n"
     least = torch.tensor([1e-40])
     thirds = [torch.ones(1) / 3, torch.ones(1) * 2 / 3]
@@ -231,3 +231,31 @@ def test_how_the_processor_computes_does_not_leak_either(watched: Watched) -> No
     _message(watched, RIGHT)
     assert (least * 1.0).item() != 0.0
     assert [torch.ones(1) / 3, torch.ones(1) * 2 / 3] == thirds
+
+
+@pytest.mark.parametrize(
+    ("set_by", "words"),
+    [
+        ("torch.set_flush_denormal(True)", "set subnormal numbers from kept to flushed (as it ran)"),
+        ("libc.fesetround(0x400)", "set the processor's rounding mode from 0 to"),
+    ],
+)
+def test_calls_that_leave_the_processor_computing_otherwise_are_an_offence(
+    watched: Watched, set_by: str, words: str
+) -> None:
+    """If each of them does; what is set once, as by a library that the first call loads, is none."""
+    header = f"{RIGHT}\nimport ctypes\nlibc = ctypes.CDLL(None)\ncalls = []\n"
+    every = f"{header}def relu(input, right=relu):\n    {set_by}\n    return right(input)\n"
+    once = every.replace(set_by, f"calls.append(1)\n    if len(calls) == 1: {set_by}")
+    assert words in _message(lambda text, *_: watched(text, integrity.NAME, "repeat"), every)
+    assert _message(lambda text, *_: watched(text, integrity.NAME, "repeat"), once) == ""
+    assert (torch.tensor([1e-40]) * 1.0).item() != 0.0
+
+
+def test_calls_that_put_back_how_the_processor_computes_are_no_offence(watched: Watched) -> None:
+    """How a kernel computes inside is its own affair."""
+    inside = (
+        f"{RIGHT}\ndef relu(input, right=relu):\n    torch.set_flush_denormal(True)\n    out = right(input)\n"
+        "    torch.set_flush_denormal(False)\n    return out\n"
+    )
+    assert _message(lambda text, *_: watched(text, integrity.NAME, "repeat"), inside) == ""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config.llm import Budget, Price
 from pytest_cgins.errors import BudgetError
-from pytest_cgins.regenerate.budget import LEAST_ANSWER_TOKENS, Allowance, Ledger
+from pytest_cgins.regenerate.budget import LEAST_ANSWER_TOKENS, Ledger
 from pytest_cgins.regenerate.estimate import Estimate
 from pytest_cgins.regenerate.model import Answer, Message, Request, Usage
 from pytest_cgins.regenerate.spent import Spent, money
@@ -60,10 +60,9 @@ def refused(books: Ledger, asked: Request, **more: int) -> BudgetError:
 
 
 def test_without_limits_all_is_let_through() -> None:
-    """A request is as it was where nothing is limited, and has all the time of its time-out."""
-    books = ledger(UNLIMITED, timeout_s=300.0)
-    assert books.require(request()) == Allowance(request=request(), deadline_s=300.0)
-    assert books.deadline_s() == 300.0
+    """A request is as it was where nothing is limited."""
+    books = ledger(UNLIMITED)
+    assert books.require(request()) == request()
     assert books.seconds_left() == math.inf
 
 
@@ -71,7 +70,7 @@ def test_an_answer_is_made_to_fit() -> None:
     """Near the limit an answer may have what is left once the prompt's worst case is taken off."""
     books = ledger(replace(UNLIMITED, tokens=1000))
     # 400 bytes at two a token, and what a template adds.
-    assert books.require(request()).request.max_tokens == 1000 - 232
+    assert books.require(request()).max_tokens == 1000 - 232
 
 
 def test_tokens_used_up() -> None:
@@ -99,14 +98,14 @@ def test_money_used_up() -> None:
 def test_money_cuts_an_answer() -> None:
     """An answer may be as long as what is left pays for."""
     books = ledger(replace(UNLIMITED, usd=0.005))
-    assert books.require(request()).request.max_tokens == int((0.005 - 232 / 1e6) / 10e-6)
+    assert books.require(request()).max_tokens == int((0.005 - 232 / 1e6) / 10e-6)
 
 
 def test_a_cached_token_may_be_dearer() -> None:
     """Where writing to a cache costs more than not to, the worst case is that."""
     prices = {"m": replace(PRICES["m"], cached_input_usd_per_million_tokens=4.0)}
     books = ledger(replace(UNLIMITED, usd=0.005), prices)
-    assert books.require(request()).request.max_tokens == int((0.005 - 4 * 232 / 1e6) / 10e-6)
+    assert books.require(request()).max_tokens == int((0.005 - 4 * 232 / 1e6) / 10e-6)
 
 
 def test_a_model_without_a_price() -> None:
@@ -119,20 +118,18 @@ def test_a_model_without_a_price() -> None:
 def test_a_person_costs_nothing() -> None:
     """Who has no name is a person, an agent or a recording: no price is asked for, and nothing is unknown."""
     books = ledger(replace(UNLIMITED, usd=0.0001))
-    books.settle(books.require(request(model="")).request, answer())
+    books.settle(books.require(request(model="")), answer())
     assert books.spent().words() == "200 tokens, 0.00 USD, 0.0 min"
 
 
 def test_minutes_used_up() -> None:
     """Time counts over all parts of a run, and ends it between two steps."""
     clock = Clock()
-    books = Ledger(replace(UNLIMITED, minutes=10), {}, timeout_s=300.0, earlier_s=240.0, clock=clock)
+    books = Ledger(replace(UNLIMITED, minutes=10), {}, earlier_s=240.0, clock=clock)
     clock.now += 60
     assert books.spent().seconds == 300.0
-    assert books.deadline_s() == 300.0
-    clock.now += 200
-    assert books.deadline_s() == 100.0
-    clock.now += 99.5
+    assert books.seconds_left() == 300.0
+    clock.now += 299.5
     with pytest.raises(BudgetError) as caught:
         books.seconds_left("the check of a")
     assert str(caught.value) == (
@@ -140,21 +137,19 @@ def test_minutes_used_up() -> None:
         "→ raise llm.budget.minutes in cgins.yaml, and go on with: cgins runs resume"
     )
     assert "none are left for b" in refused(books, request("b")).what
-    clock.now += 100
-    assert books.deadline_s() == 0.0
 
 
 def test_requests_under_way_are_reserved() -> None:
     """What others may take is not given twice, and is free again once they are settled."""
     books = ledger(replace(UNLIMITED, tokens=2500))
     books.require(request("a"))
-    assert books.require(request("b")).request.max_tokens == 1000
+    assert books.require(request("b")).max_tokens == 1000
     assert books.under_way() == ("a", "b")
     assert "requests under way may take 2,464, and c may need 488" in refused(books, request("c")).what
     books.settle(request("a"), answer(100, 50))
     assert books.under_way() == ("b",)
     # Prompts were thinner than was thought: four bytes a token now.
-    assert books.require(request("c")).request.max_tokens == 2500 - 150 - 1232 - 132
+    assert books.require(request("c")).max_tokens == 2500 - 150 - 1232 - 132
 
 
 def test_money_under_way_is_reserved() -> None:
@@ -180,10 +175,24 @@ def test_lost_answers() -> None:
     assert books.under_way() == ()
 
 
+def test_what_is_known_later_stands_in_place_of_what_was_known() -> None:
+    """A request whose lost tries are booked is booked once: its answer's usage has them in it."""
+    books = ledger(replace(UNLIMITED, tokens=3000))
+    books.lose(request("a"), answer(500, 100).usage)
+    assert (books.spent().requests, books.spent().tokens) == (1, 600)
+    books.require(request("a"))
+    # What was lost stays taken while the next try is under way.
+    assert "600 of 3,000 tokens are spent, requests under way may take 1,232" in (
+        refused(books, request("b", text="x" * 4000)).what
+    )
+    books.settle(request("a"), answer(900, 200))
+    assert (books.spent().requests, books.spent().tokens) == (1, 1100)
+
+
 def test_tries_that_may_be_billed() -> None:
     """Whoever may have to ask often can reserve for all of the tries."""
     books = ledger(replace(UNLIMITED, tokens=3000))
-    assert books.require(request(), tries=3).request.max_tokens == 1000 - 232
+    assert books.require(request(), tries=3).max_tokens == 1000 - 232
     assert "may need 1,952" in refused(books, request("b", max_tokens=LEAST_ANSWER_TOKENS), tries=4).what
 
 
@@ -191,16 +200,16 @@ def test_a_request_of_an_earlier_part() -> None:
     """What a killed run had sent is reserved again, and asking for it again does not count it twice."""
     books = ledger(replace(UNLIMITED, tokens=2400))
     books.resume(request("a"))
-    assert books.require(request("b")).request.max_tokens == 2400 - 1232 - 232
+    assert books.require(request("b")).max_tokens == 2400 - 1232 - 232
     books.lose(request("b"), None)
-    assert books.require(request("a")).request.max_tokens == 1000
+    assert books.require(request("a")).max_tokens == 1000
     assert books.under_way() == ("a",)
 
 
 def test_short_answers_may_be_asked_for() -> None:
     """A request for less than the least answer is let through if it fits."""
     books = ledger(replace(UNLIMITED, tokens=250))
-    assert books.require(request(max_tokens=10)).request.max_tokens == 10
+    assert books.require(request(max_tokens=10)).max_tokens == 10
     assert "may need 242" in refused(books, request("b", max_tokens=10)).what
 
 
@@ -263,7 +272,7 @@ def test_estimates_count_bytes() -> None:
 def test_an_overrun_ends_a_run() -> None:
     """A provider that answers more than it was asked for is over the limit once, and is asked for nothing more."""
     books = ledger(replace(UNLIMITED, tokens=2000))
-    books.settle(books.require(request("a")).request, answer(100, 9000))
+    books.settle(books.require(request("a")), answer(100, 9000))
     assert "9,100 of 2,000 tokens are spent" in refused(books, request("b")).what
 
 
@@ -317,7 +326,7 @@ def test_no_limit_is_passed(
     for number, (nbytes, most, of_prompt, of_answer, others, lost) in enumerate(steps):
         wanted = request(str(number), "x" * nbytes, model, most)
         try:
-            sent = books.require(wanted).request
+            sent = books.require(wanted)
         except BudgetError:
             while flying:
                 land()
@@ -342,7 +351,7 @@ def test_many_threads() -> None:
     def ask(first: int) -> None:
         for number in range(first, first + 50):
             try:
-                allowed = books.require(request(str(number), text="")).request
+                allowed = books.require(request(str(number), text=""))
             except BudgetError:
                 return
             books.settle(allowed, answer(32, allowed.max_tokens))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.config.llm import Price
 from pytest_cgins.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Usage
 from pytest_cgins.regenerate.provider import courier, files
@@ -136,7 +137,7 @@ def test_the_machine_dies(tmp_path: Path) -> None:
         assert (place / files.SENT).exists()
         answer = outcome(server.base_url, tmp_path)
         assert len(server.asked) == 2
-    assert files.lost_in(place) == 1
+    assert (files.lost_in(place).count, files.lost_in(place).tries) == (1, 1)
     assert isinstance(answer, Answer)
     assert (answer.text, answer.tries) == ("second", 2)
     assert answer.usage == Usage(
@@ -148,7 +149,7 @@ def test_answers_that_are_lost_again_and_again(tmp_path: Path) -> None:
     """After three lost answers a request is given up, with what to do."""
     with LlmServer() as server:
         place = place_of(tmp_path, request())
-        files.note_lost(place, 3)
+        files.note_lost(place, files.Lost(count=3, tries=3))
         provider = _provider(server)
         with pytest.raises(ProviderError, match="was lost 3 times") as raised:
             provider.ask(request(), place)
@@ -224,6 +225,48 @@ def test_a_failure_can_be_taken_back(tmp_path: Path) -> None:
         assert isinstance(outcome(server.base_url, tmp_path), ProviderError)
         files.retract_failure(tmp_path / request().id)
         assert isinstance(outcome(server.base_url, tmp_path), Answer)
+
+
+def test_what_a_failure_took_is_known_when_it_is_taken_back(tmp_path: Path) -> None:
+    """Lost answers of a failure stay in the place's books while it is asked again, and are in the usage of its answer."""
+    place = tmp_path / request().id
+    broken = Reply(text="word " * 40, cut=True)
+    with LlmServer([*[broken] * QUICK.tries, Reply(text="x")]) as server:
+        more = {
+            "prices": {"tiny-1": Price(input_usd_per_million_tokens=1e4, output_usd_per_million_tokens=1e4)}
+        }
+        assert isinstance(outcome(server.base_url, tmp_path, **more), ProviderError)
+        took = files.taken_in(place)
+        assert took is not None
+        assert (took.prompt_tokens, took.usd) == (
+            9 * QUICK.tries,
+            pytest.approx((36 + took.answer_tokens) / 100),
+        )
+        assert took.answer_tokens > 0
+        files.retract_failure(place)
+        assert files.failure_in(place) is None
+        assert files.taken_in(place) == took
+        answer = outcome(server.base_url, tmp_path, **more)
+    assert isinstance(answer, Answer)
+    assert answer.tries == QUICK.tries + 1
+    assert answer.usage.prompt_tokens == took.prompt_tokens + 100
+    assert answer.usage.answer_tokens == took.answer_tokens + 20
+    assert answer.usage.usd == pytest.approx((took.usd or 0.0) + 120 / 100)
+
+
+def test_a_failure_that_is_taken_back_twice(tmp_path: Path) -> None:
+    """A process that dies between the two files of taking back leaves nothing that would be counted twice."""
+    place = place_of(tmp_path, request())
+    usage = Usage(prompt_tokens=7, cached_tokens=0, answer_tokens=3, usd=0.5)
+    failure = files.Failure(what="gave up", remedy="wait", retry=True, tries=4, usage=usage)
+    for _ in range(2):
+        files.write_json(place / files.ERROR, failure)
+        files.retract_failure(place)
+        assert files.lost_in(place) == files.Lost(tries=4, usage=usage)
+    files.write_json(place / files.ERROR, replace(failure, tries=5, usage=None))
+    assert files.taken_in(place) == usage
+    files.retract_failure(place)
+    assert files.lost_in(place) == files.Lost(tries=5, usage=usage)
 
 
 def test_a_disk_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

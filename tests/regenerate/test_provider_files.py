@@ -260,6 +260,17 @@ def test_an_answer_of_an_earlier_run(tmp_path: Path) -> None:
     assert "Something else." in (file.parent / "prompt.md").read_text()
 
 
+def test_a_prompt_that_an_earlier_version_wrote(tmp_path: Path) -> None:
+    """Where only the words around a prompt are others, its answer is the answer."""
+    Exchange(tmp_path / "x").ask(request(), place_of(tmp_path / "run", request()))
+    folder = tmp_path / "x" / request().id
+    _old(_write(folder / "answer.md", "Done.\n"))
+    exchange = Exchange(tmp_path / "x", "20260102-030405-ab12")
+    answer = exchange.ask(request(), place_of(tmp_path / "run", request()))
+    assert isinstance(answer, Answer)
+    assert "`cgins runs resume 20260102-030405-ab12`" in (folder / "prompt.md").read_text()
+
+
 def test_an_answer_that_says_that_there_is_none(tmp_path: Path) -> None:
     """Who cannot answer may say so; a better answer is taken later."""
     exchange, place = Exchange(tmp_path), place_of(tmp_path / "run", request())

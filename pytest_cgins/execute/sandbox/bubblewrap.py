@@ -26,6 +26,7 @@ def command(fence: Fence, argv: list[str]) -> list[str]:
         words += ["--symlink", os.readlink(path), path]  # noqa: PTH115
     for path in fence.paths["hide"]:
         words += _cover(path)
+    words += [word for path in fence.paths["write"] for word in ("--bind", path, path)]
     words += ["--dev", "/dev"]
     for path in fence.paths["device"]:
         words += ["--dev-bind", path, path]

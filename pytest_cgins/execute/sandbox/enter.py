@@ -33,7 +33,8 @@ def main() -> NoReturn:
 
 
 def _launch(fence: Fence) -> None:
-    if os.getppid() != fence.numbers["parent"]:
+    parent = fence.numbers["parent"] or os.getppid()
+    if os.getppid() != parent:
         os._exit(init.TROUBLE)
     result, status = os.pipe()
     own_users = False if fence.bwrap else enter_namespaces()
@@ -43,7 +44,7 @@ def _launch(fence: Fence) -> None:
         init.guarded(_first, fence, status, own_users)
     os.close(status)
     init.close_all_but(result, silent=True)
-    _supervise(first, result, fence.numbers["parent"])
+    _supervise(first, result, parent)
 
 
 def _first(fence: Fence, status: int, own_users: bool) -> None:

@@ -20,6 +20,7 @@ from pytest_cgins.execute.sandbox.seccomp import MACHINES
 
 Way = Literal["bubblewrap", "namespaces"]
 
+TOOL_SCRATCH = Path("/var/tmp")  # noqa: S108 - in the sandbox it is nobody else's
 _GIB = 1 << 30
 _TRIAL_LIMIT_S = 30.0
 # By the folder that holds this package: pytest_cgins itself imports more than the launcher's start may take.
@@ -59,19 +60,36 @@ class Sandbox:
     """What must be seen although it lies in a home or temporary folder, which are empty: the project, the builds."""
     hidden: tuple[Path, ...] = ()
     """What must not be seen, such as packs with gold; the usual places of secrets are hidden in any case."""
+    writable: tuple[Path, ...] = ()
+    """The host's folders that may be written to, beside the scratch folder."""
     limits: Limits = Limits()
     """What it may take."""
     devices: bool = True
     """Whether it gets NVIDIA's device nodes."""
     way: Way | None = None
     """How it is made; by default the first way that works here."""
+    is_for_tool: bool = False
+    """Whether what runs in it is a tool that starts the worker, and talks to it by local sockets. The worker then
+    fences itself in further, with `init.enclose_in_scratch`."""
 
-    def wrap(self, argv: Sequence[str]) -> list[str]:
+    def wrap(self, argv: Sequence[str], *, parent: int | None = None) -> list[str]:
         """The command that runs `argv` in the sandbox, as a child of this process.
+
+        Args:
+            argv: the command.
+            parent: id of the process that is to start it, by default this one; 0 if that is not known yet.
 
         Descriptors that are inherited stay open under their numbers. The process ends as `argv` ended, by
         the same exit status or signal, and once it has ended nothing of the sandbox runs. Exit status 125:
         it could not be set up, and the last line of stderr says why.
+
+        Raises:
+            SandboxUnavailable: no way works here.
+        """
+        return [*self.opening(parent=os.getpid() if parent is None else parent), "--", *argv]
+
+    def opening(self, *, parent: int) -> list[str]:
+        """What `wrap` puts before `--` and the command. Further words may be added behind it: see `words`.
 
         Raises:
             SandboxUnavailable: no way works here.
@@ -81,16 +99,16 @@ class Sandbox:
             self.require()
         if self.devices:
             _make_device_nodes()
-        words = [f"parent={os.getpid()}"]
+        words = [f"parent={parent}"]
         words += [f"way={shutil.which('bwrap') or 'bwrap'}"] if way == "bubblewrap" else []
-        for name, paths in outside.paths(self.scratch, self.visible, self.hidden).items():
+        for name, paths in outside.paths(self.scratch, self.visible, self.hidden, self.writable).items():
             words += [f"{name}={path}" for path in paths]
         words += [f"device={path}" for path in outside.devices(self.devices)]
         words += [f"{name}={number}" for name, number in self._numbers().items()]
         unset = [word for name in outside.unset(os.environ) for word in ("-u", name)]
         variables = [f"{name}={value}" for name, value in outside.variables(self.scratch).items()]
         launcher = [sys.executable, "-I", "-S", "-c", _BOOT]
-        return ["/usr/bin/env", *unset, *variables, *launcher, *words, "--", *argv]
+        return ["/usr/bin/env", *unset, *variables, *launcher, *words]
 
     def around(self, *, visible: Iterable[Path], hidden: Iterable[Path]) -> Sandbox:
         """The same, showing and hiding more."""
@@ -99,6 +117,13 @@ class Sandbox:
     def available(self) -> str:
         """What was in the way on this host; an empty text if it can be done."""
         return _trouble(self.way) if self.way else "" if _found_way() else _why_not()
+
+    def for_tool(self, *, writable: Path) -> Sandbox:
+        """The same for a tool that starts the worker and writes into a folder, which the worker does not.
+
+        The scratch folder is another one than where temporary folders are made: Landlock allows all below a folder.
+        """
+        return replace(self, scratch=TOOL_SCRATCH, writable=(*self.writable, writable), is_for_tool=True)
 
     def require(self) -> None:
         """Nothing, if this host can do it.
@@ -125,12 +150,18 @@ class Sandbox:
             "file": limits.file_bytes,
             "files": limits.open_files,
             "room": limits.scratch_bytes,
+            **({"tool": 1} if self.is_for_tool else {}),
         }
 
 
 def ways() -> dict[Way, str]:
     """Each way, in the order of preference, with what is in its way here, "" if it works."""
     return {"bubblewrap": _trouble("bubblewrap"), "namespaces": _trouble("namespaces")}
+
+
+def quickest_way() -> Way | None:
+    """Namespaces of our own if they work here, which take half of the time that bubblewrap takes; else None."""
+    return None if _trouble("namespaces") else "namespaces"
 
 
 def _found_way() -> Way | None:

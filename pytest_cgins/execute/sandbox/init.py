@@ -26,6 +26,7 @@ STATUS = struct.Struct("i")
 TROUBLE = 125
 """Exit status of a sandbox that could not be set up."""
 
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - its own
 _FAILED = "pytest-cgins: the sandbox could not be set up: "
 
 
@@ -83,9 +84,21 @@ def _work(fence: Fence, status: int) -> None:
             os.makedirs(home, exist_ok=True)  # noqa: PTH103
     _limit(fence.numbers)
     system.give_up_privileges()
-    landlock.install([*fence.paths["scratch"], "/dev/shm"])  # noqa: S108 - its own
-    seccomp.install()
+    landlock.install([*fence.paths["scratch"], *fence.paths["write"], _SHARED_MEMORY])
+    seccomp.install(connecting="tool" in fence.numbers)
     os.execvp(fence.command[0], fence.command)  # noqa: S606
+
+
+def enclose_in_scratch() -> None:
+    """Fence in a worker that shares its sandbox with a tool: for the worker itself, before it runs what is not trusted.
+
+    It writes to scratch only, connects to nobody, and has no hold on the tool, where the kernel has Landlock.
+
+    Raises:
+        OSError: not in a sandbox.
+    """
+    landlock.install([os.environ["TMPDIR"], _SHARED_MEMORY])
+    seccomp.install()
 
 
 def _limit(numbers: dict[str, int]) -> None:

@@ -51,6 +51,9 @@ def build(fence: Fence, *, own_users: bool) -> None:
         os.symlink(os.readlink(_OLD + path), _NEW + path)  # noqa: PTH115, PTH211
     for path in fence.paths["hide"]:
         _cover(_NEW + path)
+    for path in fence.paths["write"]:
+        _place(_OLD + path, _NEW + path)
+        _quieten(_NEW + path)
     _devices(fence.paths["device"], room)
     _proc(own_users, fence.numbers["processes"])
     for path in fence.paths["empty"]:
@@ -75,6 +78,13 @@ def _seal_one_by_one(path: str) -> None:
         if target == path or target.startswith(path + "/"):
             kept = sum(_KEPT.get(name, 0) for name in fields[5].decode().split(","))
             _shut(target, kept & ~_QUIET)
+
+
+def _quieten(path: str) -> None:
+    try:  # noqa: SIM105 - contextlib's import takes longer than all else here
+        system.mount_setattr(path, system.ATTR_NOSUID | system.ATTR_NODEV)
+    except OSError:  # a kernel before 5.12; nothing gains rights by executing in a sandbox anyway
+        pass
 
 
 def _unescaped(path: bytes) -> bytes:

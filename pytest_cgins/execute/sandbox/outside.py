@@ -43,7 +43,7 @@ _BASE_DEVICES = ("null", "zero", "full", "random", "urandom")
 _GPU_DEVICES = ("nvidia*", "nvidia-caps/*", "nvidia-caps-imex-channels/*", "dxg")
 
 _KEPT = re.compile(
-    r"PATH|LD_LIBRARY_PATH|LIBRARY_PATH|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|MAX_JOBS|USER|LOGNAME|LANG|LC_.*|TZ|TERM|COLUMNS|NO_COLOR|VIRTUAL_ENV|CONDA_PREFIX"
+    r"PATH|LD_LIBRARY_PATH|LIBRARY_PATH|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|COMPILER_PATH|GCC_EXEC_PREFIX|LD_RUN_PATH|SOURCE_DATE_EPOCH|MAX_JOBS|USER|LOGNAME|LANG|LC_.*|TZ|TERM|COLUMNS|NO_COLOR|VIRTUAL_ENV|CONDA_PREFIX"
     r"|CC|CXX|C(XX)?FLAGS|(CUDA|CUBLAS|CUDNN|CUFFT|NCCL|NVIDIA|NVCC|NVRTC|OMP|GOMP|KMP|MKL|NVPL|OPENBLAS|TORCH|TORCHINDUCTOR|PYTORCH"
     r"|TRITON|CUTE|CUTLASS|CGINS|PYTHON|ASAN|UBSAN|MALLOC)_?.*"
 )
@@ -66,13 +66,16 @@ def variables(scratch: Path) -> dict[str, str]:
     return {name: str(scratch / folder) for name, folder in folders.items()}
 
 
-def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dict[str, list[str]]:
+def paths(
+    scratch: Path, visible: Iterable[Path], hidden: Iterable[Path], writable: Iterable[Path] = ()
+) -> dict[str, list[str]]:
     """What is to be empty, shown, linked and hidden, without symbolic links: see `words`.
 
     Args:
         scratch: the folder in memory; it counts as empty, too.
         visible: what must be seen although it lies in a folder that is emptied.
         hidden: what must not be seen; wins over `visible`.
+        writable: folders that may be written to; wins over all.
     """
     homes = _homes()
     emptied = _outermost(
@@ -91,6 +94,7 @@ def paths(scratch: Path, visible: Iterable[Path], hidden: Iterable[Path]) -> dic
         "show": shown,
         "link": sorted({link for path in wanted for link in _links(path) if _gone(link, masks, shown)}),
         "hide": _outermost(path for path in hides if not _gone(path, masks, shown)),
+        "write": _outermost(map(_real, writable)),
     }
 
 

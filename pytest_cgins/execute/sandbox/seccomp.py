@@ -9,7 +9,7 @@ import struct
 
 from . import system
 
-_SET_MODE_FILTER = 1
+_SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_ANY, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
@@ -54,20 +54,25 @@ _UNIX, _INET, _INET6, _NETLINK, _DATAGRAM = 1, 2, 10, 16, 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
-def install() -> None:
-    """Refuse them to this process and all that it starts, for ever. Needs no_new_privs.
+def install(*, connecting: bool = False) -> None:
+    """Refuse them to this process, with all its threads, and to all that it starts, for ever. Needs no_new_privs.
+
+    Args:
+        connecting: leave out that sockets are not connected.
 
     Raises:
-        OSError: this kernel has no filters.
+        OSError: this kernel has no filters, or a thread has others.
     """
     machine = os.uname().machine
-    code = program(machine)
+    code = program(machine, connecting=connecting)
     instructions = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(instructions))
-    system.call("syscall", MACHINES[machine][1], _SET_MODE_FILTER, 0, head)
+    thread: int = system.call("syscall", MACHINES[machine][1], _SET_MODE_FILTER, _ALL_THREADS, head)
+    if thread:
+        raise OSError(errno.ESRCH, f"seccomp: thread {thread} has other filters")
 
 
-def program(machine: str) -> bytes:
+def program(machine: str, *, connecting: bool = False) -> bytes:
     """The filter, in classic BPF; `machine` is one of MACHINES."""
     column = list(MACHINES).index(machine)
     eperm, enosys = _error(errno.EPERM), _error(errno.ENOSYS)
@@ -84,7 +89,7 @@ def program(machine: str) -> bytes:
         for number in numbers:
             lines += _if_equal(number, [answer]) if number is not None else []
     for call, rule in _rules().items():
-        lines += _if_equal(call[column], rule)
+        lines += [] if connecting and call is _CONNECT else _if_equal(call[column], rule)
     return b"".join([*lines, _line(_RETURN, _ALLOW)])
 
 

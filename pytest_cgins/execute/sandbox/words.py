@@ -1,15 +1,15 @@
 """What a sandbox shall be, as words of a command line: `wrap` writes them, the launcher reads them.
 
-    parent=PID  way=PATH-of-bwrap  empty=PATH  scratch=PATH  show=PATH  link=PATH  hide=PATH  device=PATH
-    memory=BYTES  data=BYTES  cpu=SECONDS  processes=N  file=BYTES  files=N  room=BYTES  --  COMMAND…
+    parent=PID  way=PATH-of-bwrap  empty=PATH  scratch=PATH  show=PATH  link=PATH  hide=PATH  write=PATH  device=PATH
+    tool=1  memory=BYTES  data=BYTES  cpu=SECONDS  processes=N  file=BYTES  files=N  room=BYTES  --  COMMAND…
 
 All paths are absolute and without symbolic links, but for a `link`'s last part.
 """
 
 from __future__ import annotations
 
-PATHS = ("empty", "scratch", "show", "link", "hide", "device")
-NUMBERS = ("parent", "memory", "data", "cpu", "processes", "file", "files", "room", "status")
+PATHS = ("empty", "scratch", "show", "link", "hide", "write", "device")
+NUMBERS = ("parent", "memory", "data", "cpu", "processes", "file", "files", "room", "status", "tool")
 
 
 class Fence:

@@ -32,6 +32,18 @@ def schema_name(argument: Argument) -> str:
     return f"_{plain}" if plain[:1].isdigit() else plain
 
 
+def is_of_module(trace: Trace) -> bool:
+    """Whether the op of a call is a class of modules."""
+    return any(argument.passed == "state" for argument in trace.call.arguments)
+
+
+def state_names(trace: Trace) -> tuple[str, ...]:
+    """Names that a schema line may have for a module's state: not those of two things, or of an argument."""
+    names = [schema_name(argument) for argument in arguments(trace)]
+    state = (schema_name(argument) for argument in arguments(trace) if argument.passed == "state")
+    return tuple(name for name in state if names.count(name) == 1)
+
+
 def plain(value: Value, tensors: Sequence[TensorMeta], stand_in: str = "") -> str:
     """A value in a line.
 

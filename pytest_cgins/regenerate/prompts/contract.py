@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.kernels.schema import Schema, SchemaArgument
+from pytest_cgins.kernels.schema import Schema
 from pytest_cgins.kernels.source import wants_workspace
 from pytest_cgins.model import Trace
-from pytest_cgins.regenerate.prompts import blocks, calls, contract_text, languages, schema_line
+from pytest_cgins.regenerate.prompts import (
+    blocks,
+    calls,
+    contract_rules,
+    contract_text,
+    languages,
+    schema_line,
+)
 from pytest_cgins.regenerate.prompts.context import Context
 
 _KEEP = "write it as it is here"
+_MOST_STATE = 24
 
 
 def described(context: Context) -> str:
@@ -71,109 +78,51 @@ def _with_schema(context: Context, kind: str) -> list[str]:
     )
     return [
         *said,
-        f"{blocks.code(context.main)} has exactly one schema line, a comment. It is mandatory: {_KEEP}",
+        f"{blocks.code(context.main)} has exactly one schema line, a comment. It is mandatory: {_kept(context, schema)}",
         blocks.fenced(f"// cgins: {line}", "cpp"),
         (
             "The prototype that follows from it is included before the first line: any other definition "
             'is a compile error. Define it `extern "C"`:'
         ),
         blocks.fenced(prototype, "cpp"),
-        blocks.bullets(_rules(context, schema, workspace)),
+        blocks.bullets(contract_rules.of_launcher(context, schema, workspace)),
         "What `#include <cgins.h>` has (it is included for you as well):",
         blocks.fenced(contract_text.STRUCTS, "cpp"),
     ]
+
+
+def _kept(context: Context, schema: Schema) -> str:
+    """What of a line may be another one: of a new kernel for a module the state that it does not read."""
+    names = {name for _, trace in context.traces for name in calls.state_names(trace)}
+    free = [argument.name for argument in schema.arguments if argument.name in names]
+    if context.target.goal != "generate" or not free:
+        return _KEEP
+    shown = ", ".join(map(blocks.code, free[:_MOST_STATE])) + (", …" if len(free) > _MOST_STATE else "")
+    return (
+        f"{_KEEP}, but for what it names of the module's state ({shown}): leave out of it what the kernel does not read, "
+        "and the prototype has no such parameter either. The order is free"
+    )
 
 
 def _unknown_line(context: Context) -> list[str]:
     return [
         (f"{blocks.code(context.main)} needs exactly one schema line, `// cgins: NAME(TYPE argument, "
             "…) -> Tensor` in torch's schema language, with "
-        "the argument names of the recorded calls (a module's `self.a.b` is `a_b`). Types: Tensor, "
-            "Tensor?, Tensor(a!) (changed in place), Tensor[], "
-        "int, int?, int[], float, float?, bool, Scalar, str, ScalarType, Generator?. Parameters in "
+        "the argument names of the recorded calls (a module's `self.a.b` is `a_b`, a first digit gets a "
+            "`_` before it; what two attributes would be called has no name). It may go on in the comment "
+            "lines below, up to the one with `->`. NAME is none of C's library (`exp`). An "
+            "argument may be left out where every call passes its default, and a module's state where the "
+            "kernel does not read it; one that the op has not needs a default. Types: Tensor, "
+            "Tensor?, Tensor(a!) (changed in place), Tensor[], Tensor?[], "
+        "int, int?, int[], int[]?, float, float?, float[], bool, bool?, bool[], Scalar, str, ScalarType, Generator?. Parameters in "
             "C: const DLTensor* (NULL is None), int64_t, const "
         "int64_t* + int64_t NAME_len, double, bool, const cgins_scalar*, const char* + int64_t "
-            "NAME_len; then outputs as DLTensor*, then cgins_stream."),
+            "NAME_len, const DLDataType*, uint64_t (a seed); a const pointer for int?, float?, bool? (NULL is None). Then "
+            "outputs as DLTensor* (`-> (Tensor a, Tensor b)` names them, a list is DLTensor* const* + int64_t "
+            "out_len, `-> Tensor(a!)` is the mutated argument and has none), then cgins_stream."),
+        blocks.bullets(contract_rules.of_any_launcher(context)),
         blocks.fenced(contract_text.STRUCTS, "cpp"),
     ]  # fmt: skip
-
-
-def _rules(context: Context, schema: Schema, workspace: bool) -> Iterable[str]:
-    yield (
-        'Return 0, or a failure by `return cgins_fail("why")`. Never throw, exit or print. A call '
-        "that the kernel cannot do is refused with a "
-        "message; recorded calls must all be done."
-    )
-    yield from filter(None, (_of_argument(argument) for argument in schema.arguments))
-    outputs = [one for one in schema.outputs if not one.aliased]
-    names = ", ".join(f"`{one.name}`" for one in outputs)
-    if outputs:
-        yield (
-            f"{names}: allocated by the caller with torch's shape, dtype and strides for the call; "
-            "write every element, by its strides. "
-            "Outputs share no memory with inputs."
-        )
-    if any(one.aliased for one in schema.outputs) or not outputs:
-        yield "The mutated argument itself is the result: write into it, nothing is allocated."
-    yield (
-        "Inputs may have any strides (see the recorded calls): read by strides, or check and refuse. "
-        "Data is aligned to its element only; outputs to 64 bytes (CPU) or 512 (CUDA)."
-    )
-    yield (
-        "Element types are read from the tensors (cgins::dtype_of); nothing is converted. Tensors of one "
-        "call may differ in dtype."
-    )
-    if workspace:
-        yield (
-            f"Scratch memory: `{schema.entry}_workspace` returns bytes from shapes and dtypes alone; its "
-            "content is undefined at each launch."
-        )
-    else:
-        yield (
-            'Scratch memory, if needed: also define `extern "C" int64_t '
-            f"{schema.entry}_workspace(…arguments and outputs, no stream…)` that returns bytes; "
-            "the launcher then takes `void* workspace, int64_t workspace_nbytes` before `stream`. It "
-            "is uninitialised. Do not allocate otherwise on a GPU."
-        )
-    if context.target.device == "cuda":
-        yield (
-            "The tensors' device is current. `cgins_stream` is cudaStream_t; all work goes to it, and "
-            "the function does not wait."
-        )
-    else:
-        yield "`stream` is NULL on the CPU; the work is done when the function returns."
-
-
-def _of_argument(argument: SchemaArgument) -> str:
-    name = f"`{argument.name}`"
-    if argument.type == "Tensor":
-        if argument.list:
-            return f"{name}: {argument.name}_len tensors" + (
-                ", items may be NULL (None)" if argument.item_optional else ""
-            )
-        if argument.mutated:
-            return f"{name}: changed in place" + ("; NULL is None" if argument.optional else "")
-        return f"{name}: NULL is None" if argument.optional else ""
-    if argument.type == "str":
-        return f"{name}: UTF-8 with a zero byte behind its {argument.name}_len bytes" + (
-            "; NULL is None" if argument.optional else ""
-        )
-    if argument.type == "Scalar":
-        return (
-            f"{name}: `{name[1:-1]}->real` is always set, as a double; `->kind` is CGINS_BOOL, _INT, "
-            "_FLOAT or _COMPLEX, `->integer` for the first two"
-        )
-    if argument.type == "ScalarType":
-        return f"{name}: `cgins::dtype_of(*{argument.name})`" + (
-            "; NULL is None" if argument.optional else ""
-        )
-    if argument.type == "Generator":
-        return f"{name}: a 64-bit seed; the same seed gives the same numbers"
-    if argument.list:
-        return f"{name}: {argument.name}_len values; a single number arrives as a list of one" + (
-            "; NULL and 0 are None" if argument.optional else ""
-        )
-    return f"{name}: pointer, NULL is None" if argument.optional else ""
 
 
 def _device(context: Context, line: str, schema: Schema) -> list[str]:
@@ -193,7 +142,7 @@ def _device(context: Context, line: str, schema: Schema) -> list[str]:
         (
             f"{blocks.code(context.main)} is a file of `__global__` functions and what they call, no "
             "host code, no <<<>>>. It has one schema line, "
-            f"which is mandatory ({_KEEP}), and one or more launch lines:"
+            f"which is mandatory ({_kept(context, schema)}), and one or more launch lines:"
         ),
         blocks.fenced(f"// cgins: {line}", "cpp"),
         blocks.fenced(contract_text.LAUNCH_LINE, "text"),
@@ -222,6 +171,7 @@ def _device(context: Context, line: str, schema: Schema) -> list[str]:
 
 def _extension(context: Context) -> list[str]:
     names = _parameters([trace for _, trace in context.traces])
+    state = _state_tensors([trace for _, trace in context.traces])
     return [
         (
             f"{blocks.code(context.main)} defines the function "
@@ -231,6 +181,17 @@ def _extension(context: Context) -> list[str]:
             "with the op's own arguments: "
             f"{', '.join(names) or 'see the recorded calls'}; one that has the op's default in every call may be left out. "
             "Optional tensors are `const std::optional<torch::Tensor>&`."
+        ),
+        *(
+            [
+                (
+                    "Behind these come the tensors of the module's state, in this order: "
+                    f"{', '.join(map(blocks.code, state))}. Those at the end may be left out; numbers of the state "
+                    "are not passed."
+                )
+            ]
+            if state
+            else []
         ),
         (
             "It returns the output tensor (several: a std::tuple or vector). Use ATen for "
@@ -254,11 +215,36 @@ def _python(context: Context) -> list[str]:
             "what the op returns, with the same shapes and dtypes."
         ),
         *(
+            [
+                (
+                    "The op is a module: the first argument is a module of its class, whatever you call it, then "
+                    "come these. Read parameters, buffers and plain attributes from it (`module.a.weight`), and "
+                    "call neither it nor its children: they are what is replaced. What was not recorded of it "
+                    "raises an error that names it."
+                )
+            ]
+            if any(calls.is_of_module(trace) for _, trace in context.traces)
+            else []
+        ),
+        *(
             ["Run in Triton's interpreter on the CPU (interpret: true)."]
             if context.implementation.interpret
             else []
         ),
     ]
+
+
+def _state_tensors(traces: list[Trace]) -> list[str]:
+    """Names of the tensors that a module brings, in the order of the call that has most of them."""
+    found = [
+        [
+            blocks.one_line(one.name, 60)
+            for one in trace.call.arguments
+            if one.passed == "state" and one.value.kind == "tensor"
+        ]
+        for trace in traces
+    ]
+    return max(found, key=len, default=[])
 
 
 def _parameters(traces: list[Trace]) -> list[str]:

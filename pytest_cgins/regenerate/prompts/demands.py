@@ -28,7 +28,7 @@ _PROBES = {
     "no synchronisation, no allocation by cudaMalloc, no other stream without joining it",
     "op_callback": "neither the op itself nor torch's operators that it consists of are called: write the arithmetic",
     "snooping": "no files, sockets, programs, environment; no looking at the caller",
-    "integrity": "no global settings are changed (rounding mode, flush-to-zero, torch's switches)",
+    "integrity": "a call leaves torch's switches and the calling thread's rounding mode and flush-to-zero as they were",
     "memory_use": (
         "scratch memory is bounded: at most 8 times inputs and outputs and 256 MiB; repeated calls take "
         "no more"
@@ -84,7 +84,7 @@ def _tolerance(context: Context) -> Iterable[str]:
         yield (
             f"{' and '.join(narrow)}: load, convert to fp32, compute and accumulate in fp32, and "
             "round once, when storing. "
-            "Rounding intermediates to the narrow type fails"
+            "Rounding intermediates, or running sums, to the narrow type fails unless torch's own op is as coarse"
         )
     if "float32" in dtypes:
         tf32 = context.entry.allow_tf32

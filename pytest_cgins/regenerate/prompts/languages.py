@@ -21,7 +21,7 @@ _ADVICE: dict[Language, tuple[str, ...]] = {
         "loop are not vectorized unless `#pragma omp simd reduction(+:sum)` allows it."),
         ("OpenMP: `#pragma omp parallel for` over independent rows or tiles, with `if (work > 32768)` "
             "so that small tensors start no threads. "
-        "int64_t for sizes and offsets."),
+        "int64_t for sizes and offsets. It has as many threads as torch."),
         "cgins::float16 and cgins::bfloat16 are storage types: convert to float, compute in cgins::accumulator<T>.",
     ),
     "cuda": (
@@ -42,7 +42,9 @@ _ADVICE: dict[Language, tuple[str, ...]] = {
     "device": (
         ("Compiler: NVRTC --std=c++17, no host code and no host headers (no <cstring>, <vector>, "
             "<cuda_runtime.h>); `cgins.h` is included "
-        "before the first line. int64_t is long long there."),
+        "before the first line. int64_t is long long there. What can be included: cuda_fp16.h, cuda_bf16.h, "
+            "cuda_fp8.h, mma.h, cooperative_groups.h, cuda/std/…, cub/… (blocks, warps, threads), cute/…, cutlass/…, "
+            "<cstdint>, <cmath>, <cfloat>, <climits>, <limits>, <type_traits>, <algorithm>, <utility>, <array>, <tuple>."),
         ("A tensor passed as a plain pointer must be contiguous, unless the launch line looks at its "
             "strides. Use view(x) for any strides."),
         "Nothing is launched where all outputs are empty.",

@@ -115,6 +115,8 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
     arguments: list[tuple[str, str, str]] = []
     for argument in _order(traces):
         word = _type(argument, traces, known.get(argument.name))
+        if argument.passed == "state" and (word is None or not _has_name(argument, traces)):
+            continue  # of a module a line names what it can
         if word is None:
             return ""
         default = _default_of(argument, traces, known.get(argument.name), usual)
@@ -136,6 +138,12 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
     except SourceError:
         return ""
     return line
+
+
+def _has_name(argument: Argument, traces: Sequence[Trace]) -> bool:
+    """Whether an attribute of a module has a name of its own wherever it was recorded."""
+    met = [trace for trace in traces if any(one.name == argument.name for one in trace.call.arguments)]
+    return all(calls.schema_name(argument) in calls.state_names(trace) for trace in met)
 
 
 def _entry_name(name: str) -> str:

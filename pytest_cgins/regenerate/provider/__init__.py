@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.provider.order import Limits
 
 
-def of_settings(settings: LlmSettings) -> Provider:
-    """The provider that the section `llm` of cgins.yaml names."""
+def of_settings(settings: LlmSettings, *, run: str = "") -> Provider:
+    """The provider that the section `llm` of cgins.yaml names, for a run of this name."""
     from pytest_cgins.regenerate.provider.order import Limits
 
     # Time for one more answer if the first is lost, and for the pauses that providers ask for.
@@ -25,6 +25,7 @@ def of_settings(settings: LlmSettings) -> Provider:
         base_url=settings.base_url,
         api_key_env=settings.api_key_env,
         path=settings.path,
+        run=run,
         prices=settings.prices,
         stream=settings.stream,
         limits=Limits(idle_s=settings.timeout_s, try_s=settings.timeout_s, deadline_s=deadline_s),
@@ -37,6 +38,7 @@ def make(
     base_url: str = "",
     api_key_env: str = "",
     path: Path | None = None,
+    run: str = "",
     prices: Mapping[str, Price] | None = None,
     stream: bool = True,
     limits: Limits | None = None,
@@ -49,6 +51,7 @@ def make(
         base_url: of a server; "" for the provider's own.
         api_key_env: variable that holds its key; "" for the provider's own, or none.
         path: folder of `replay` and `exchange`.
+        run: name of the run, which prompts of `exchange` tell.
         prices: by model.
         stream: whether answers come in pieces.
         limits: how long, and how often a server is asked.
@@ -67,7 +70,7 @@ def make(
             remedy=nearest(name, PROVIDERS) or f"take one of: {', '.join(PROVIDERS)}",
         )
     if name in {"replay", "exchange"}:
-        return _of_files(name, path, strict=strict)
+        return _of_files(name, path, run, strict=strict)
     own = {
         "openai": openai_compatible.OPENAI_URL,
         "gemini": openai_compatible.GEMINI_URL,
@@ -84,10 +87,10 @@ def make(
     )
 
 
-def _of_files(name: str, path: Path | None, *, strict: bool) -> Provider:
+def _of_files(name: str, path: Path | None, run: str, *, strict: bool) -> Provider:
     from pytest_cgins.regenerate.provider.exchange import Exchange
     from pytest_cgins.regenerate.provider.replay import Replay
 
     if path is None:
         raise ConfigError(f'llm.provider is "{name}" without a folder', remedy="set llm.path")
-    return Replay(path, strict=strict) if name == "replay" else Exchange(path)
+    return Replay(path, strict=strict) if name == "replay" else Exchange(path, run)

@@ -14,7 +14,7 @@ from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider import trouble as troubles
 from pytest_cgins.regenerate.provider.arguments import Refused, adjust, arguments_of
-from pytest_cgins.regenerate.provider.files import Failure
+from pytest_cgins.regenerate.provider.files import Failure, Lost
 from pytest_cgins.regenerate.provider.order import Order
 from pytest_cgins.regenerate.provider.prices import priced
 from pytest_cgins.regenerate.provider.reply import Reply
@@ -43,7 +43,7 @@ class Asking:
         request: what.
         key: "" for a server without keys.
         alone: set when the process that wanted the answer is gone: then no new try is begun.
-        lost: answers to this request that were lost before.
+        lost: what was asked in vain before.
         tell: takes a line for each try that failed.
     """
 
@@ -54,7 +54,7 @@ class Asking:
         key: str,
         *,
         alone: Event,
-        lost: int,
+        lost: Lost,
         tell: Callable[[str], None],
     ) -> None:
         self._order = order
@@ -65,8 +65,10 @@ class Asking:
         self._server = troubles.shown_url(order.base_url)
         self._started = time.monotonic()
         self._deadline = self._started + order.limits.deadline_s
-        self.tries = lost
-        self.lost: list[Usage] = [replies.estimated(request, "")] * lost
+        self.tries = lost.tries
+        self.lost: list[Usage] = []
+        """What tries took whose answers are lost."""
+        self._before = lost.usage
 
     def run(self) -> Answer | Failure | None:
         """The answer, or why there is none; None if nobody wants another try."""
@@ -166,8 +168,14 @@ class Asking:
             tries=self.tries,
         )
 
+    def taken(self) -> Usage | None:
+        """What all that was lost has taken, also by those who asked before; None if nothing was."""
+        if not self.lost and self._before is None:
+            return None
+        return priced(self._with_lost(_NOTHING), self._order.price)
+
     def _with_lost(self, usage: Usage) -> Usage:
-        for one in self.lost:
+        for one in (*filter(None, (self._before,)), *self.lost):
             usage = replies.total(usage, one)
         return usage
 
@@ -196,7 +204,7 @@ class Asking:
             remedy=self._clean(remedy),
             retry=trouble.retry,
             tries=self.tries,
-            usage=priced(self._with_lost(_NOTHING), self._order.price) if self.lost else None,
+            usage=self.taken(),
         )
 
     def _clean(self, text: str) -> str:

@@ -8,6 +8,7 @@ asks nobody, and whoever finds its lock held waits.
 
 An answer is lost only if this process itself dies, as when the machine does. Then the place has `sent.json`, no answer
 and a free lock; the next courier counts that in `lost.json` and in the answer's `tries` and `usage`, and asks again.
+So do the tries of a failure that was taken back.
 
 Keys come from the environment, are in no order, and are taken out of all that is written.
 """
@@ -19,17 +20,19 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_cgins import documents
 from pytest_cgins.errors import CginsError
-from pytest_cgins.regenerate.model import Answer
+from pytest_cgins.regenerate.model import Answer, Usage
 from pytest_cgins.regenerate.provider import files
+from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider.asking import Asking
-from pytest_cgins.regenerate.provider.files import Failure
+from pytest_cgins.regenerate.provider.files import Failure, Lost
 from pytest_cgins.regenerate.provider.order import Order
+from pytest_cgins.regenerate.provider.prices import priced
 from pytest_cgins.regenerate.provider.trouble import scrubbed
 
 _PARENT_EVERY_S = 1.0
@@ -64,31 +67,46 @@ def settle(order: Order, alone: threading.Event) -> None:
     with files.held(place):
         if files.is_settled(place):
             return
-        if (place / files.SENT).exists():
-            files.note_lost(place, 1)
-        lost = files.lost_in(place)
         asking = None
         outcome: Answer | Failure | None
         try:
             request = files.request_in(place)
+            lost = files.lost_in(place)
+            if (place / files.SENT).exists():
+                lost = _more(lost, [replies.estimated(request, "")], order)
+                files.note_lost(place, lost)
             asking = Asking(order, request, key, alone=alone, lost=lost, tell=lambda line: _tell(place, line))
             files.mark_sent(place, request.model, _now())
             outcome = asking.run()
         except Exception as error:  # noqa: BLE001
-            outcome = _unforeseen(error, key, asking.tries if asking else 0)
+            outcome = _unforeseen(error, key, asking)
         if outcome is None:
-            files.note_lost(place, len(asking.lost) - lost if asking else 0)
+            files.note_lost(place, _more(lost, asking.lost if asking else [], order))
             return
         _keep(place, outcome)
 
 
-def _unforeseen(error: Exception, key: str, tries: int) -> Failure:
+def _more(lost: Lost, usages: Sequence[Usage], order: Order) -> Lost:
+    """With so many more answers that are lost."""
+    usage = lost.usage
+    for one in usages:
+        usage = priced(replies.total(usage, one) if usage is not None else one, order.price)
+    return Lost(count=lost.count + len(usages), tries=lost.tries + len(usages), usage=usage)
+
+
+def _unforeseen(error: Exception, key: str, asking: Asking | None) -> Failure:
     own = isinstance(error, CginsError)
     what = (
         error.what if isinstance(error, CginsError) else f"asking failed with {type(error).__name__}: {error}"
     )
     remedy = error.remedy if isinstance(error, CginsError) else "report this"
-    return Failure(what=scrubbed(what, key)[:2000], remedy=remedy, retry=not own, tries=tries, usage=None)
+    return Failure(
+        what=scrubbed(what, key)[:2000],
+        remedy=remedy,
+        retry=not own,
+        tries=asking.tries if asking else 0,
+        usage=asking.taken() if asking else None,
+    )
 
 
 def _keep(place: Path, outcome: Answer | Failure) -> None:

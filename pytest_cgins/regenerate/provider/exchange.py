@@ -26,7 +26,7 @@ _TOP = """\
 <!-- prompt {digest} -->
 > **To do:** answer the prompt below, as if it had been said to you, and save the answer as `{answer}` in this folder.
 > If it cannot be saved at once, write `{answer}.part` and rename it. Then resume the run:
-> `cgins runs resume`. Nothing else here is to be changed. To say who answered, begin the file with
+> `cgins runs resume{run}`. Nothing else here is to be changed. To say who answered, begin the file with
 > `---`, `model: NAME` and `---`, each on a line of its own.
 """
 
@@ -36,10 +36,12 @@ class Exchange:
 
     Args:
         folder: of prompts and answers.
+        run: name of the run, for the prompts to tell how it is resumed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, run: str = "") -> None:
         self._folder = folder
+        self._run = run
         self._waiting: dict[Path, None] = {}
 
     @property
@@ -58,7 +60,7 @@ class Exchange:
         if files.is_settled(place):
             self._waiting.pop(prompt, None)
             return files.answer_in(place)
-        _offer(request, prompt)
+        _offer(prompt_text(request, self._run), prompt)
         self._waiting[prompt] = None
         data = _at_rest(folder / ANSWER)
         if not data.strip():
@@ -83,9 +85,10 @@ class Exchange:
         """Nothing is held."""
 
 
-def prompt_text(request: Request) -> str:
+def prompt_text(request: Request, run: str = "") -> str:
     """What is written for whoever answers."""
-    top = _TOP.format(digest=written.digest_of(request), answer=ANSWER)
+    again = f" {run}" if run else ""
+    top = _TOP.format(digest=written.digest_of(request), answer=ANSWER, run=again)
     many = len(request.messages) > 1
     parts = [
         f"<!-- {message.role} -->\n{message.text.strip()}\n" if many else f"{message.text.strip()}\n"
@@ -94,19 +97,18 @@ def prompt_text(request: Request) -> str:
     return "\n".join([top, *parts])
 
 
-def _offer(request: Request, prompt: Path) -> None:
+def _offer(text: str, prompt: Path) -> None:
     """Write the prompt if it is not there as it is; an answer to another one is set aside."""
-    text = prompt_text(request)
     try:
-        same = prompt.read_text(encoding="utf-8") == text
+        before = prompt.read_text(encoding="utf-8")
     except (FileNotFoundError, UnicodeDecodeError):
-        same = False
-    if same:
+        before = ""
+    if before == text:
         return
     prompt.parent.mkdir(parents=True, exist_ok=True)
     answer = prompt.with_name(ANSWER)
-    # Without a prompt beside it an answer was laid there for this one.
-    if prompt.exists() and answer.exists():
+    # Without a prompt beside it an answer was laid there for this one. The first line has the digest of what is asked.
+    if prompt.exists() and answer.exists() and before.partition("\n")[0] != text.partition("\n")[0]:
         number = 1
         while (aside := answer.with_name(f"answer-to-another-prompt-{number}.md")).exists():
             number += 1

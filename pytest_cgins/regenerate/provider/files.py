@@ -3,7 +3,7 @@
 request.json  the request
 sent.json     written before the first try: an answer may have been paid for
 request.lock  held while a process asks
-lost.json     how many answers were under way when their process died
+lost.json     what was asked in vain: answers whose process died, and failures that were taken back
 tries.log     a line a try that failed, for people
 answer.json   the answer
 error.json    why there is none, finally
@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,10 +56,14 @@ class Failure(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost(Document):
-    """Answers that were under way when nobody was left to take them."""
+    """What a request has taken so far without an answer, apart from its failure, if that stands."""
 
-    count: int
-    """How many."""
+    count: int = 0
+    """Answers that were under way when nobody was left to take them."""
+    tries: int = 0
+    """Times that it was asked for, those among them; of a failure that was taken back all its tries."""
+    usage: Usage | None = None
+    """What all of it took; None if nothing."""
 
 
 def answer_in(place: Path) -> Answer | None:
@@ -96,23 +100,36 @@ def is_settled(place: Path) -> bool:
 
 
 def retract_failure(place: Path) -> None:
-    """Forget a final failure, so that it is asked for again, as when the remedy was heeded."""
-    if (place / ERROR).exists():
-        (place / ERROR).unlink()
-        (place / SENT).unlink(missing_ok=True)
-
-
-def lost_in(place: Path) -> int:
-    """How many answers to the request of a place were lost."""
-    data = _read(place / LOST)
-    return 0 if data is None else _load(Lost, data, place / LOST).count
-
-
-def note_lost(place: Path, count: int) -> None:
-    """Count so many more lost answers; what was sent has been dealt with."""
-    if count:
-        write(place / LOST, documents.dump(Lost(count=lost_in(place) + count)))
+    """Take back a final failure, so that it is asked for again, as when the remedy was heeded. Its cost stays known."""
+    failure = failure_in(place)
+    if failure is None:
+        return
+    before = lost_in(place)
+    kept = replace(before, tries=max(before.tries, failure.tries), usage=failure.usage or before.usage)
+    if kept != before:
+        write(place / LOST, documents.dump(kept))
+    (place / ERROR).unlink()
     (place / SENT).unlink(missing_ok=True)
+
+
+def lost_in(place: Path) -> Lost:
+    """What was asked in vain at a place."""
+    data = _read(place / LOST)
+    return Lost() if data is None else _load(Lost, data, place / LOST)
+
+
+def note_lost(place: Path, lost: Lost) -> None:
+    """Keep what was asked in vain so far; what was sent has been dealt with."""
+    if lost != lost_in(place):
+        write(place / LOST, documents.dump(lost))
+    (place / SENT).unlink(missing_ok=True)
+
+
+def taken_in(place: Path) -> Usage | None:
+    """What the request of a place has taken so far, as long as it has no answer; None if nothing is known of."""
+    failure = failure_in(place)
+    # A failure's usage has in it what was lost before.
+    return (failure.usage if failure is not None else None) or lost_in(place).usage
 
 
 def is_held(place: Path) -> bool:

@@ -155,10 +155,11 @@ class OpenAICompatible:
                 f"there is no key for {shown_url(self._base_url)}: {self._api_key_env} is not set",
                 remedy=key_remedy(self._api_key_env),
             )
-        if (lost := files.lost_in(place)) >= MOST_LOST:
+        if (lost := files.lost_in(place).count) >= MOST_LOST:
             raise ProviderError(
                 f"the answer to {request.id} was lost {lost} times: the process that waited for it died",
-                remedy=f"see why it dies, as by lack of memory; then delete {place / files.LOST}, and resume",
+                remedy="see why it dies, as by lack of memory; "
+                f'then write 0 for "count" in {place / files.LOST}, and resume',
             )
         tokens: TokensField = "max_completion_tokens" if self._is_openai else "max_tokens"
         return Order(

@@ -1,0 +1,186 @@
+"""Where sizes of a call may change: which dimensions and integers are of one size, and which stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from pytest_cgins.model import OpCall, TensorMeta, Value
+from pytest_cgins.trace.layout import lay_out
+from pytest_cgins.trace.values import tensor_indices
+from pytest_cgins.verify import inputs
+from pytest_cgins.verify.semantics import Semantics
+
+LEAST = 4
+"""Smaller sizes are those of windows and groups, mostly: a kernel that refuses others refuses them in sets of their own."""
+
+Moves = Mapping[int, int]
+"""New size by old one."""
+Spot = tuple[int, int]
+"""Index of a tensor, and one of its dimensions."""
+
+
+class Places:
+    """Which sizes of a call may move: those within rows of the data first, then all others."""
+
+    def __init__(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> None:
+        layout = lay_out(recorded, copy=False)
+        self.metas = layout.metas
+        self._fixed = semantics.fixed
+        self._names = semantics.names
+        storages = [meta.storage for meta in self.metas]
+        # An argument that is changed in place must lie where the other sees it.
+        self._shared = any(storages.count(storage) > 1 for storage in storages)
+        self.in_place = call.op.endswith("_")
+        tables = {index for index, meta in enumerate(self.metas) if semantics.kept(index, meta) == "table"}
+        self._state = _state(call)
+        self._offsets = _offsets(semantics, recorded, self.metas)
+        held = self._offsets | _sizes_of_state(call, self._state, self.metas)
+        sizes: dict[int, None] = {}
+        for index, meta in enumerate(self.metas):
+            for dim, size in enumerate(meta.shape):
+                # What a table holds along a row depends on itself: often the second half repeats the first.
+                of_table = index in tables and dim == len(meta.shape) - 1
+                if size > 1 and not self.is_fixed(index, dim) and not of_table and size not in held:
+                    sizes.setdefault(size)
+        self._tables = tables
+        self.sizes = tuple(sizes)
+        """All that may move wherever they occur, in the order of the arguments."""
+        usual = [size for size in sizes if size >= LEAST] or list(sizes)
+        within = self._within_rows(call, semantics, recorded)
+        self.inner = [size for size in usual if size in within][-1:]
+        self.others = sorted((size for size in usual if size not in self.inner), reverse=True)
+
+    @property
+    def are_tied(self) -> bool:
+        """Whether sizes cannot move since memory is shared and changed."""
+        return self._shared and self.in_place
+
+    def is_fixed(self, index: int, dim: int) -> bool:
+        """Whether one dimension of a tensor must keep its size."""
+        name = self._names.get(index, "")
+        return index in self._state or (name, None) in self._fixed or (name, dim) in self._fixed
+
+    def shape(self, index: int, moves: Moves) -> tuple[int, ...]:
+        """Sizes of a tensor after moves."""
+        last = len(self.metas[index].shape) - 1
+        return tuple(
+            size
+            if self.is_fixed(index, dim) or (index in self._tables and dim == last)
+            else moves.get(size, size)
+            for dim, size in enumerate(self.metas[index].shape)
+        )
+
+    def spots(self) -> set[Spot]:
+        """All dimensions that may be of another size."""
+        return {
+            (index, dim)
+            for index, meta in enumerate(self.metas)
+            for dim in range(len(meta.shape))
+            if not self.is_fixed(index, dim) and not (index in self._tables and dim == len(meta.shape) - 1)
+        }
+
+    def call(self, call: OpCall, moves: Moves) -> OpCall:
+        """The call with its integer arguments moved as well."""
+        return replace(
+            call,
+            arguments=tuple(
+                argument
+                if (argument.name, None) in self._fixed or argument.passed == "state"
+                else replace(argument, value=_moved(argument.value, moves))
+                for argument in call.arguments
+            ),
+        )
+
+    def _within_rows(self, call: OpCall, semantics: Semantics, recorded: Sequence[torch.Tensor]) -> list[int]:
+        for index, tensor in inputs.data(semantics, recorded):
+            lanes = semantics.lanes(call, index, tuple(tensor.shape))
+            return [size for dim, size in enumerate(tensor.shape) if dim not in lanes]
+        return []
+
+    def batches(self, semantics: Semantics) -> list[list[int]]:
+        """Tensors whose first dimension may be a batch: all of one size, or the first alone.
+
+        By place and not by size: a batch of 64 has nothing to do with 64 channels, nor one of 1 with what is expanded.
+        """
+        return self._alike(semantics, 0, ("data", "keep"))
+
+    def is_offset(self, size: int) -> bool:
+        """Whether integers of the call say the same as a size, so that it does not move alone."""
+        return size in self._offsets
+
+    def ones(self, semantics: Semantics) -> Iterator[list[Sequence[Spot]]]:
+        """Dimensions of 1 behind the first one of the data: for each what may move, the more tensors the sooner."""
+        first = next(iter(self._batched(semantics, 0, ("data", "keep"))), None)
+        for dim in range(1, len(self.metas[first].shape) if first is not None else 0):
+            choices = [
+                [(index, dim) for index in alike]
+                for roles in (("data", "weight", "keep"), ("data", "weight"), ("data", "keep"))
+                for alike in self._alike(semantics, dim, roles)
+                if self.metas[alike[0]].shape[dim] == 1 and first in alike
+            ]
+            if choices:
+                yield [one for number, one in enumerate(choices) if one not in choices[:number]]
+
+    def _batched(self, semantics: Semantics, dim: int, roles: Collection[str]) -> list[int]:
+        """Tensors that have a dimension that may move; those of data first."""
+        found = [
+            index
+            for index, meta in enumerate(self.metas)
+            if dim < len(meta.shape)
+            and meta.shape[dim]
+            and not self.is_fixed(index, dim)
+            and index not in self._tables
+            and semantics.role(index, meta) in roles
+        ]
+        return sorted(found, key=lambda index: semantics.role(index, self.metas[index]) != "data")
+
+    def _alike(self, semantics: Semantics, dim: int, roles: Collection[str]) -> list[list[int]]:
+        batched = self._batched(semantics, dim, roles)
+        if not batched:
+            return []
+        first = batched[0]
+        alike = sorted(i for i in batched if self.metas[i].shape[dim] == self.metas[first].shape[dim])
+        return [alike] if alike == [first] else [alike, [first]]
+
+
+def _state(call: OpCall) -> frozenset[int]:
+    """Indices of the tensors that are a module's own."""
+    arguments = (argument for argument in call.arguments if argument.passed == "state")
+    return frozenset(index for argument in arguments for index in tensor_indices(argument.value))
+
+
+def _sizes_of_state(call: OpCall, state: frozenset[int], metas: Sequence[TensorMeta]) -> set[int]:
+    """Sizes that a module was made with, its integers included: they are one with it, and do not move."""
+    found = {size for index in state for size in metas[index].shape}
+    for argument in call.arguments:
+        if argument.passed == "state":
+            found |= set(_integers(argument.value))
+    return found
+
+
+def _integers(value: Value) -> Iterator[int]:
+    if value.kind == "int" and isinstance(value.value, int):
+        yield value.value
+    for item in value.items:
+        yield from _integers(item)
+
+
+def _moved(value: Value, moves: Moves) -> Value:
+    if value.kind == "int" and isinstance(value.value, int):
+        return replace(value, value=moves.get(value.value, value.value))
+    if value.kind in ("tuple", "list", "size"):
+        return replace(value, items=tuple(_moved(item, moves) for item in value.items))
+    return value
+
+
+def _offsets(semantics: Semantics, recorded: Sequence[torch.Tensor], metas: Sequence[TensorMeta]) -> set[int]:
+    """Sizes that integers of the call add up to, or end with: offsets and lengths say the same as the size."""
+    found: set[int] = set()
+    for index, (tensor, meta) in enumerate(zip(recorded, metas, strict=True)):
+        known = semantics.entry.kept.get(semantics.names.get(index, "")) == "index"
+        if "int" in meta.dtype and tensor.numel() and not known:
+            found |= {int(tensor.max()), int(tensor.sum())}
+    return found

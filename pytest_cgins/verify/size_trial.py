@@ -1,0 +1,224 @@
+"""Other sizes of a call, tried until torch takes them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from pytest_cgins.model import OpCall
+from pytest_cgins.trace.call import relocate
+from pytest_cgins.trace.dtypes import ITEMSIZE
+from pytest_cgins.trace.layout import lay_out
+from pytest_cgins.verify import inputs
+from pytest_cgins.verify.maker import InputSet, Maker
+from pytest_cgins.verify.places import LEAST, Moves, Places, Spot
+from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.resize import resized
+from pytest_cgins.verify.semantics import Semantics
+
+NAME = "sizes"
+LIMIT_BYTES = 256 << 10
+"""Arguments that are larger are halved until they are not."""
+MOST_ROWS, FEW_ROWS = 2048, 8
+"""No set has more: some kernels are Python, row by row. And none for a kernel that is interpreted."""
+_ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
+_NOTHING: Mapping[Spot, int] = {}
+
+
+def prime_above(size: int) -> int:
+    """The least prime above a size."""
+    return next(n for n in itertools.count(size + 1) if _is_prime(n))
+
+
+def prime_below(size: int) -> int:
+    """The greatest prime below a size; one more than it where there is none but small ones."""
+    if size <= LEAST:
+        return size + 1
+    return next(n for n in range(size - 1, 1, -1) if _is_prime(n))
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+
+
+class Trial:
+    """Tries moves until torch takes one."""
+
+    def __init__(
+        self,
+        maker: Maker,
+        semantics: Semantics,
+        recorded: Sequence[torch.Tensor],
+        key: str,
+        places: Places,
+    ) -> None:
+        self._maker, self._semantics, self._recorded = maker, semantics, recorded
+        self._key, self._places = key, places
+        self.refusal = "none"
+        self._small: Moves = {}
+        if places.inner or places.others:
+            self._small = self._shrunk()
+
+    @property
+    def small(self) -> Moves:
+        """What makes the arguments small enough, by halves: all other moves begin there."""
+        return self._small
+
+    def nbytes(self, moves: Moves) -> int:
+        """Of all arguments after moves."""
+        return sum(
+            math.prod(self._places.shape(index, moves)) * ITEMSIZE[meta.dtype]
+            for index, meta in enumerate(self._places.metas)
+        )
+
+    def _shrunk(self) -> Moves:
+        """The largest sizes halved until the arguments are small enough, or nothing is left to halve."""
+        moves = {size: size for size in (*self._places.inner, *self._places.others)}
+        while self.nbytes(moves) > LIMIT_BYTES and max(moves.values()) >= 4 * LEAST:
+            largest = max(moves, key=lambda size: moves[size])
+            moves[largest] //= 2
+        return {size: new for size, new in moves.items() if new != size}
+
+    def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
+        """The set of the first moves that torch takes, with the integers as they are or moved, too."""
+        for moves in plan[: _ATTEMPTS // 2]:
+            made = self._taken(self._shapes(moves), moves)
+            if made is not None:
+                return made
+        return None
+
+    def empty(self) -> InputSet | None:
+        """The set without rows, if torch takes it and its answer is beyond doubt."""
+        for batch in self._places.batches(self._semantics):
+            made = self._of_batch(batch, 0)
+            if made is not None:
+                return None if _is_doubtful(made) else made
+        return None
+
+    def many(self, limit: int) -> InputSet | None:
+        """The set with as many rows as memory and a limit allow, or at least with more than a few.
+
+        Threads and blocks that share what they must not meet there, and what sums lose by each rounding adds up.
+        """
+        for batch in self._places.batches(self._semantics):
+            size = self._places.metas[batch[0]].shape[0]
+            new = 0 if self._places.is_offset(size) else self._most_rows(batch, size, limit)
+            made = self._of_batch(batch, new) if new else None
+            if made is not None:
+                return made
+        return None
+
+    def rest(self, found: Sequence[InputSet]) -> InputSet | None:
+        """The set in which as much as torch takes moves of what did not move in any other, if there is anything.
+
+        Windows and groups, mostly, and dimensions of 1. What torch refuses to move alone is doubled together: so many
+        heads share so many.
+        """
+        spots = self._places.spots() - {spot for made in found for spot in self._moved(made)}
+        there = {self._places.metas[index].shape[dim] for index, dim in spots}
+        left = sorted((size for size in self._places.sizes if size in there), reverse=True)
+        ones = [
+            [dict.fromkeys(choice, 2) for choice in choices]
+            for choices in self._places.ones(self._semantics)
+            if spots & set(choices[0])
+        ]
+        moves, overlay, made = dict(self._small), dict[Spot, int](), None
+        for size in left[:_ATTEMPTS]:
+            tried = {**moves, size: prime_above(moves.get(size, size))}
+            one = self._taken(self._shapes(tried), tried)
+            if one is not None:
+                moves, made = tried, one
+        stuck = [size for size in left if moves.get(size, size) == self._small.get(size, size)]
+        if len(stuck) > 1:
+            tried = {**moves, **{size: 2 * moves.get(size, size) for size in stuck}}
+            one = self._taken(self._shapes(tried), tried)
+            if one is not None:
+                moves, made = tried, one
+        for choices in ones:
+            for choice in choices:
+                one = self._taken(self._shapes(moves, {**overlay, **choice}), moves)
+                if one is not None:
+                    overlay, made = {**overlay, **choice}, one
+                    break
+        return made
+
+    def _of_batch(self, batch: Sequence[int], new: int) -> InputSet | None:
+        """The set with another first dimension of some tensors."""
+        moves = {**self._small, self._places.metas[batch[0]].shape[0]: new}
+        return self._taken(self._shapes(self._small, {(index, 0): new for index in batch}), moves)
+
+    def _most_rows(self, batch: Sequence[int], size: int, limit: int) -> int:
+        """How many rows fit; 0 if that is hardly more than there are, and those are not few."""
+        metas = [self._places.metas[index] for index in batch]
+        now = sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
+        gold = self._maker.trace.gold
+        given = 0 if gold is None else sum(one.meta.numel * ITEMSIZE[one.meta.dtype] for one in gold.tensors)
+        a_row = sum(
+            math.prod(self._places.shape(index, self._small)[1:]) * ITEMSIZE[meta.dtype]
+            for index, meta in zip(batch, metas, strict=True)
+        )
+        most = min(limit, int(LIMIT_BYTES / max(1.0, a_row * (1 + given / max(1, now)))))
+        if most >= 2 * size:
+            return prime_below(most)
+        return prime_above(size) if size < LEAST else 0
+
+    def _moved(self, made: InputSet) -> Iterator[Spot]:
+        """What is of another size in a set than it would be of, were all as small as it must be."""
+        for index, meta in enumerate(made.layout.metas):
+            shape = self._places.shape(index, self._small)
+            if meta.shape and meta.shape[0] == 0 != shape[0]:
+                continue
+            yield from ((index, dim) for dim, size in enumerate(shape) if meta.shape[dim] != size)
+
+    def _shapes(self, moves: Moves, overlay: Mapping[Spot, int] = _NOTHING) -> list[tuple[int, ...]]:
+        """Those of all tensors after moves, and with some dimensions replaced."""
+        return [
+            tuple(
+                overlay.get((index, dim), size) for dim, size in enumerate(self._places.shape(index, moves))
+            )
+            for index in range(len(self._recorded))
+        ]
+
+    def _taken(self, shapes: Sequence[tuple[int, ...]], moves: Moves) -> InputSet | None:
+        for call in dict.fromkeys((self._maker.call, self._places.call(self._maker.call, moves))):
+            try:
+                return self._make(call, shapes, moves)
+            except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
+                self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
+        return None
+
+    def _make(self, call: OpCall, shapes: Sequence[tuple[int, ...]], moves: Moves) -> InputSet:
+        tensors = resized(self._recorded, self._places.metas, shapes, moves, self._semantics)
+        key = f"{self._key}/{sorted(moves.items())}"
+        made = inputs.fresh(call, tensors, key, self._semantics.declared)
+        if self._maker.device != "cpu":
+            # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
+            answer(relocate(call, "cpu"), lay_out(made), self._maker.trace.context, "cpu")
+        # Of no numbers none is badly conditioned.
+        empty = 0 in moves.values()
+        return self._maker.make(self._name(shapes), made, probe=NAME, call=call, patterns_only=empty)
+
+    def _name(self, shapes: Sequence[tuple[int, ...]]) -> str:
+        """`sizes input 4x64→4x65`: the first two arguments that moved."""
+        changed = [
+            f"{self._semantics.names.get(index, index)} {_shown(meta.shape)}→{_shown(shape)}"
+            for index, (meta, shape) in enumerate(zip(self._places.metas, shapes, strict=True))
+            if meta.shape != shape
+        ]
+        if not changed:
+            raise ValueError("nothing moved")
+        return f"sizes {', '.join(changed[:2])}"
+
+
+def _is_doubtful(made: InputSet) -> bool:
+    """Whether torch makes NaN of nothing, as a mean does, or a state that nothing came to could also be NaN."""
+    answers = [output.answer for output in made.expected.outputs]
+    nan = any(bool(torch.isnan(one).any()) for one in answers if one.is_floating_point())
+    return nan or any(one.numel() for one in answers[len(made.outputs) :])
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
