@@ -19,6 +19,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 import threading
 import traceback
@@ -36,6 +37,8 @@ REQUEST_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
 _LEAVING_S = 1.0
 _NOT_A_WORKER = 70
+_DESCRIPTORS = 1024  # among them those that imports have opened
+_MEMORY_DEVICES = 1  # /dev/null, /dev/zero, /dev/urandom
 _RANK = 128  # matrices of this size are multiplied by all threads of numpy's library
 
 
@@ -87,6 +90,7 @@ def _prepare(module: str) -> tuple[str, bool]:
         return f"{module} cannot be imported: {type(error).__name__}", False
     gc.freeze()
     gc.enable()
+    ctypes.CDLL(None).fflush(None)  # what imports print is no worker's output
     threads = _threads() > 1
     if not _mark_address():
         return "the process's first environment cannot be found", threads
@@ -104,9 +108,21 @@ def _unfit() -> str:
         os._exit(bool(torch is not None and torch.cuda._is_in_bad_fork()))
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
         return "CUDA was initialized by an import"
+    if _has_device():
+        return "a device was opened by an import"
     if threading.active_count() > 1 or _threads() > 1:
         return "threads were started by an import"
     return ""
+
+
+def _has_device() -> bool:
+    """Whether a device is open but those of memory: a driver's state would not be a fork's own."""
+    for fd in range(3, _DESCRIPTORS):  # not by /proc, which is closed to those who are not dumpable
+        with suppress(OSError):
+            status = os.fstat(fd)
+            if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) != _MEMORY_DEVICES:
+                return True
+    return False
 
 
 def _threads() -> int:

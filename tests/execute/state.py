@@ -64,6 +64,11 @@ class State(toys.Toy):
             "multiprocessing": bytes(multiprocessing.current_process().authkey).hex(),
         }, []
 
+    def cuda(self, params: Any, buffers: list[Any]) -> Answer:
+        """Make a context and use it."""
+        ones = torch.ones(100, device="cuda:0")
+        return {"sum": float((ones + ones).sum()), "bad fork": torch.cuda._is_in_bad_fork()}, []
+
     def compute(self, params: Any, buffers: list[Any]) -> Answer:
         ones = torch.ones(600, 600, requires_grad=True)
         product = ones @ ones

@@ -177,19 +177,26 @@ def test_torch_works_in_a_fork(toy_path: dict[str, str]) -> None:
     assert result == {"right": True, "bad fork": False, "threads": True}
 
 
-def test_an_import_that_starts_threads_is_not_forked(
-    toy_path: dict[str, str], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("threaded", "threads were started by an import"),
+        ("opens_device", "a device was opened by an import"),
+    ],
+)
+def test_an_import_that_does_not_survive_a_fork_is_not_forked(
+    toy_path: dict[str, str], caplog: pytest.LogCaptureFixture, module: str, why: str
 ) -> None:
-    """A fork would lack them: such a service is started as a program, and no second server is tried."""
+    """Such a service is started as a program, and no second server is tried."""
     with (
         caplog.at_level(logging.DEBUG, logger=forking.__name__),
-        WorkerPool(services={"x": "threaded:Service"}, env=toy_path) as pool,
+        WorkerPool(services={"x": f"{module}:Service"}, env=toy_path) as pool,
     ):
         for _ in range(3):
             pid = ask(pool, "pid", "x")
             assert parent_of(pid) == os.getpid()
             pool.discard("x")
-    assert "no worker of threaded is forked: threads were started by an import" in caplog.messages
+    assert f"no worker of {module} is forked: {why}" in caplog.messages
     assert sum("to fork workers" in message for message in caplog.messages) == 1
 
 
