@@ -47,7 +47,9 @@ _BOOT = (
     ".serve({fd}, module={module!r}, parent={parent}, death_signal={death_signal}, shielded={shielded}))"
 )
 # Of a process's status, what it hands on to those that it starts.
-_INHERITED = tuple("Umask Uid Gid Groups NoNewPrivs Seccomp Cap SigBlk SigIgn Cpus_allowed Mems".split())
+_INHERITED = (
+    "Umask", "Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap", "SigBlk", "SigIgn", "Cpus_allowed", "Mems"
+)  # fmt: skip
 _PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH")
 
 _Key = tuple[Any, ...]
