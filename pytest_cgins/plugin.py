@@ -105,7 +105,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cgins-sandbox",
         choices=("auto", "on", "off"),
         default="auto",
-        help="fence workers in: no network, read-only files, no view of other processes; auto: for generated "
+        help="fence workers and compilers in: no network, read-only files, no view of other processes; auto: for generated "
         "kernels (default: %(default)s)",
     )
     group.addoption(

@@ -50,8 +50,10 @@ def scan(main: Path, folders: Sequence[Path]) -> Includes:
             named = NAMED.match(line[1].strip())
             if named is None:
                 number = text.count("\n", 0, line.start()) + 1
+                # Of another file, which may be any that the source names, no text is told.
+                said = f": {line[1].strip()}" if file == main else ""
                 raise SourceError(
-                    f"{file}:{number}: the include's file is named by a macro: {line[1].strip()}",
+                    f"{file}:{number}: the include's file is named by a macro{said}",
                     remedy='write its name: #include "rows.cuh"',
                 )
             places = [file.parent, *folders] if named[1] == '"' else folders

@@ -1,32 +1,23 @@
-"""NVRTC, the CUDA compiler as a library: source text to machine code in process.
-
-It is bound by ctypes, not through cuda-bindings: the dozen functions that are needed are plain C, and
-importing the bindings takes twice as long as compiling a small kernel.
-"""
+"""NVRTC, the CUDA compiler as a library: source text to machine code in process."""
 
 from __future__ import annotations
 
-import contextvars
 import ctypes
 import importlib.util
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from pytest_cgins.errors import InfrastructureError, SourceError
-from pytest_cgins.kernels import compilers
+from pytest_cgins.kernels import compilers, nvrtc_calls
+from pytest_cgins.kernels.nvrtc_calls import NvrtcError
 
 REMEDY = "pip install 'pytest-cgins[nvrtc]', or install the CUDA toolkit and set CUDA_HOME"
-SUCCESS = 0
-STACK_NBYTES = 1 << 30  # of address space: what is not touched takes no memory
-STACK_SIZE = threading.Lock()
-_chosen: list[Path | None] = []
-CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+REPORT = "report this line, or install another NVRTC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +67,6 @@ def find_library() -> Path | None:
     return None
 
 
-def use(path: Path | None) -> None:
-    """Have this process load a library that another has found; None to have the system's loader find one."""
-    _chosen[:] = [path]
-
-
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
     """libnvrtc, loaded.
@@ -88,29 +74,23 @@ def library() -> ctypes.CDLL:
     Raises:
         InfrastructureError: there is none, or it cannot be loaded.
     """
-    path = _chosen[0] if _chosen else find_library()
-    names = [str(path)] if path else ["libnvrtc.so.13", "libnvrtc.so.12"]
-    if path is not None:
-        # NVRTC looks for this library by its bare name: one that is loaded already is found.
-        for builtins in sorted(path.parent.glob("libnvrtc-builtins.so*")):
-            try:
-                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
-            except OSError as error:
-                raise InfrastructureError(f"{builtins} cannot be loaded: {error}", remedy=REMEDY) from error
-    trouble = ""
-    for name in names:
-        try:
-            loaded = ctypes.CDLL(name)
-        except OSError as error:
-            trouble = str(error)
-        else:
-            loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
-            return loaded
-    if path is None:
+    names, builtins = names_to_load()
+    try:
+        return nvrtc_calls.load(names, builtins)
+    except OSError as error:
+        path = find_library()
+        what = "no NVRTC: libnvrtc is neither in a package nor in a CUDA toolkit"
         raise InfrastructureError(
-            "no NVRTC: libnvrtc is neither in a package nor in a CUDA toolkit", remedy=REMEDY
-        )
-    raise InfrastructureError(f"{path} cannot be loaded: {trouble}", remedy=REMEDY)
+            f"{path} cannot be loaded: {error}" if path else what, remedy=REMEDY
+        ) from error
+
+
+def names_to_load() -> tuple[list[str], list[str]]:
+    """What `nvrtc_calls.load` is given to load NVRTC, here or in another process."""
+    path = find_library()
+    if path is None:
+        return ["libnvrtc.so.13", "libnvrtc.so.12"], []
+    return [str(path)], [str(one) for one in sorted(path.parent.glob("libnvrtc-builtins.so*"))]
 
 
 @lru_cache(maxsize=1)
@@ -192,105 +172,42 @@ def compile(  # noqa: A001 - the field's word
         InfrastructureError: there is no NVRTC.
         SourceError: it does not know the architecture.
     """
-    nvrtc = library()
+    loaded = library()
     check_arch(arch)
     started = time.monotonic()
-    program = ctypes.c_void_p()
-    names = (ctypes.c_char_p * len(headers))(*(header.encode() for header, _ in headers))
-    texts = (ctypes.c_char_p * len(headers))(*(body.encode() for _, body in headers))
-    status = nvrtc.nvrtcCreateProgram(
-        ctypes.byref(program), text.encode(), name.encode(), len(headers), texts, names
-    )
-    _check(status, "nvrtcCreateProgram")
-    try:
-        for expression in expressions:
-            _check(nvrtc.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
-        given = [f"--gpu-architecture={arch}", *options]
-        keep = _set_deadline(nvrtc, program, deadline)
-        words = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
-        status = _with_deep_stack(lambda: int(nvrtc.nvrtcCompileProgram(program, len(given), words)))
-        del keep
-        late = status != SUCCESS and deadline is not None and time.monotonic() >= deadline
-        log = _bytes(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
-        if status != SUCCESS and not log.strip():
-            log = nvrtc.nvrtcGetErrorString(status).decode()
-        return NvrtcResult(
-            cubin=(_bytes(nvrtc, program, "CUBIN") or None) if status == SUCCESS else None,
-            ptx=(_bytes(nvrtc, program, "PTX").rstrip(b"\0") or None) if status == SUCCESS else None,
-            log=log,
-            seconds=time.monotonic() - started,
-            lowered=tuple(_lowered(nvrtc, program, one) for one in expressions) if status == SUCCESS else (),
-            timed_out=late,
-        )
-    finally:
-        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def _with_deep_stack(compile_it: Callable[[], int]) -> int:
-    """Run the compiler on a stack of its own: on a usual one, some thousand nested brackets end the process."""
-    status: list[int] = []
-    context = contextvars.copy_context()
-    with STACK_SIZE:
-        before = threading.stack_size(STACK_NBYTES)
-        thread = threading.Thread(target=lambda: status.append(context.run(compile_it)), name="nvrtc")
-        try:
-            thread.start()
-        except RuntimeError:  # no address space for it
-            return compile_it()
-        finally:
-            threading.stack_size(before)
-    interrupted: BaseException | None = None
-    while thread.is_alive():
-        try:
-            thread.join()
-        except BaseException as error:  # noqa: BLE001 - the program must outlive its compilation
-            interrupted = error
-    if interrupted is not None:
-        raise interrupted
-    return status[0]
-
-
-def _set_deadline(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, deadline: float | None) -> object:
-    """Have the compiler ask whether to go on; what is returned must live until it is done.
-
-    NVRTC has had this question since 12.9; an older one runs to its end.
-    """
-    if deadline is None or not hasattr(nvrtc, "nvrtcSetFlowCallback"):
-        return None
     ended = False
 
-    def is_late(_payload: object, _reserved: object) -> int:
-        nonlocal ended  # once it has said 1 it must go on saying so
-        ended = ended or time.monotonic() >= deadline or compilers.current().closed
-        return int(ended)
+    def is_late() -> bool:
+        nonlocal ended
+        ended = ended or time.monotonic() >= (deadline or 0.0) or compilers.current().closed
+        return ended
 
-    callback = CALLBACK(is_late)
-    _check(nvrtc.nvrtcSetFlowCallback(program, callback, None), "nvrtcSetFlowCallback")
-    return callback
-
-
-def _bytes(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    """One of the program's products; b"" where it has none."""
-    count = ctypes.c_size_t()
-    if nvrtc[f"nvrtcGet{what}Size"](program, ctypes.byref(count)) != SUCCESS or count.value == 0:
-        return b""
-    buffer = ctypes.create_string_buffer(count.value)
-    _check(nvrtc[f"nvrtcGet{what}"](program, buffer), f"nvrtcGet{what}")
-    return buffer.raw
-
-
-def _lowered(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, expression: str) -> str:
-    found = ctypes.c_char_p()
-    _check(
-        nvrtc.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(found)),
-        f"the name of {expression!r}",
+    given = [f"--gpu-architecture={arch}", *options]
+    try:
+        done = nvrtc_calls.compile(
+            loaded,
+            text,
+            name,
+            given,
+            expressions=expressions,
+            headers=headers,
+            is_late=is_late if deadline is not None else None,
+        )
+    except NvrtcError as error:
+        raise InfrastructureError(str(error), remedy=REPORT) from error
+    refused = done.status != nvrtc_calls.SUCCESS
+    return NvrtcResult(
+        cubin=done.cubin or None,
+        ptx=done.ptx or None,
+        log=done.log,
+        seconds=time.monotonic() - started,
+        lowered=tuple(done.lowered),
+        timed_out=refused and deadline is not None and time.monotonic() >= deadline,
     )
-    return (found.value or b"").decode()
 
 
 def _check(status: int, what: str) -> None:
-    if status != SUCCESS:
-        text = library().nvrtcGetErrorString(status).decode()
-        raise InfrastructureError(
-            f"NVRTC: {what}: {text}", remedy="report this line, or install another NVRTC"
-        )
+    try:
+        nvrtc_calls.check(library(), status, what)
+    except NvrtcError as error:
+        raise InfrastructureError(str(error), remedy=REPORT) from error

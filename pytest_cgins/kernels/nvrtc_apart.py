@@ -19,8 +19,8 @@ from pytest_cgins.kernels.nvrtc_child import HEADER
 from pytest_cgins.kernels.process import LOG_LIMIT_NBYTES, run_stages
 
 RESULT_LIMIT_NBYTES = 1 << 30
-_PACKAGES = Path(__file__).resolve().parents[2]
-_BOOT = f"import sys; sys.path.append({str(_PACKAGES)!r}); from pytest_cgins.kernels.nvrtc_child import main; main()"
+# By the folder of this package: what else there is imports more than the rest of the start takes.
+_BOOT = f"import sys; sys.path.append({str(Path(__file__).parents[1])!r}); from kernels.nvrtc_child import main; main()"
 # The file is the child's, which may write any names and numbers: long runs of digits are no parameter codes.
 _LOWERED = re.compile(r"(?!.*\d{20})[\w.$@]+", re.ASCII)
 
@@ -64,10 +64,11 @@ def compile(  # noqa: A001 - the field's word
     started = time.monotonic()
     place = folder / f"nvrtc-{arch}"
     place.mkdir()
-    library = nvrtc.find_library()
+    names, builtins = nvrtc.names_to_load()
     asked = {
-        "library": str(library or ""), "text": text, "name": file, "arch": arch, "options": list(options),
-        "expressions": list(expressions), "headers": [list(header) for header in headers],
+        "names": names, "builtins": builtins, "text": text, "file": file,
+        "options": [f"--gpu-architecture={arch}", *options], "expressions": list(expressions),
+        "headers": [list(header) for header in headers],
     }  # fmt: skip
     request, result = place / "request.json", place / "result"
     request.write_text(json.dumps(asked), encoding="utf-8")

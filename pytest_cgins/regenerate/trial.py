@@ -15,11 +15,12 @@ from pathlib import Path
 
 from pytest_cgins import documents
 from pytest_cgins.config import Config
+from pytest_cgins.errors import RegenerateError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.model import Case, Environment, Evaluation, Status
+from pytest_cgins.model import Case, Environment, Evaluation, Reason, Status
 from pytest_cgins.regenerate.model import Goal, Target, Trial
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.targets import is_of
@@ -102,7 +103,7 @@ class Bench:
             cases = sorted(evaluator.cases(), key=self._passed_before)
             evaluator.build_ahead(cases[:1])
             for case in cases:
-                found.append(evaluator.evaluate(case))
+                found.append(on_its_device(evaluator.evaluate(case)))
                 failures = [one for one in found if one.verdict.status.outcome == "fail"]
                 if len(failures) >= ENOUGH_FAILURES or any(_concerns_all(one) for one in failures):
                     break
@@ -147,7 +148,7 @@ class Bench:
     def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
         evaluator = self._evaluator(config, seed=seed, timing=self._settings.timing, baseline=baseline)
         try:
-            return [evaluator.evaluate(case) for case in evaluator.cases()]
+            return [on_its_device(evaluator.evaluate(case)) for case in evaluator.cases()]
         finally:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
@@ -217,6 +218,20 @@ def rejections(
                 bad.append(one)
     order = ("fail", "error", "skip", "pass")
     return tuple(sorted(bad, key=lambda one: order.index(one.verdict.status.outcome)))
+
+
+def on_its_device(evaluation: Evaluation) -> Evaluation:
+    """The same, if it could be run at all: a candidate is not to blame for what this machine lacks.
+
+    Raises:
+        RegenerateError: its device is not here.
+    """
+    if evaluation.verdict.reason is Reason.DEVICE_ABSENT:
+        raise RegenerateError(
+            f"{evaluation.case.name} cannot be tried here: {evaluation.verdict.message}",
+            remedy="resume the run where its device is; the answer is kept",
+        )
+    return evaluation
 
 
 def _others(found: Iterable[Evaluation], target: Target) -> list[Evaluation]:

@@ -20,6 +20,7 @@ OPS = (
     "torch.Tensor.add_",
     "torch.matmul",
     "torch.sum",
+    "torch.nn.functional.layer_norm@backward(input,weight,bias)",
 )
 
 
@@ -105,6 +106,13 @@ class Calls:
         functional.relu(self.normal(77, 5).T)
         functional.layer_norm(self.normal(9, 82)[:, ::2], (41,), self.normal(41), self.normal(41))
 
+    def gradients(self) -> None:
+        """Backwards that sum over the batch."""
+        row, weight, bias = self.normal(2, 19, 41), self.normal(41), self.normal(41)
+        for tensor in (row, weight, bias):
+            tensor.requires_grad_()
+        functional.layer_norm(row, (41,), weight, bias).backward(self.normal(2, 19, 41))
+
     def large(self) -> None:
         """More elements than are kept of a gold, and enough that time is not the launch's alone."""
         functional.relu(self.normal(300, 1100))
@@ -121,5 +129,6 @@ PACKS: Mapping[str, Callable[[], None]] = {
     "uniform": Calls().uniform,
     "strided": Calls().strided,
     "large": Calls().large,
+    "gradients": Calls(torch.bfloat16).gradients,
 }
 """What is recorded, by the pack's name."""

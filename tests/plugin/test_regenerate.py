@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,32 @@ def test_a_broken_kernel_becomes_a_proposal(broken: Path, run: Callable[..., Run
     about = json.loads((proposal / "proposal.json").read_text())
     assert about["sandbox"] is True
     subprocess.run(["git", "apply", "--check", proposal / "patch.diff"], cwd=broken, check=True)
+
+
+def test_a_source_that_includes_a_file_from_outside_cannot_be_built(
+    broken: Path, run: Callable[..., Run], tmp_path: Path
+) -> None:
+    """Past the static check, the compiler finds nothing in a home folder, and its error is the attempt's."""
+    (broken / "kernels/table.h").write_text("#ifdef TABLE\n#include TABLE\n#endif\n")
+    source = broken / "kernels/relu.cpp"
+    source.write_text(
+        source.read_text().replace("#include <cgins.h>", '#include <cgins.h>\n#include "table.h"')
+    )
+    named = ANSWER.partition("```cpp")[0]
+    named += "```cpp kernels/relu.cpp\n<<<<<<< SEARCH\n#include <cgins.h>\n=======\n#include <cgins.h>\n"
+    with tempfile.TemporaryDirectory(
+        prefix="home-"
+    ) as home:  # whose name the static check takes for any text
+        secret = Path(home, ".netrc")
+        secret.write_text("hush_4711 is no type;\n")
+        answer = f'{named}#define TABLE "{secret}"\n>>>>>>> REPLACE\n```\n'
+        llm = f"--cgins-llm=replay:{recorded_answer(tmp_path, answer)}"
+        found = run(broken, *OPTIONS, "--cgins-regenerate", llm, env={"HOME": home})
+    (attempt,) = broken.glob(".cgins/runs/2*/relu-cpu-cpp/attempt-01")
+    said = (attempt / "build.log").read_text()
+    assert f"{secret}: No such file or directory" in said, found.out
+    told = [file for file in broken.glob(".cgins/runs/**/*") if file.is_file()]
+    assert not any(b"hush_4711" in file.read_bytes() for file in told)
 
 
 def test_waiting_for_answers(broken: Path, run: Callable[..., Run], tmp_path: Path) -> None:

@@ -63,6 +63,43 @@ def test_kernels_run_in_the_sandbox(project: Path, run: Callable[..., Run]) -> N
     assert "--cgins-sandbox=on" in found.out.partition("again")[2]
 
 
+STEALS = """\
+// cgins: relu(Tensor input, bool inplace=False) -> Tensor
+#include <cgins.h>
+#include "SECRET"
+extern "C" int relu(const DLTensor*, bool, DLTensor*, cgins_stream) { return 0; }
+"""
+
+
+@NEEDS_SANDBOX
+def test_compilers_run_in_the_sandbox(project: Path, run: Callable[..., Run], tmp_path: Path) -> None:
+    """A source does not get at a home folder's files by its compiler, and builds as it should otherwise."""
+    secret = tmp_path / "home/.netrc"
+    secret.parent.mkdir()
+    secret.write_text("hush_4711 is no type;\n")
+    (project / "steals.cpp").write_text(STEALS.replace("SECRET", str(secret)))
+    (project / "traces/tiny/seen.h").write_text("hush_4712 is no type;\n")
+    (project / "looks.cpp").write_text(STEALS.replace("SECRET", "traces/tiny/seen.h"))
+    names = {"right": "kernels/relu.cpp", "steals": "steals.cpp", "looks": "looks.cpp"}
+    implementations = [{"name": name, "device": "cpu", "source": source} for name, source in names.items()]
+    kernels = {"relu": {"op": "torch.nn.functional.relu", "implementations": implementations}}
+    document = {"version": 1, "traces": ["traces/tiny"], "kernels": kernels}
+    (project / "cgins.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    env = {"HOME": str(secret.parent), "CGINS_CACHE_DIR": str(tmp_path / "cache")}
+    found = run(project, *FAST, "--cgins-no-timing", "--cgins-sandbox=on", env=env)
+    statuses = {name.partition(" ")[0]: status for name, status in found.statuses().items()}
+    assert statuses == {
+        "relu/right": "PASSED", "relu/steals": "BUILD_ERROR", "relu/looks": "BUILD_ERROR"
+    }, found.out  # fmt: skip
+    assert found.out.count("No such file or directory") >= 2
+    everything = found.out + (project / "report.json").read_text()
+    assert "hush_471" not in everything
+    outside = run(project, *FAST, "--cgins-no-timing", env=env)
+    assert "hush_4711" in outside.out
+    assert "hush_4712" in outside.out
+    assert "1 from the cache" in outside.out
+
+
 def test_what_runs_outside_of_it_is_refused(project: Path, run: Callable[..., Run]) -> None:
     """Options that have kernels run elsewhere are errors beside it, before anything runs."""
     found = run(project, "--cgins", "--cgins-sandbox=on", "--cgins-isolation=none")

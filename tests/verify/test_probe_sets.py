@@ -229,6 +229,70 @@ def test_sizes_of_a_modules_inputs_move_and_its_own_do_not(tmp_path: Path) -> No
     assert not any("10x40→1" in name for name in held.names)
 
 
+def _right_for(batch: int) -> Kernel:
+    """A ReLU that gives zeros behind so many rows."""
+
+    def kernel(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        out = torch.zeros_like(tensors[0])
+        out[:batch] = tensors[0][:batch].relu()
+        return [out]
+
+    return kernel
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_batch_of_a_few_is_a_size_as_well(tmp_path: Path, batch: int) -> None:
+    """A kernel that is right for the recorded 1, 2 or 3 rows alone is caught beside larger sizes that move, too."""
+    gate = Gate(tmp_path, lambda: functional.relu(normal(batch, 6, 40)), RELU)
+    assert gate.judge().passed
+    assert result(gate.judge(_right_for(batch)), "sizes").reason is Reason.SIZE_DEPENDENT
+
+
+def test_dimensions_of_one_move_by_their_place(tmp_path: Path) -> None:
+    """A query of one token becomes two, and the heads, the batch and what is broadcast stay."""
+    q, k, mask = normal(1, 1, 1, 16), normal(1, 1, 21, 16), torch.ones(1, 1, 1, 21, dtype=torch.bool)
+    gate = Gate(tmp_path, lambda: functional.scaled_dot_product_attention(q, k, k + 1, mask), ATTENTION)
+    shapes = {tuple(gate.tensors(name)[0].shape[1:3]) for name in gate.names if "sizes" in name}
+    assert (2, 2) in shapes
+    assert gate.judge().passed
+
+
+def test_heads_that_share_heads_move_together(tmp_path: Path) -> None:
+    """Eight heads of queries and four of keys become sixteen and eight: one more of either is refused."""
+    q, k = normal(2, 8, 9, 16), normal(2, 4, 9, 16)
+    gate = Gate(
+        tmp_path, lambda: functional.scaled_dot_product_attention(q, k, k + 1, enable_gqa=True), ATTENTION
+    )
+    assert (16, 8) in {
+        (gate.tensors(name)[0].shape[1], gate.tensors(name)[1].shape[1])
+        for name in gate.names
+        if "sizes" in name
+    }
+    assert gate.judge().passed
+
+
+def test_windows_that_torch_knows_stay(tmp_path: Path) -> None:
+    """A batch of 3 and three channels move, and windows of 3x3 do not: another one is another op."""
+    gate = Gate(
+        tmp_path,
+        lambda: functional.conv2d(normal(3, 3, 9, 9), normal(8, 3, 3, 3)),
+        "torch.nn.functional.conv2d",
+    )
+    tried = [gate.tensors(name) for name in gate.names if "sizes" in name]
+    assert {tensors[1].shape[2] for tensors in tried} == {3}
+    assert any(tensors[0].shape[0] > 3 and tensors[0].shape[1] == 3 for tensors in tried)
+    assert any(tensors[0].shape[1] == 5 for tensors in tried)
+
+
+def test_batch_grows_to_many_rows_but_for_the_interpreter(tmp_path: Path) -> None:
+    """Threads that share a variable meet in hundreds of rows; Triton's interpreter would take seconds for them."""
+    run: Callable[[], object] = lambda: functional.softmax(normal(3, 7), dim=-1)  # noqa: E731
+    many = Gate(tmp_path / "many", run, SOFTMAX)
+    assert max(many.tensors(name)[0].shape[0] for name in many.names) == 2039
+    few = Gate(tmp_path / "few", run, SOFTMAX, interpreted=True)
+    assert max(few.tensors(name)[0].shape[0] for name in few.names) == 7
+
+
 def test_large_calls_are_tried_on_smaller_sizes(tmp_path: Path) -> None:
     """No set of another size is larger than 4 MiB, or nearly."""
     gate = Gate(tmp_path, lambda: functional.relu(normal(1200, 1200)), RELU)

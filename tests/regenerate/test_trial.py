@@ -1,0 +1,24 @@
+"""What a machine lacks is not laid at a candidate's door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_cgins.errors import RegenerateError
+from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.regenerate.trial import on_its_device
+
+
+def test_a_device_that_is_not_here_costs_no_attempt(make_evaluation: Callable[..., Evaluation]) -> None:
+    """A run that is resumed on another machine ends with what is missing, and the answer waits."""
+    absent = make_evaluation(
+        Status.SKIPPED, reason=Reason.DEVICE_ABSENT, message="no cuda device on this machine"
+    )
+    with pytest.raises(RegenerateError) as raised:
+        on_its_device(absent)
+    assert raised.value.what == f"{absent.case.name} cannot be tried here: no cuda device on this machine"
+    assert raised.value.remedy == "resume the run where its device is; the answer is kept"
+    wrong = make_evaluation(Status.INCORRECT)
+    assert on_its_device(wrong) is wrong
