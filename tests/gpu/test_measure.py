@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -269,7 +268,7 @@ def test_longer_batches() -> None:
 
     def calls(longer: float) -> float:
         timers = [GraphTimer({"kernel": adding(1)}, copies=1, limit_s=0.2, longer=longer) for _ in range(7)]
-        return statistics.median(timer.calls["kernel"] for timer in timers)
+        return median(timer.calls["kernel"] for timer in timers)
 
     calls(1.0)
     assert 3 < calls(4.0) / calls(1.0) < 5
