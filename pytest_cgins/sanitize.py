@@ -11,8 +11,9 @@ from pytest_cgins.endings import EndedError
 from pytest_cgins.execute import sanitizer
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.causes import cause_of
+from pytest_cgins.execute.launch import Wrap
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.process import START_TIMEOUT_S, Wrap
+from pytest_cgins.execute.process import START_TIMEOUT_S
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.worker import ENCLOSE_VARIABLE
 from pytest_cgins.kernel_run import KernelRuns

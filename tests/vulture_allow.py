@@ -74,3 +74,7 @@ _.history_schema
 # what exported packages call, and what torch's logger reads
 _.refuse_gradients
 _.disabled
+
+# run by a process that forks workers, and read by multiprocessing
+_.serve
+_.authkey

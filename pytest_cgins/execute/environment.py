@@ -55,5 +55,14 @@ def shield() -> None:
     It ends core dumps of this process, and debuggers of the same user cannot attach; root still can. Nothing
     happens where the system has no such switch.
     """
+    _set_dumpable(0)
+
+
+def unshield() -> None:
+    """Take back what a fork has inherited of its parent's shield."""
+    _set_dumpable(1)
+
+
+def _set_dumpable(value: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, value, 0, 0, 0)

@@ -62,6 +62,8 @@ class Family:
     def __init__(self, root: int, mark: str) -> None:
         """`root` is the process that was started, a session leader; `mark` the value of its `WORKER_MARK`."""
         self._root = root
+        found = _read(root)
+        self._root_started = found.started if found else 0
         self._needle = f"{WORKER_MARK}={mark}\0".encode()
         self._members: dict[int, int] = {}
         self._strangers: set[int] = set()
@@ -99,9 +101,9 @@ class Family:
         looked_at_all = True
         while True:
             found = [process for process in self._find() if not process.is_zombie]
-            # A whole group dies at once, whatever its processes are about to start. The root's cannot have been
-            # given away: the root is not reaped yet.
-            for group in {self._root, *(process.group for process in found)}:
+            # A whole group dies at once, whatever its processes are about to start.
+            roots = {self._root} if self._has_root() else set()
+            for group in roots | {process.group for process in found}:
                 if group > 0 and group != own_group:
                     with suppress(OSError):
                         os.killpg(group, signal.SIGKILL)
@@ -126,9 +128,7 @@ class Family:
         self._strangers.intersection_update(pids)
         seen = {pid: process for pid in pids - self._strangers if (process := _read(pid)) is not None}
         members = {
-            pid: process
-            for pid, process in seen.items()
-            if pid == self._root or self._members.get(pid) == process.started or self._is_marked(pid)
+            pid: process for pid, process in seen.items() if self._is_known(process) or self._is_marked(pid)
         }
         self._adopt(members, seen)
         self._strangers.update(pids - members.keys())
@@ -146,6 +146,18 @@ class Family:
             members.update((one.pid, one) for one in mine)
             others = [one for one in others if one.pid not in members]
             grew = bool(mine)
+
+    def _is_known(self, process: _Process) -> bool:
+        """Whether it is the root or a member of the last look, and not another that was given its id."""
+        started = self._root_started if process.pid == self._root else self._members.get(process.pid)
+        return process.started == started
+
+    def _has_root(self) -> bool:
+        """Whether the root's id is still its own: if what forked it has died, the system reaps it at any time."""
+        if not _proc_is_ours():
+            return True
+        root = _read(self._root)
+        return root is not None and self._is_known(root)
 
     def _is_marked(self, pid: int) -> bool:
         try:

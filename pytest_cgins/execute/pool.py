@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Any, Literal
 
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.launch import Wrap
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.local import LocalWorker
-from pytest_cgins.execute.process import START_TIMEOUT_S, Reply, WorkerProcess, Wrap
+from pytest_cgins.execute.process import START_TIMEOUT_S, Reply, WorkerProcess
 
 logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {
@@ -22,6 +23,9 @@ SERVICES: Mapping[str, str] = {
 """Service of each role. What runs a kernel never shares a process with what knows the answers."""
 TRUSTED = frozenset({"reference"})
 """Roles that run no kernel: they know the answers, so nobody may look into them, and nothing is put around them."""
+MEASURING = frozenset({"timing"})
+"""Roles whose processes are never forked. Times depend on where code and memory lie: forks have that in common, and a
+confirmation in another process is to be another draw (see `timing/process_noise.py`)."""
 
 Isolation = Literal["process", "none"]
 """Where services that run kernels live: in worker processes, or in this process, for debuggers."""
@@ -52,7 +56,7 @@ class WorkerPool:
             services: service of each role.
             env: added to every worker's environment.
             limits: what each worker may take of the machine.
-            wrap: puts another program around workers that run kernels; see `process.Wrap`.
+            wrap: puts another program around workers that run kernels; see `launch.Wrap`.
             isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
             start_timeout_s: limit of a worker's imports.
         """
@@ -125,5 +129,6 @@ class WorkerPool:
             limits=self._limits,
             wrap=None if trusted else self._wrap,
             shielded=trusted,
+            fork=base not in MEASURING,
             start_timeout_s=self._start_timeout_s,
         )

@@ -6,14 +6,10 @@ import logging
 import os
 import secrets
 import socket
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pytest_cgins.errors import (
@@ -28,15 +24,12 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.environment import worker_environment
 from pytest_cgins.execute.exits import describe_exit
 from pytest_cgins.execute.family import Family
+from pytest_cgins.execute.launch import Ends, Launch, Started, Wrap, wait_until_exited
 from pytest_cgins.execute.limits import Limits, memory_kills
 from pytest_cgins.execute.output import Output, Printed
 from pytest_cgins.execute.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
 from pytest_cgins.execute.watch import Exceeded, Watch
 from pytest_cgins.model import Reason
-
-Wrap = Callable[[Sequence[str]], Sequence[str]]
-"""Makes of a worker's command one that starts it inside of another program. That program must hand on open
-descriptors and variables, end with the worker, and give its exit status, or 128 and the number of its signal."""
 
 logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 180.0
@@ -45,13 +38,6 @@ START_TIMEOUT_S = 180.0
 _EXIT_WAIT_S = 2.0
 _KILL_WAIT_S = 10.0
 _LINGER_S = 0.5  # in which a worker whose connection was closed finds that out
-# sys.path of the worker: ours last, so that it shadows nothing, and never the current directory, where a
-# user's own `trace.py` would be found before the standard library's.
-_BOOT = (
-    "import sys; sys.path[:1] == [''] and sys.path.pop(0); sys.path.append({root!r}); "
-    "from pytest_cgins.execute.worker import main; "
-    "main({fd}, parent={parent}, death_signal={death_signal}, shielded={shielded})"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +65,30 @@ class WorkerProcess:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        launch: Launch,
         connection: socket.socket,
         output: Output,
         *,
         name: str,
         mark: str,
+        first: Mapping[str, Any],
         limits: Limits,
         wrapped: bool,
         start_timeout_s: float,
     ) -> None:
         self.name = name
         self._start_timeout_s = start_timeout_s
-        self._process = process
+        self._launch = launch
+        self._process: Started | None = None
         self._output = output
-        self._family = Family(process.pid, mark)
-        watch = Watch(self._family, output, limits, lambda: _is_running(process))
-        self._channel = Channel(connection, sides=output.drains, still_there=watch)
+        self._mark = mark
+        self._limits = limits
+        self._first = first
+        self._channel = Channel(connection, sides=output.drains, still_there=self._is_there)
         self._wrapped = wrapped
         self._owner = os.getpid()
         self._memory_kills = memory_kills()
-        self._starting = False
+        self._starting = True
         self._ended = False
 
     @classmethod
@@ -113,6 +102,7 @@ class WorkerProcess:
         limits: Limits | None = None,
         wrap: Wrap | None = None,
         shielded: bool = False,
+        fork: bool = True,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> WorkerProcess:
         """Start a process that serves `service` ("module:Class"), and do not wait for its imports.
@@ -125,65 +115,71 @@ class WorkerProcess:
             limits: what it may take of the machine.
             wrap: puts another program around it, a sandbox or a checker.
             shielded: let no other process of this user look into it.
+            fork: let it be forked by a process that has its imports behind it, see `forkserver`; what is put around
+                it, and what times, is started as a program.
             start_timeout_s: limit of its imports.
         """
         mark = secrets.token_hex(8)
         ours, theirs = socket.socketpair()
         (stdout, stdout_end), (stderr, stderr_end) = os.pipe(), os.pipe()
-        boot = _BOOT.format(
-            root=str(Path(__file__).resolve().parents[2]),
-            fd=theirs.fileno(),
-            parent=0 if wrap else os.getpid(),
-            death_signal=threading.current_thread() is threading.main_thread(),
-            shielded=shielded,
-        )
-        command = [sys.executable, "-u", "-c", boot]
-        try:
-            process = subprocess.Popen(
-                [*wrap(command)] if wrap else command,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout_end,
-                stderr=stderr_end,
-                pass_fds=[theirs.fileno()],
-                env=worker_environment(mark, env),
-                start_new_session=True,
-            )
-        except BaseException:
-            ours.close()
-            os.close(stdout)
-            os.close(stderr)
-            raise
-        finally:
-            theirs.close()
-            os.close(stdout_end)
-            os.close(stderr_end)
+        ends = Ends(connection=theirs, stdout=stdout_end, stderr=stderr_end)
         output = Output(stdout, stderr)
-        worker = cls(
-            process,
-            ours,
-            output,
-            name=name,
-            mark=mark,
-            limits=limits or Limits(),
-            wrapped=wrap is not None,
-            start_timeout_s=start_timeout_s,
-        )
-        logger.debug("%s: process %d started for %s", name, process.pid, service)
-        params = {"service": service, "settings": dict(settings or {})}
-        worker._starting = True
-        with suppress(EOFError, Exceeded):  # the first call will say how it ended
-            worker._request(START, params, (), time.monotonic() + 10)
+        try:
+            launch = Launch(
+                ends,
+                service=service,
+                mark=mark,
+                environment=worker_environment(mark, env),
+                wrap=wrap,
+                shielded=shielded,
+                fork=fork,
+            )
+            worker = cls(
+                launch,
+                ours,
+                output,
+                name=name,
+                mark=mark,
+                first={"service": service, "settings": dict(settings or {})},
+                limits=limits or Limits(),
+                wrapped=wrap is not None,
+                start_timeout_s=start_timeout_s,
+            )
+            if launch.is_ready:
+                worker._launched()
+        except BaseException:
+            ends.close()
+            ours.close()
+            output.close()
+            raise
         return worker
+
+    def _launched(self, deadline: float | None = None) -> Started:
+        """The process; started now if it is not yet, and told what to serve.
+
+        Raises:
+            TimeoutError: past the deadline.
+        """
+        if self._process is None:
+            self._process = process = self._launch.start(deadline)
+            self._family = Family(process.pid, self._mark)
+            self._watch = Watch(self._family, self._output, self._limits, process.is_running)
+            logger.debug("%s: process %d started for %s", self.name, process.pid, self._first["service"])
+            with suppress(EOFError, Exceeded):  # the first call will say how it ended
+                self._request(START, self._first, (), time.monotonic() + 10)
+        return self._process
 
     @property
     def pid(self) -> int:
-        """Process id, which is also the id of its process group."""
-        return self._process.pid
+        """Process id, which is also the id of its process group. Waits for a process that is about to be forked."""
+        if self._ended and self._process is None:
+            return 0
+        return self._launched().pid
 
     @property
     def alive(self) -> bool:
         """Whether it can still be called: it runs, and has written nothing that nobody asked for."""
-        if self._ended or not _is_running(self._process):
+        if self._ended or (self._process is not None and not self._process.is_running()):
             return False
         return self._starting or not self._channel.has_input
 
@@ -233,6 +229,7 @@ class WorkerProcess:
         """Wait for the service to be made. No kernel has run as yet: whatever goes wrong is not its doing."""
         try:
             with self._limited("start", self._start_timeout_s) as deadline:
+                self._launched(deadline)
                 self._answer("start", deadline)
         except EOFError:
             crash = self._crashed("start")
@@ -241,6 +238,9 @@ class WorkerProcess:
         except WorkerError as error:
             error.fault = Reason.WORKER_LOST.value
             raise
+
+    def _is_there(self) -> bool:
+        return self._watch()
 
     def _request(
         self, method: str, params: Mapping[str, Any], buffers: Sequence[Buffer], deadline: float
@@ -308,9 +308,10 @@ class WorkerProcess:
     def _crashed(self, method: str) -> WorkerCrashed:
         # Its connection is cut. If it is not about to end, it hardly ever will; of a wrapper nobody knows.
         ending = self._wrapped or self._family.is_exiting()
-        ended = _wait_until_exited(self._process, _EXIT_WAIT_S if ending else _LINGER_S)
+        process = self._launched()
+        ended = wait_until_exited(process, _EXIT_WAIT_S if ending else _LINGER_S)
         output = self._end(grace_s=0).text
-        returncode = self._process.returncode if ended else None
+        returncode = process.returncode if ended else None
         memory_ran_out = memory_kills() > self._memory_kills
         end = describe_exit(returncode, wrapped=self._wrapped, memory_ran_out=memory_ran_out)
         return WorkerCrashed(
@@ -327,17 +328,23 @@ class WorkerProcess:
             return Printed()
         if not self._ended:
             self._ended = True
-            # While it lives its orphans are still its children; afterwards they are known.
-            self._family.look()
-            self._channel.close()
-            _wait_until_exited(self._process, grace_s)
-            # Before the process is reaped, so that its id cannot have been given away.
-            self._family.kill()
-            # A process that hangs in a driver's system call does not even die of SIGKILL.
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=_KILL_WAIT_S)
-            logger.debug("%s: process %d ended: %s", self.name, self._process.pid, self._process.returncode)
+            self._launch.close()
+            if self._process is None:
+                self._channel.close()
+            else:
+                self._end_process(self._process, grace_s)
         return self._output.close()
+
+    def _end_process(self, process: Started, grace_s: float) -> None:
+        # While it lives its orphans are still its children; afterwards they are known.
+        self._family.look()
+        self._channel.close()
+        wait_until_exited(process, grace_s)
+        # Before the process is reaped, so that its id cannot have been given away.
+        self._family.kill()
+        # A process that hangs in a driver's system call does not even die of SIGKILL.
+        process.wait(_KILL_WAIT_S)
+        logger.debug("%s: process %d ended: %s", self.name, process.pid, process.returncode)
 
 
 def _late(name: str, method: str) -> str:
@@ -378,20 +385,3 @@ def service_error(name: str, error: dict[str, Any], output: str = "") -> Service
         text=message,
         trace=trace + output,
     )
-
-
-def _is_running(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has not ended; does not reap it."""
-    try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    except ChildProcessError:
-        return False
-
-
-def _wait_until_exited(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    deadline = time.monotonic() + limit_s
-    while _is_running(process):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.005)
-    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from pytest_cgins import documents
+from pytest_cgins.execute import forking
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.tensors import pack, unpack
@@ -32,6 +34,10 @@ class EchoService:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         del settings
+
+    def cpu(self, params: Any, buffers: list[Buffer]) -> tuple[Any, list[Buffer]]:
+        """CPU seconds of this process since it was started, or forked."""
+        return time.process_time(), []
 
     def empty(self, params: Any, buffers: list[Buffer]) -> tuple[Any, list[Buffer]]:
         """Answer at once."""
@@ -56,13 +62,17 @@ def sample(action: Callable[[], object], rounds: int) -> list[float]:
 
 def run(rounds: int) -> dict[str, list[float]]:
     """Samples in seconds, by what was done."""
-    services = {"echo": "worker_overhead:EchoService"}
-    env = {"PYTHONPATH": str(Path(__file__).parent)}
-    with WorkerPool(services=services, env=env) as pool:
+    # What measures is started as a program, everything else is forked.
+    services = dict.fromkeys(("echo", "timing"), "worker_overhead:EchoService")
+    path = os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
+    cpu: dict[str, list[float]] = {"echo": [], "timing": []}
+    with WorkerPool(services=services, env={"PYTHONPATH": path.rstrip(os.pathsep)}) as pool:
 
-        def start() -> None:
-            pool.discard("echo")
-            pool.call("echo", "empty", {}, timeout_s=LIMIT_S)
+        def start(role: str) -> None:
+            pool.discard(role)
+            before = cpu_of_servers()
+            used = pool.call(role, "cpu", {}, timeout_s=LIMIT_S).result
+            cpu[role].append(used + cpu_of_servers() - before)
 
         def travel(tensor: torch.Tensor) -> None:
             header, buffer = pack([tensor])
@@ -70,12 +80,25 @@ def run(rounds: int) -> dict[str, list[float]]:
             unpack(reply.result, reply.buffers[0], "cpu")
 
         small, large = (torch.ones(size * MEBIBYTE, dtype=torch.uint8) for size in (1, 64))
+        started = max(3, rounds // 10)
         return {
-            "start of a worker that imports torch": sample(start, max(3, rounds // 10)),
+            "program that imports torch": sample(lambda: start("timing"), started),
+            "  its CPU seconds": cpu["timing"],
+            "fork that has torch imported": sample(lambda: start("echo"), rounds),
+            "  its CPU seconds, first with imports": cpu["echo"],
             "empty request": sample(lambda: pool.call("echo", "empty", {}, timeout_s=LIMIT_S), 10 * rounds),
             "tensor of 1 MiB there and back": sample(lambda: travel(small), rounds),
             "tensor of 64 MiB there and back": sample(lambda: travel(large), max(3, rounds // 3)),
         }
+
+
+def cpu_of_servers() -> float:
+    """CPU seconds of the processes that fork workers."""
+    ticks = 0
+    for server in forking._servers._current.values():
+        fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

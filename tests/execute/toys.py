@@ -242,6 +242,17 @@ class Toy:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return int(done.stdout), []
 
+    def marked_daemon(self, params: Any, buffers: list[Buffer]) -> Answer:
+        """The id of one that keeps its environment, and that only lived while nobody looked."""
+        command = ["setsid", "sh", "-c", "sleep 60 > /dev/null 2>&1 & echo $!"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return int(done.stdout), []
+
+    def kills_its_parent(self, params: Any, buffers: list[Buffer]) -> Answer:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+        return None, []
+
     def starts_threads(self, params: Any, buffers: list[Buffer]) -> Answer:
         for _ in range(params["count"]):
             threading.Thread(target=time.sleep, args=(60,), daemon=True).start()

@@ -178,9 +178,10 @@ def settings(proc: str) -> list[str]:
     """
     found = []
     for name in sorted(os.listdir(proc)):  # noqa: PTH208
+        if name.isdigit() or name in PROC_FILES + PROC_FOLDERS:  # a process may end before it is looked at
+            continue
         mode = os.lstat(f"{proc}/{name}").st_mode
-        rules = stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and mode & 0o222)
-        if rules and not name.isdigit() and name not in PROC_FILES + PROC_FOLDERS:
+        if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and mode & 0o222):
             found.append(name)
     return found
 
