@@ -12,7 +12,7 @@ from pytest_cgins import documents
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.methods import memory_file, prompt_block, registry, sass_signature, validator
 from pytest_cgins.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
-from pytest_cgins.methods.model import AXES, FAMILIES, FIGURES, LANGUAGES, Device, Method, is_metric
+from pytest_cgins.methods.model import AXES, DTYPES, FAMILIES, FIGURES, LANGUAGES, Device, Method, is_metric
 from pytest_cgins.methods.near_peak import near_peak
 from pytest_cgins.methods.registry import Registry
 from pytest_cgins.methods.select import Situation, not_again, select
@@ -84,6 +84,7 @@ def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParse
         "--capability", type=int, default=80, metavar="90", help="compute capability; default: 80"
     )
     options.add_argument("--family", action="append", choices=FAMILIES, default=[], help="kind of workload")
+    options.add_argument("--dtype", action="append", choices=DTYPES, default=[], help="type of an input")
     options.add_argument(
         "--metric", action="append", default=[], metavar="NAME=VALUE", help="a measured metric"
     )
@@ -131,7 +132,9 @@ def run_show(arguments: argparse.Namespace) -> int:
     method = _registry(arguments.file).get(arguments.id)
     print(f"{method.id}: {method.title}")
     print(f"axis {method.axis}, priority {method.priority}, {_archs(method)}, {', '.join(method.languages)}")
-    print(f"for {', '.join(method.families) or 'all workloads'}\n\n{method.what}")
+    print(
+        f"for {', '.join(method.families) or 'all workloads'}, {', '.join(method.dtypes) or 'all types'}\n\n{method.what}"
+    )
     for language, how in method.how.items():
         print(f"\n{language}: {how}")
     for title, lines in (
@@ -256,6 +259,7 @@ def _situation(arguments: argparse.Namespace) -> tuple[Situation, AxisBudget, Ga
         capability=arguments.capability if device == "cuda" else 0,
         language=arguments.language,
         families=tuple(arguments.family),
+        dtypes=tuple(arguments.dtype),
         metrics=metrics,
         applied=tuple(arguments.applied),
     )

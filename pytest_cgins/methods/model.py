@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -58,6 +59,14 @@ _NCU = re.compile(r"[a-z][a-z0-9]*__[a-z0-9_]+(?:\.[a-z0-9_]+)*")
 def is_metric(name: str) -> bool:
     """Whether a trigger may name it: a figure of ours, or what looks like a metric of ncu."""
     return name in FIGURES or _NCU.fullmatch(name) is not None
+
+
+DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8")
+"""Types of inputs that methods may be for."""
+
+
+def _meets(wanted: Collection[str], there: Collection[str]) -> bool:
+    return not wanted or not there or bool(set(wanted) & set(there))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +132,8 @@ class Method(Document):
     """Preconditions, which the model must check."""
     families: tuple[Family, ...] = ()
     """Workloads that it suits; () for all."""
+    dtypes: tuple[str, ...] = ()
+    """Types of the inputs that it is for, as torch names them: `float16`; () for all."""
     least_capability: int = 0
     """First compute capability that has it: 80 for 8.0; 0 on a CPU."""
     most_capability: int = 9999
@@ -142,9 +153,9 @@ class Method(Document):
         """Whether a device of that capability has it."""
         return self.least_capability <= capability <= self.most_capability
 
-    def suits(self, families: tuple[Family, ...]) -> bool:
-        """Whether it is for one of these workloads; () is any."""
-        return not self.families or not families or bool(set(self.families) & set(families))
+    def suits(self, families: tuple[Family, ...], dtypes: tuple[str, ...] = ()) -> bool:
+        """Whether it is for one of these workloads and types; () is any."""
+        return _meets(self.families, families) and _meets(self.dtypes, dtypes)
 
     def severity(self, metrics: dict[str, float]) -> float | None:
         """Worst of its triggers that have a value, None if none has."""

@@ -9,6 +9,7 @@ from pytest_cgins.config import document
 from pytest_cgins.config.document import Section, Value
 from pytest_cgins.methods.model import (
     AXES,
+    DTYPES,
     FAMILIES,
     FIGURES,
     LANGUAGES,
@@ -25,7 +26,7 @@ from pytest_cgins.text import nearest
 
 VERSION = 1
 _KEYS = (
-    "title", "axis", "priority", "what", "device", "languages", "how", "needs", "families", "capability", "triggers", "sass",
+    "title", "axis", "priority", "what", "device", "languages", "how", "needs", "families", "dtypes", "capability", "triggers", "sass",
     "requires", "conflicts", "risks",
 )  # fmt: skip
 _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
@@ -72,6 +73,7 @@ def _method(name: str, value: Value) -> Method:
         how=_how(it, device),
         needs=_lines(it, "needs"),
         families=_families(it),
+        dtypes=tuple(one.choice(*DTYPES) for one in _items(it, "dtypes")),
         least_capability=least,
         most_capability=most,
         triggers=tuple(_trigger(one, it) for one in _items(it, "triggers")),

@@ -23,7 +23,7 @@ MOST_LINES = 8
 _SECTION = re.compile(r"\s*(?:arch = |\.target\s+|code for )(sm_\w+)\s*$")
 _FUNCTION = re.compile(r"\s*(?:Function : |\.text\.)(\S+?):?\s*$")
 _LISTED = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][^;/]*)")
-_BARE = re.compile(r"\s*(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9]{2,}(?:\.\w+)*(?:\s[^;]*)?);?\s*$")
+_BARE = re.compile(r"\s*(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_]+(?:\.\w+)*(?:\s[^;]*)?);?\s*$")
 _ARCH = re.compile(r"(?:sm_|compute_)?(\d{2,3})[af]?")
 
 
@@ -54,7 +54,7 @@ class SassCheck(Document):
 
 
 def check(listing: Iterable[str], method: Method, arch: str) -> SassCheck:
-    """Look for a method's signature.
+    """Look for a method's signature. Patterns that must all be there must be in one kernel.
 
     Args:
         listing: lines of a disassembly, or instructions.
@@ -68,14 +68,17 @@ def check(listing: Iterable[str], method: Method, arch: str) -> SassCheck:
     code = tuple(instructions(listing, arch))
     if not code:
         return SassCheck(method=method.id, shown="unknown", note=f"the listing has no code for {arch}")
-    found = {pattern: _matching(code, pattern) for pattern in signature.patterns}
-    missing = tuple(pattern for pattern, lines in found.items() if not lines)
-    absent = bool(missing) if signature.mode == "all" else len(missing) == len(found)
+    functions = dict.fromkeys(line.function for line in code)
+    found = [_of_one(tuple(line for line in code if line.function == name), signature) for name in functions]
+    lines, missing = min(found, key=lambda pair: len(pair[1]))
+    if signature.mode == "any":
+        lines = tuple(line for some, _ in found for line in some)
+        missing = () if lines else signature.patterns
     return SassCheck(
         method=method.id,
-        shown="absent" if absent else "present",
-        lines=tuple(dict.fromkeys(line for lines in found.values() for line in lines)),
-        missing=missing if absent else (),
+        shown="absent" if missing else "present",
+        lines=lines[: MOST_LINES * len(signature.patterns)],
+        missing=missing,
     )
 
 
@@ -110,6 +113,13 @@ def instructions(listing: Iterable[str], arch: str) -> Iterator[Line]:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
+
+
+def _of_one(code: tuple[Line, ...], signature: Signature) -> tuple[tuple[Line, ...], tuple[str, ...]]:
+    """Instructions of one function that match, and the patterns that nothing in it matches."""
+    found = {pattern: _matching(code, pattern) for pattern in signature.patterns}
+    lines = tuple(dict.fromkeys(line for some in found.values() for line in some))
+    return lines, tuple(pattern for pattern, some in found.items() if not some)
 
 
 def _matching(code: tuple[Line, ...], pattern: str) -> tuple[Line, ...]:

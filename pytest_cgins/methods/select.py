@@ -32,6 +32,8 @@ class Situation(Document):
     """What it is written in."""
     families: tuple[Family, ...] = ()
     """Kinds of workload; () where that is not known."""
+    dtypes: tuple[str, ...] = ()
+    """Types of the inputs, as torch names them; () where that is not known."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Metrics of ncu and figures of ours, as triggers name them."""
     applied: tuple[str, ...] = ()
@@ -60,7 +62,11 @@ def select(
         for method in registry
         if budget.of(method.axis) and method.id not in barred and not unfit(method, registry, situation)
     ]
-    offers = [_offer(method, situation, memory) for method in fit if method.suits(situation.families)]
+    offers = [
+        _offer(method, situation, memory)
+        for method in fit
+        if method.suits(situation.families, situation.dtypes)
+    ]
     offers.sort(key=lambda offer: (-offer.score, offer.method.priority, offer.method.id))
     chosen: list[Offer] = []
     for axis in sorted(TIES, key=lambda axis: (-budget.of(axis), TIES.index(axis))):
