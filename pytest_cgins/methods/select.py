@@ -10,10 +10,14 @@ from pytest_cgins.methods.classes import MethodMemory
 from pytest_cgins.methods.model import Device, Family, Language, Method
 from pytest_cgins.methods.registry import Registry
 
-SPARE = 3
+SPARE = 4
 """Methods an axis that are offered beyond its budget, so that there is a choice."""
 _NO_DATA = 0.5
 """Severity of a method whose metrics nobody measured."""
+_OF_FAMILY = 0.3
+"""For methods that are for few kinds of workload, this one among them."""
+_WORKED = 1.5
+"""For what worked elsewhere: more than a step of priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,7 @@ class Offer(Document):
 def select(
     registry: Registry, situation: Situation, budget: AxisBudget, memory: MethodMemory
 ) -> tuple[Offer, ...]:
-    """Offers of each axis that has a budget: the axis with most first, then by score, priority and id."""
+    """Offers of each axis that has a budget: the axis with most first, then by score, priority, generation and id."""
     barred = not_again(situation, memory)
     fit = [
         method
@@ -67,12 +71,17 @@ def select(
         for method in fit
         if method.suits(situation.families, situation.dtypes)
     ]
-    offers.sort(key=lambda offer: (-offer.score, offer.method.priority, offer.method.id))
+    offers.sort(key=_order)
     chosen: list[Offer] = []
     for axis in sorted(TIES, key=lambda axis: (-budget.of(axis), TIES.index(axis))):
         most = budget.of(axis) + SPARE
         chosen += [offer for offer in offers if offer.method.axis == axis][:most]
     return tuple(chosen)
+
+
+def _order(offer: Offer) -> tuple[float, int, int, str]:
+    """By score; then what only newer devices have, as it was made for them."""
+    return -offer.score, offer.method.priority, -offer.method.least_capability, offer.method.id
 
 
 def not_again(situation: Situation, memory: MethodMemory) -> dict[str, str]:
@@ -121,6 +130,8 @@ def _reachable(name: str, registry: Registry, situation: Situation) -> bool:
 def _offer(method: Method, situation: Situation, memory: MethodMemory) -> Offer:
     severity = method.severity(situation.metrics)
     score = (3 - method.priority) + 2 * (_NO_DATA if severity is None else severity)
+    if method.families and situation.families:
+        score += _OF_FAMILY
     why = []
     for trigger in method.triggers:
         value = situation.metrics.get(trigger.metric)
@@ -129,7 +140,7 @@ def _offer(method: Method, situation: Situation, memory: MethodMemory) -> Offer:
     if severity is None and method.triggers:
         why.append("its metrics were not measured")
     if worked := memory.worked(families=situation.families, language=situation.language).get(method.id):
-        score += 1
+        score += _WORKED
         gain = f", {worked.slowdown_without:.2f} times" if worked.slowdown_without else ""
         why.append(f"worked for {worked.kernel} on {worked.device_name}{gain}")
     latest = memory.latest(

@@ -87,13 +87,15 @@ def test_no_share_is_far_from_its_quota(gaps: Gaps) -> None:
 
 def test_a_gap_is_a_share() -> None:
     """A gap that is no share is a mistake of the caller."""
-    with pytest.raises(ValueError, match="the gap of memory is 1.2: it must be from 0 to 1"):
+    with pytest.raises(ValueError, match=r"the gap of memory is 1\.2: it must be from 0 to 1"):
         Gaps(memory=1.2)
 
 
 def test_a_memory_bound_kernel_stops_at_the_bandwidth() -> None:
     """The larger share decides, although the compute gap stays at nearly 1."""
-    found = near_peak(compute_share=0.02, memory_share=0.88, gaps=Gaps(compute=0.98, memory=0.12, latency=0.6))
+    found = near_peak(
+        compute_share=0.02, memory_share=0.88, gaps=Gaps(compute=0.98, memory=0.12, latency=0.6)
+    )
     assert found.stop
     assert found.reason == "near its peak: 88% of the device's bandwidth"
     assert near_peak(compute_share=0.86, memory_share=0.3).stop

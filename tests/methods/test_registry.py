@@ -62,7 +62,9 @@ def test_each_method_says_what_a_model_needs(method: Method) -> None:
     assert 80 <= len(method.what) <= 500
     assert method.priority in (1, 2, 3)
     assert set(method.how) <= set(method.languages)
-    assert method.how or method.device == "cpu" or method.id in {"wave-quantization", "recompute-cheap-values"}
+    assert (
+        method.how or method.device == "cpu" or method.id in {"wave-quantization", "recompute-cheap-values"}
+    )
     if method.device == "cuda":
         assert 70 <= method.least_capability <= 100
         for signature in method.signatures:
@@ -100,7 +102,9 @@ def test_severity_goes_from_good_to_bad() -> None:
 
 def test_a_users_file_adds_and_corrects(tmp_path: Path) -> None:
     """New methods are added, those with an id of ours take its place, and ours stay as they were."""
-    text = GOOD + GOOD.split("methods:\n")[1].replace("my-trick", "vector-access").replace("priority: 2", "priority: 3")
+    text = GOOD + GOOD.split("methods:\n")[1].replace("my-trick", "vector-access").replace(
+        "priority: 2", "priority: 3"
+    )
     merged = registry.merged([written(tmp_path, text)], base=SHIPPED)
     assert len(merged) == len(SHIPPED) + 1
     mine = merged.get("my-trick")

@@ -77,7 +77,9 @@ def test_signatures_tell_kernels_apart(method: str, has: str, lacks: str, arch: 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None or sass.disassembler() is None, reason="no nvcc or no cuobjdump")
+@pytest.mark.skipif(
+    shutil.which("nvcc") is None or sass.disassembler() is None, reason="no nvcc or no cuobjdump"
+)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_the_compiler_of_this_machine_says_the_same(arch: str) -> None:
     """The recorded listings are what a compiler and disassembler still make of families.cu."""
@@ -86,8 +88,14 @@ def test_the_compiler_of_this_machine_says_the_same(arch: str) -> None:
     lines = tuple(listing(tool, arch).splitlines())
     for method, has, lacks, of in CASES:
         if of == arch:
-            assert check(kernel(lines, arch, has), SHIPPED.get(method), arch).shown == "present", (method, has)
-            assert check(kernel(lines, arch, lacks), SHIPPED.get(method), arch).shown == "absent", (method, lacks)
+            assert check(kernel(lines, arch, has), SHIPPED.get(method), arch).shown == "present", (
+                method,
+                has,
+            )
+            assert check(kernel(lines, arch, lacks), SHIPPED.get(method), arch).shown == "absent", (
+                method,
+                lacks,
+            )
 
 
 def test_hopper_is_hgmma_in_machine_code() -> None:
@@ -119,7 +127,10 @@ def test_unknown_is_never_a_pass() -> None:
     """No signature, none for the architecture, no code of it, and no tool are unknown, each with its reason."""
     plain = SHIPPED.get("register-tile")
     assert check(["FFMA R0, R1, R2, R3 ;"], plain, "sm_80").note == "register-tile has no SASS signature"
-    assert check(["HMMA.16816 R0 ;"], SHIPPED.get("wgmma"), "sm_80").note == "wgmma has no SASS signature for sm_80"
+    assert (
+        check(["HMMA.16816 R0 ;"], SHIPPED.get("wgmma"), "sm_80").note
+        == "wgmma has no SASS signature for sm_80"
+    )
     nothing = check(recorded("sm_80"), SHIPPED.get("vector-access"), "sm_90a")
     assert (nothing.shown, nothing.note) == ("unknown", "the listing has no code for sm_90a")
     for text in ([], ["cuobjdump fatal   : Could not open input file"], ["", "No device code"]):
@@ -140,7 +151,11 @@ def test_signatures_follow_the_architecture() -> None:
     assert patterns["sm_100a"] == patterns["sm_103a"] == ("UTCQMMA",)
 
 
-@given(lines=st.lists(st.text(alphabet="/*0af ;@!PUTRSLDGE.128:\nFunction arch = sm_80HMA", max_size=80), max_size=8))
+@given(
+    lines=st.lists(
+        st.text(alphabet="/*0af ;@!PUTRSLDGE.128:\nFunction arch = sm_80HMA", max_size=80), max_size=8
+    )
+)
 def test_no_listing_breaks_the_check(lines: list[str]) -> None:
     """Any text has an answer, and present only with lines that show it."""
     for name in ("vector-access", "aggregated-atomics", "register-tile"):

@@ -26,7 +26,11 @@ def listing(tool: Path, arch: str, nvcc: str = "nvcc") -> str:
         )  # fmt: skip
         path = os.pathsep.join([str(tool.parent), os.environ.get("PATH", "")])
         done = subprocess.run(
-            [str(tool), "-sass", str(cubin)], check=True, capture_output=True, text=True, env={**os.environ, "PATH": path}
+            [str(tool), "-sass", str(cubin)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": path},
         )
     return done.stdout
 
@@ -39,7 +43,9 @@ def shortened(text: str) -> str:
         if _HEAD.match(line):
             seen = set()
             lines.append(line.rstrip())
-        elif (found := _INSTRUCTION.match(line)) and (form := re.sub(r"\bU?R\d+|-?\d[\d.]*", "_", found[1])) not in seen:
+        elif (found := _INSTRUCTION.match(line)) and (
+            form := re.sub(r"\bU?R\d+|-?\d[\d.]*", "_", found[1])
+        ) not in seen:
             seen.add(form)
             lines.append(re.sub(r"\s*/\* 0x[0-9a-f]+ \*/\s*$", "", line))
     return "\n".join(lines) + "\n"
