@@ -68,9 +68,14 @@ _.log_e_clean
 _.log_e_faster
 _.peak_bytes_per_s
 _.peak_flops_per_s
+_.schema_version
 _.report_schema
 _.history_schema
 
 # what exported packages call, and what torch's logger reads
 _.refuse_gradients
 _.disabled
+
+# what policies of regeneration call
+_.classify
+_.remember
