@@ -94,7 +94,7 @@ def test_offers_fit_device_language_type_and_workload() -> None:
 
 def test_what_is_in_the_kernel_is_not_offered_nor_what_it_excludes() -> None:
     """Applied methods and their opposites are left out, and what they make possible comes in."""
-    conflicts = {"smsp__sass_average_data_bytes_per_wavefront_mem_shared.pct": 10.0}
+    conflicts = {"bank_conflict_pct": 60.0}
     assert "swizzled-layout" in offered(replace(HOPPER, metrics=conflicts))
     names = offered(replace(HOPPER, metrics=conflicts, applied=("swizzled-layout", "tma-load")))
     assert not {"swizzled-layout", "padded-rows", "tma-load"} & set(names)
