@@ -40,7 +40,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     listing.add_argument("--axis", choices=AXES, help="of one axis")
     listing.add_argument("--device", choices=("cpu", "cuda"), help="for one device")
     listing.add_argument("--language", choices=LANGUAGES, help="that can be written in it")
-    listing.add_argument("--family", choices=FAMILIES, help="for one kind of workload")
+    listing.add_argument("--family", choices=FAMILIES, metavar="KIND", help="for one kind of workload: norm")
     listing.add_argument("--capability", type=int, metavar="90", help="that a device of it has")
     listing.add_argument("--json", action="store_true", help="as JSON, whole")
     listing.set_defaults(run=run_ls)
@@ -83,8 +83,22 @@ def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParse
     options.add_argument(
         "--capability", type=int, default=80, metavar="90", help="compute capability; default: 80"
     )
-    options.add_argument("--family", action="append", choices=FAMILIES, default=[], help="kind of workload")
-    options.add_argument("--dtype", action="append", choices=DTYPES, default=[], help="type of an input")
+    options.add_argument(
+        "--family",
+        action="append",
+        choices=FAMILIES,
+        default=[],
+        metavar="KIND",
+        help="kind of workload: norm",
+    )
+    options.add_argument(
+        "--dtype",
+        action="append",
+        choices=DTYPES,
+        default=[],
+        metavar="TYPE",
+        help="type of an input: float16",
+    )
     options.add_argument(
         "--metric", action="append", default=[], metavar="NAME=VALUE", help="a measured metric"
     )
