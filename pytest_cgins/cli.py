@@ -14,6 +14,7 @@ from pytest_cgins.errors import CginsError
 from pytest_cgins.github import commands as github
 from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
+from pytest_cgins.methods import commands as methods
 from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = regenerate.add_parsers(subparsers)
     resume_command.add_parser(runs)
     proposal_commands.add_parsers(subparsers)
+    methods.add_parsers(subparsers)
     github.add_parsers(subparsers)
     arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))
     messages = logs.to_stderr(arguments)

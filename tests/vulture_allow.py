@@ -68,6 +68,7 @@ _.log_e_clean
 _.log_e_faster
 _.peak_bytes_per_s
 _.peak_flops_per_s
+_.schema_version
 _.report_schema
 _.history_schema
 
@@ -78,3 +79,6 @@ _.disabled
 # run by a process that forks workers, and read by multiprocessing
 _.serve
 _.authkey
+# what policies of regeneration call
+_.classify
+_.remember

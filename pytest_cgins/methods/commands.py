@@ -1,0 +1,303 @@
+"""`cgins methods ls`, `show`, `check`, `offer`, `choice`, `sass` and `results`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins import documents
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.methods import memory_file, prompt_block, registry, sass_signature, validator
+from pytest_cgins.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
+from pytest_cgins.methods.model import AXES, DTYPES, FAMILIES, FIGURES, LANGUAGES, Device, Method, is_metric
+from pytest_cgins.methods.near_peak import near_peak
+from pytest_cgins.methods.registry import Registry
+from pytest_cgins.methods.select import Situation, not_again, select
+from pytest_cgins.text import nearest
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+MEMORY = Path(".cgins") / memory_file.NAME
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommands to the `cgins` parser."""
+    methods = subparsers.add_parser(
+        "methods",
+        help="optimisation methods: list, show, check, offer",
+        description="What regeneration knows of making kernels faster, and what became of it in this project.",
+    )
+    commands = methods.add_subparsers(metavar="COMMAND", required=True)
+    files = argparse.ArgumentParser(add_help=False)
+    files.add_argument(
+        "--file", type=Path, action="append", default=[], metavar="FILE", help="methods of yours besides ours"
+    )
+    listing = commands.add_parser("ls", parents=[files], help="list methods")
+    listing.add_argument("--axis", choices=AXES, help="of one axis")
+    listing.add_argument("--device", choices=("cpu", "cuda"), help="for one device")
+    listing.add_argument("--language", choices=LANGUAGES, help="that can be written in it")
+    listing.add_argument("--family", choices=FAMILIES, metavar="KIND", help="for one kind of workload: norm")
+    listing.add_argument("--capability", type=int, metavar="90", help="that a device of it has")
+    listing.add_argument("--json", action="store_true", help="as JSON, whole")
+    listing.set_defaults(run=run_ls)
+    show = commands.add_parser("show", parents=[files], help="all that is known of a method")
+    show.add_argument("id", metavar="ID")
+    show.set_defaults(run=run_show)
+    check = commands.add_parser(
+        "check", help="check a file of methods", description="Check files of methods."
+    )
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    check.set_defaults(run=run_check)
+    situation = _situation_options(files)
+    offer = commands.add_parser("offer", parents=[situation], help="print what a prompt offers for a round")
+    offer.set_defaults(run=run_offer)
+    choice = commands.add_parser("choice", parents=[situation], help="check a choice of methods for a round")
+    choice.add_argument("choice", type=Path, metavar="FILE", help="an answer that has it as a block of JSON")
+    choice.set_defaults(run=run_choice)
+    sass = commands.add_parser("sass", parents=[files], help="look for methods in a disassembly")
+    sass.add_argument(
+        "listing", type=Path, metavar="LISTING", help="what cuobjdump -sass printed; - for the input"
+    )
+    sass.add_argument("--arch", required=True, metavar="sm_90a", help="whose code counts")
+    sass.add_argument(
+        "--method", action="append", default=[], metavar="ID", help="only these, absent ones too"
+    )
+    sass.set_defaults(run=run_sass)
+    results = commands.add_parser("results", help="what became of methods in this project")
+    results.add_argument("--memory", type=Path, default=MEMORY, metavar="FILE", help=f"default: {MEMORY}")
+    results.add_argument("--kernel", metavar="NAME", help="of one kernel")
+    results.set_defaults(run=run_results)
+
+
+def _situation_options(files: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(add_help=False, parents=[files])
+    options.add_argument(
+        "--kernel", default="", metavar="NAME", help="name of the kernel, for what was tried before"
+    )
+    options.add_argument("--language", choices=LANGUAGES, default="cuda", help="default: cuda")
+    options.add_argument("--device-name", default="", metavar="NAME", help="as in the memory: NVIDIA H200")
+    options.add_argument(
+        "--capability", type=int, default=80, metavar="90", help="compute capability; default: 80"
+    )
+    options.add_argument(
+        "--family",
+        action="append",
+        choices=FAMILIES,
+        default=[],
+        metavar="KIND",
+        help="kind of workload: norm",
+    )
+    options.add_argument(
+        "--dtype",
+        action="append",
+        choices=DTYPES,
+        default=[],
+        metavar="TYPE",
+        help="type of an input: float16",
+    )
+    options.add_argument(
+        "--metric", action="append", default=[], metavar="NAME=VALUE", help="a measured metric"
+    )
+    options.add_argument("--gap", action="append", default=[], metavar="AXIS=0.4", help="a roofline gap")
+    options.add_argument("--applied", action="append", default=[], metavar="ID", help="already in the kernel")
+    options.add_argument("--memory", type=Path, default=MEMORY, metavar="FILE", help=f"default: {MEMORY}")
+    return options
+
+
+def run_ls(arguments: argparse.Namespace) -> int:
+    """List methods."""
+    found = [method for method in _registry(arguments.file) if _listed(method, arguments)]
+    if arguments.json:
+        print("[" + ",\n".join(documents.dump(method) for method in found) + "]")
+        return 0
+    width = max((len(method.id) for method in found), default=0)
+    for method in sorted(found, key=lambda one: (one.device, AXES.index(one.axis), one.priority, one.id)):
+        print(f"{method.id:{width}}  {method.axis:7}  {method.priority}  {_archs(method):9}  {method.title}")
+    print(f"{len(found)} methods")
+    return 0
+
+
+def _listed(method: Method, arguments: argparse.Namespace) -> bool:
+    return (
+        arguments.axis in (None, method.axis)
+        and arguments.device in (None, method.device)
+        and (arguments.language is None or arguments.language in method.languages)
+        and (arguments.family is None or method.suits((arguments.family,)))
+        and (
+            arguments.capability is None or (method.device == "cuda" and method.runs_on(arguments.capability))
+        )
+    )
+
+
+def _archs(method: Method) -> str:
+    if method.device == "cpu":
+        return "cpu"
+    return f"sm_{method.least_capability}" + (
+        f"-{method.most_capability}" if method.most_capability < 9999 else "+"
+    )
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print one method."""
+    method = _registry(arguments.file).get(arguments.id)
+    print(f"{method.id}: {method.title}")
+    print(f"axis {method.axis}, priority {method.priority}, {_archs(method)}, {', '.join(method.languages)}")
+    print(
+        f"for {', '.join(method.families) or 'all workloads'}, {', '.join(method.dtypes) or 'all types'}\n\n{method.what}"
+    )
+    for language, how in method.how.items():
+        print(f"\n{language}: {how}")
+    for title, lines in (
+        ("needs", method.needs), ("risks", method.risks), ("requires one of", method.requires),
+        ("conflicts with", method.conflicts),
+    ):  # fmt: skip
+        if lines:
+            print("\n" + "\n  - ".join([f"{title}:", *lines]))
+    if method.triggers:
+        print("\ntriggers:")
+    for trigger in method.triggers:
+        print(
+            f"  {trigger.metric}: good {trigger.good:g}, bad {trigger.bad:g} ({trigger.direction} is better)"
+        )
+    print("\nSASS:" if method.signatures else "\nSASS: none, so machine code cannot tell")
+    for signature in method.signatures:
+        most = f" to sm_{signature.most}" if signature.most < 9999 else " and later"
+        start = (
+            f"  sm_{signature.least}{most}"
+            if signature.least != signature.most
+            else f"  sm_{signature.least}"
+        )
+        print(f"{start}: {signature.mode} of {'   '.join(signature.patterns)}")
+    return 0
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Check files of methods, together with ours."""
+    before = registry.shipped()
+    after = registry.merged(arguments.files, base=before)
+    changed = [name for name, method in after.methods.items() if before.methods.get(name) != method]
+    print(f"{len(changed)} methods are right: {', '.join(changed)}")
+    if replaced := [name for name in changed if name in before]:
+        print(f"instead of ours: {', '.join(replaced)}")
+    return 0
+
+
+def run_offer(arguments: argparse.Namespace) -> int:
+    """Print the block of a prompt."""
+    situation, budget, gaps = _situation(arguments)
+    memory = memory_file.read(arguments.memory)
+    metrics = situation.metrics
+    near = near_peak(
+        compute_share=metrics.get("share_of_compute"),
+        memory_share=metrics.get("share_of_bandwidth"),
+        gaps=gaps,
+    )
+    offers = select(_registry(arguments.file), situation, budget, memory)
+    print(prompt_block.render(offers, budget, situation.language, not_again(situation, memory)))
+    if near.stop:
+        print(f"A run would stop here: {near.reason}", file=sys.stderr)
+    return 0
+
+
+def run_choice(arguments: argparse.Namespace) -> int:
+    """Check a choice; 1 if there is something against it."""
+    situation, budget, _ = _situation(arguments)
+    memory, known = memory_file.read(arguments.memory), _registry(arguments.file)
+    choice = validator.read_choice(_text(arguments.choice))
+    offers = select(known, situation, budget, memory)
+    complaints = validator.validate(
+        choice, offers, registry=known, situation=situation, budget=budget, memory=memory
+    )
+    for complaint in complaints:
+        print(f"{complaint.code}: {complaint.message}")
+    if not complaints:
+        print(f"{', '.join(pick.method for pick in choice.picks)}: nothing is against it")
+    return 1 if complaints else 0
+
+
+def run_sass(arguments: argparse.Namespace) -> int:
+    """Look for methods in a listing; 1 if one that was asked for is not present."""
+    known = _registry(arguments.file)
+    listing = _text(arguments.listing).splitlines()
+    asked = [known.get(name) for name in arguments.method]
+    checks = [sass_signature.check(listing, method, arguments.arch) for method in asked or known]
+    for check in checks:
+        if asked or check.shown == "present":
+            print(f"{check.method}: {check.shown}" + (f" ({check.note})" if check.note else ""))
+            for line in check.lines[:3]:
+                print(f"    {line.text}" + (f"   in {line.function}" if line.function else ""))
+            for pattern in check.missing:
+                print(f"    nothing matches {pattern}")
+    if not asked:
+        counts = {
+            shown: sum(check.shown == shown for check in checks) for shown in ("present", "absent", "unknown")
+        }
+        print(", ".join(f"{count} {shown}" for shown, count in counts.items()))
+    return 1 if asked and any(check.shown != "present" for check in checks) else 0
+
+
+def run_results(arguments: argparse.Namespace) -> int:
+    """Print what became of methods."""
+    tried = memory_file.read(arguments.memory).tried
+    found = [one for one in tried if arguments.kernel in (None, one.kernel)]
+    for one in found:
+        gain = f", {one.slowdown_without:.3f} times slower without it" if one.slowdown_without else ""
+        print(
+            f"{one.kernel} ({one.language}, {one.device_name}) {one.method}: {one.result}, SASS {one.shown}{gain}; "
+            f"round {one.round} of {one.run}" + (f"; {one.note}" if one.note else "")
+        )
+    print(f"{len(found)} results in {arguments.memory}")
+    return 0
+
+
+def _registry(files: list[Path]) -> Registry:
+    return registry.merged(files, base=registry.shipped()) if files else registry.shipped()
+
+
+def _situation(arguments: argparse.Namespace) -> tuple[Situation, AxisBudget, Gaps]:
+    gaps = _numbers(arguments.gap, "--gap", TIES)
+    metrics = _numbers(arguments.metric, "--metric", FIGURES)
+    device: Device = "cpu" if arguments.language == "cpp" else "cuda"
+    try:
+        known = Gaps(**gaps)
+    except ValueError as error:
+        raise ConfigError(f"--gap: {error}", remedy="write --gap memory=0.4") from None
+    situation = Situation(
+        kernel=arguments.kernel,
+        device=device,
+        device_name=arguments.device_name,
+        capability=arguments.capability if device == "cuda" else 0,
+        language=arguments.language,
+        families=tuple(arguments.family),
+        dtypes=tuple(arguments.dtype),
+        metrics=metrics,
+        applied=tuple(arguments.applied),
+    )
+    return situation, axis_budget(known), known
+
+
+def _numbers(texts: list[str], option: str, known: tuple[str, ...] | dict[str, str]) -> dict[str, float]:
+    found = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if name not in known and not (option == "--metric" and is_metric(name)):
+            raise ConfigError(
+                f'{option} "{name}" is not known', remedy=nearest(name, known) or "see cgins methods show"
+            )
+        if not re.fullmatch(r"\d{1,15}(?:\.\d{1,15})?", number):
+            raise ConfigError(f'{option} {name} is "{number}"', remedy=f"write {option} {name}=0.5")
+        found[name] = float(number)
+    return found
+
+
+def _text(file: Path) -> str:
+    if str(file) == "-":
+        return sys.stdin.read()
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}", remedy="name another file") from None

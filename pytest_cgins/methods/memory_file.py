@@ -1,0 +1,94 @@
+"""`.cgins/methods.json`: read whole, changed under a lock, and replaced at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pytest_cgins import documents
+from pytest_cgins.errors import JournalError
+from pytest_cgins.methods.classes import MethodMemory, Tried
+
+NAME = "methods.json"
+"""In the project's folder `.cgins`."""
+LIMIT_NBYTES = 2**24
+LOCK_WAIT_S = 30.0
+_REMEDY = "remove the file: only what was learned of methods is lost"
+
+
+def read(file: Path) -> MethodMemory:
+    """What is remembered; nothing where there is no file.
+
+    Raises:
+        JournalError: the file cannot be read, or is no memory of methods.
+    """
+    try:
+        if not file.exists():
+            return MethodMemory()
+        if not file.is_file():
+            raise JournalError(f"{file} is no regular file", remedy="name another one")
+        nbytes = file.stat().st_size
+        if nbytes > LIMIT_NBYTES:
+            raise JournalError(f"{file}: {nbytes} bytes are more than {LIMIT_NBYTES}", remedy=_REMEDY)
+        return documents.load(MethodMemory, file.read_bytes())
+    except OSError as error:
+        raise JournalError(f"{file}: {error.strerror or error}", remedy="make it readable") from None
+    except ValueError as error:
+        said = " ".join(str(error).split())[:300]
+        raise JournalError(f"{file} is no memory of methods: {said}", remedy=_REMEDY) from None
+
+
+def remember(file: Path, tried: Iterable[Tried]) -> MethodMemory:
+    """Add results; the folder is made if it is not there.
+
+    Raises:
+        JournalError: the file is damaged, or another process holds it for too long.
+        OSError: it cannot be written.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(file):
+        memory = read(file).with_more(tried)
+        _write(file, documents.dump(memory, indent=1) + "\n")
+    return memory
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    # A file of its own: the other one is replaced. It stays: who waits for a removed file waits for nothing.
+    handle = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise JournalError(
+                        f"{file} was locked by another process for {LOCK_WAIT_S:g} s",
+                        remedy="end that process",
+                    ) from None
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write(file: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,185 @@
+"""What a method is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from pytest_cgins.document_base import Document
+
+Axis = Literal["compute", "memory", "latency"]
+"""What a method makes better: arithmetic, traffic, or waiting."""
+AXES: tuple[Axis, ...] = get_args(Axis)
+
+Device = Literal["cpu", "cuda"]
+"""Where the kernel runs."""
+
+Language = Literal["cuda", "triton", "cute", "cpp"]
+"""What it is written in; `cpp` is C++ for the host."""
+LANGUAGES: tuple[Language, ...] = get_args(Language)
+
+Family = Literal[
+    "matmul",
+    "convolution",
+    "activation",
+    "norm",
+    "reduction",
+    "attention",
+    "embedding",
+    "elementwise",
+    "pooling",
+    "fused",
+]
+"""Kinds of workload."""
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+FIGURES: dict[str, str] = {
+    "share_of_bandwidth": "bytes moved a second over the device's copy bandwidth, 0 to 1",
+    "share_of_compute": "operations a second over the device's rate for the type, 0 to 1",
+    "us_per_call": "median time of a call in microseconds",
+    "host_us_per_call": "time of the host code of a call in microseconds",
+    "launches_per_call": "kernels that a call launches",
+    "blocks_per_sm": "blocks of the grid over the number of SMs",
+    "registers_per_thread": "as ptxas or ncu tells",
+    "spill_nbytes": "bytes of spill stores and loads a thread, as ptxas tells",
+    "local_nbytes": "bytes of local memory a thread, as ptxas tells",
+    "bytes_over_minimum": "bytes that the device moved over the bytes that the call must move, 1 at best",
+    "threads_busy": "CPU: mean number of busy threads over the cores, 0 to 1",
+    "tensor_pct": "ncu: use of the tensor pipe",
+    "fp32_pct": "ncu: use of the fp32 (FMA) pipe",
+    "alu_pct": "ncu: use of the integer and logic pipe",
+    "xu_pct": "ncu: use of the pipe of special functions and conversions",
+    "fp64_pct": "ncu: use of the fp64 pipe",
+    "issue_active_pct": "ncu: cycles in which an instruction is issued",
+    "active_threads_per_warp": "ncu: threads of a warp that take part, of 32",
+    "dram_pct": "ncu: throughput of the memory",
+    "l1_hit_pct": "ncu: hit rate of the L1",
+    "l2_hit_pct": "ncu: hit rate of the L2",
+    "l2_pct": "ncu: throughput of the L2",
+    "load_bytes_used_pct": "ncu: bytes used of each sector loaded",
+    "store_bytes_used_pct": "ncu: bytes used of each sector stored",
+    "bank_conflict_pct": "ncu: accesses to shared memory that repeat for bank conflicts",
+    "occupancy_pct": "ncu: achieved occupancy",
+    "waves": "ncu: waves of blocks on each SM",
+    "stall_long_scoreboard_pct": "ncu: warps that wait for a load from memory or L2",
+    "stall_short_scoreboard_pct": "ncu: warps that wait for shared memory or the special function unit",
+    "stall_barrier_pct": "ncu: warps that wait for others at a barrier",
+    "stall_mio_throttle_pct": "ncu: warps that wait for the queue of shared memory and special functions",
+    "stall_lg_throttle_pct": "ncu: warps that wait for the queue of loads and stores",
+    "stall_wait_pct": "ncu: warps that wait for a fixed latency",
+    "stall_branch_resolving_pct": "ncu: warps that wait for a branch",
+    "stall_drain_pct": "ncu: warps that wait for stores at the end",
+}
+"""Figures that triggers may name, and what they are; those of ncu are independent of its version. All else is a metric of
+ncu by its own name."""
+
+_NCU = re.compile(r"[a-z][a-z0-9]*__[a-z0-9_]+(?:\.[a-z0-9_]+)*")
+
+
+def is_metric(name: str) -> bool:
+    """Whether a trigger may name it: one of `FIGURES`, or what looks like a metric of ncu."""
+    return name in FIGURES or _NCU.fullmatch(name) is not None
+
+
+DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8")
+"""Types of inputs that methods may be for."""
+
+
+def _meets(wanted: Collection[str], there: Collection[str]) -> bool:
+    return not wanted or not there or bool(set(wanted) & set(there))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger(Document):
+    """A number that says whether a method is worth trying."""
+
+    metric: str
+    """A key of `FIGURES`, or a metric of ncu with its suffix."""
+    good: float
+    """Here the method has nothing left to gain."""
+    bad: float
+    """Here it is urgent."""
+
+    @property
+    def direction(self) -> Literal["higher", "lower"]:
+        """Which values are better."""
+        return "higher" if self.good > self.bad else "lower"
+
+    def severity(self, value: float) -> float:
+        """From 0 where the value is good to 1 where it is bad, in proportion between them."""
+        return min(1.0, max(0.0, (value - self.good) / (self.bad - self.good)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature(Document):
+    """What machine code of some architectures shows where a method was applied."""
+
+    least: int = 0
+    """First architecture that it holds for: 80 for sm_80."""
+    most: int = 9999
+    """Last one, itself included."""
+    mode: Literal["any", "all"]
+    """Whether one of the patterns is enough."""
+    patterns: tuple[str, ...]
+    """Regular expressions; each is matched from the start of an instruction, `HMMA.16816.F32 R4, R8, R2, R4`."""
+
+    def holds_for(self, arch: int) -> bool:
+        """Whether it speaks of an architecture."""
+        return self.least <= arch <= self.most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method(Document):
+    """One way to make a kernel faster."""
+
+    id: str
+    """Short and stable: prompts, choices and the memory of past rounds use it."""
+    title: str
+    """What people call it."""
+    axis: Axis
+    """What it makes better."""
+    priority: int
+    """1: try first; 3: try last."""
+    what: str
+    """What it does and when it helps, in a few sentences."""
+    device: Device = "cuda"
+    """Where the kernel must run."""
+    languages: tuple[Language, ...]
+    """In which it can be written."""
+    how: dict[Language, str] = field(default_factory=dict)
+    """How, where that differs by language."""
+    needs: tuple[str, ...] = ()
+    """Preconditions, which the model must check."""
+    families: tuple[Family, ...] = ()
+    """Workloads that it suits; () for all."""
+    dtypes: tuple[str, ...] = ()
+    """Types of the inputs that it is for, as torch names them: `float16`; () for all."""
+    least_capability: int = 0
+    """First compute capability that has it: 80 for 8.0; 0 on a CPU."""
+    most_capability: int = 9999
+    """Last one: some instructions are of one generation alone."""
+    triggers: tuple[Trigger, ...] = ()
+    """Numbers that call for it; the worst of them counts."""
+    signatures: tuple[Signature, ...] = ()
+    """By architecture; () where machine code does not tell it from other code."""
+    requires: tuple[str, ...] = ()
+    """Methods that must be in the kernel already, or be chosen with it; one of them is enough."""
+    conflicts: tuple[str, ...] = ()
+    """Methods that must not be chosen with it, in either order."""
+    risks: tuple[str, ...] = ()
+    """What goes wrong with it, as the gate will see it."""
+
+    def runs_on(self, capability: int) -> bool:
+        """Whether a device of that capability has it."""
+        return self.least_capability <= capability <= self.most_capability
+
+    def suits(self, families: tuple[Family, ...], dtypes: tuple[str, ...] = ()) -> bool:
+        """Whether it is for one of these workloads and types; () is any."""
+        return _meets(self.families, families) and _meets(self.dtypes, dtypes)
+
+    def severity(self, metrics: dict[str, float]) -> float | None:
+        """Worst of its triggers that have a value, None if none has."""
+        found = [one.severity(metrics[one.metric]) for one in self.triggers if one.metric in metrics]
+        return max(found, default=None)
