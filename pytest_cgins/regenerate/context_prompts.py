@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from pytest_cgins.methods import registry
+from pytest_cgins.methods.axis_budget import Gaps
+from pytest_cgins.methods.classes import MethodMemory
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.model import Advice, Ask, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair, schema_line, search
+from pytest_cgins.regenerate.prompts import advise, generate, methods, optimise, repair, schema_line, search
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.search import verifiers
@@ -64,7 +67,12 @@ class ContextPrompts:
         shown = [
             search.Shown(attempt=one, sources=sources(one.number) if one.is_right else {}) for one in others
         ]
-        return search.candidate(context, ask, tree[ask.parent], shown, "")
+        parent = tree[ask.parent]
+        offered = methods.offers(
+            context, registry.shipped(), MethodMemory(), gaps=Gaps(), metrics={}, applied=parent.methods
+        )
+        text = offered.text() if offered is not None else ""
+        return search.candidate(context, ask, parent, shown=shown, evidence="", methods=text)
 
     def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
         """For a verifier of a search: see `search.driver.SearchPrompts`."""

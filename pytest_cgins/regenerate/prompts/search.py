@@ -27,10 +27,6 @@ _TASKS = {
         "form in its place, keep everything else as it is, and keep it right. It may become slower; that is what is measured."
     ),
 }
-_METHODS = (
-    "Name what you use in one line before the files, so that it can be measured apart: `Methods: id, id`, lower case with "
-    "hyphens, such as `vectorized-loads`."
-)
 _VERIFIER = (
     "You review kernels that replace ops of PyTorch, before they are compiled and run. A kernel follows with all that "
     "its author knew. For each line below say how likely it is, in per cent, and nothing else."
@@ -48,7 +44,7 @@ class Shown:
 
 
 def candidate(
-    context: Context, ask: Ask, parent: Attempt, shown: Sequence[Shown], evidence: str
+    context: Context, ask: Ask, parent: Attempt, *, shown: Sequence[Shown], evidence: str, methods: str
 ) -> tuple[Message, ...]:
     """The prompt for the generator; the same arguments give the same text.
 
@@ -58,12 +54,11 @@ def candidate(
         parent: the candidate whose sources are changed.
         shown: others, the nearest first.
         evidence: what profilers found in the parent; "" for nothing.
+        methods: those that are offered, as a section; "" for none.
     """
     task = _TASKS.get(ask.kind, optimise.TASK).format(method=blocks.one_line(ask.method, 80))
     if ask.variant:
         task += f" Several are written at once with the same methods; yours has {ask.variant}."
-    if ask.kind != "ablate":
-        task += f" {_METHODS}"
     sections = [
         assembly.advice(context) if ask.kind != "ablate" else "",
         files.incumbent(context),
@@ -71,6 +66,7 @@ def candidate(
         _others(context, shown),
         figures.described(replace(context, attempts=(parent,) if parent.trials else ())),
         blocks.section("What profilers found", [blocks.data("Figures", evidence)] if evidence else []),
+        methods if ask.kind in ("optimise", "regenerate") else "",
         _wrong(context, parent),
     ]
     return assembly.messages(context, task, sections)

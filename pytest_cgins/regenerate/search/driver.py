@@ -6,7 +6,6 @@ and so its policy asks for the same again; what was answered and tried is found 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from pytest_cgins.regenerate.model import (
     Result,
     Target,
 )
+from pytest_cgins.regenerate.prompts import methods
 from pytest_cgins.regenerate.repair import Steps
 from pytest_cgins.regenerate.screen import Check, Screen
 from pytest_cgins.regenerate.search import standing, verifiers
@@ -37,8 +37,6 @@ from pytest_cgins.regenerate.trial import Bench, rejections
 MOST_ACCEPTANCES = 3
 """So many champions, the best first, are measured again before a search ends with nothing."""
 _SPEEDS = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
-_METHODS = re.compile(r"^\W*methods\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
-_METHOD = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 
 Batch = Generator[tuple[Request, ...], tuple[Answer, ...], None]
 
@@ -194,7 +192,7 @@ class Search:
         made, sources, is_candidate = self._screen.read(number, answer, self._sources(ask.parent))
         if is_candidate:
             self._screen.remember(made)
-        return replace(made, ask=ask, methods=methods_of(answer.text)), sources, is_candidate
+        return replace(made, ask=ask, methods=methods.chosen(answer.text)), sources, is_candidate
 
     def _ranked(
         self, read: dict[int, tuple[Attempt, dict[str, str], bool]], *, tries: int
@@ -344,9 +342,3 @@ class Search:
                 detail=detail,
             )
         )
-
-
-def methods_of(text: str) -> tuple[str, ...]:
-    """Ids of the methods that an answer says it uses: a line `Methods: a, b`."""
-    found = _METHODS.search(text)
-    return tuple(dict.fromkeys(_METHOD.findall(found[1].lower()))) if found else ()

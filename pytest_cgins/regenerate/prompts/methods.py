@@ -1,0 +1,112 @@
+"""The methods that a prompt offers, and what an answer says that it took."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import get_args
+
+from pytest_cgins.errors import CginsError
+from pytest_cgins.methods import prompt_block, select, validator
+from pytest_cgins.methods.axis_budget import AxisBudget, Gaps, axis_budget
+from pytest_cgins.methods.classes import MethodMemory
+from pytest_cgins.methods.model import Family, Language
+from pytest_cgins.methods.registry import Registry
+from pytest_cgins.methods.select import Offer, Situation
+from pytest_cgins.regenerate.prompts import languages, workload
+from pytest_cgins.regenerate.prompts.context import Context
+
+_LANGUAGES: dict[languages.Language, Language] = {
+    "cpp": "cpp", "cuda": "cuda", "device": "cuda", "triton": "triton", "cute": "cute", "cute-dsl": "cute",
+}  # fmt: skip
+_FAMILIES = {"pooling": "convolution", "fused": "elementwise"}
+"""Where the registry has another word."""
+_LINE = re.compile(r"^\W*methods\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """What a round offers."""
+
+    registry: Registry
+    """All methods."""
+    situation: Situation
+    """What is known of the kernel."""
+    budget: AxisBudget
+    """Methods an axis."""
+    memory: MethodMemory
+    """Of earlier rounds and runs."""
+    offered: tuple[Offer, ...]
+    """The most promising first."""
+
+    def text(self) -> str:
+        """As a prompt says it; "" if nothing fits."""
+        if not self.offered:
+            return ""
+        barred = select.not_again(self.situation, self.memory)
+        return prompt_block.render(self.offered, self.budget, self.situation.language, barred)
+
+    def complaints(self, answer: str) -> tuple[str, ...]:
+        """What is wrong with the choice of an answer, in words; () if it holds, or says nothing."""
+        try:
+            choice = validator.read_choice(answer)
+        except CginsError:
+            return ()
+        found = validator.validate(
+            choice, self.offered, registry=self.registry, situation=self.situation, budget=self.budget,
+            memory=self.memory,
+        )  # fmt: skip
+        return tuple(one.message for one in found)
+
+
+def offers(
+    context: Context,
+    registry: Registry,
+    memory: MethodMemory,
+    *,
+    gaps: Gaps,
+    metrics: dict[str, float],
+    applied: tuple[str, ...],
+) -> Offers | None:
+    """What is offered for a kernel; None for a language that no method is for.
+
+    Args:
+        context: of its prompt.
+        registry: all methods.
+        memory: of earlier rounds and runs.
+        gaps: how far it is from the peaks.
+        metrics: figures that methods' triggers name.
+        applied: ids of the methods that are in it already.
+    """
+    language = _LANGUAGES.get(languages.of(context))
+    if language is None:
+        return None
+    hardware = context.hardware
+    family = workload.family_of(context.target.op)
+    named = _FAMILIES.get(family, family)
+    situation = Situation(
+        kernel=context.target.kernel,
+        device=context.target.device,
+        device_name=hardware.name,
+        capability=int(re.sub(r"\D", "", hardware.arch) or 0),
+        language=language,
+        families=(named,) if named in get_args(Family) else (),  # type: ignore[arg-type]
+        dtypes=tuple(sorted({one.case.dtype for one in context.evaluations})),
+        metrics=metrics,
+        applied=applied,
+    )
+    budget = axis_budget(gaps)
+    return Offers(
+        registry=registry, situation=situation, budget=budget, memory=memory,
+        offered=select.select(registry, situation, budget, memory),
+    )  # fmt: skip
+
+
+def chosen(answer: str) -> tuple[str, ...]:
+    """Ids of the methods that an answer says it took: its JSON `picks`, or a line `Methods: a, b`."""
+    try:
+        return tuple(dict.fromkeys(pick.method for pick in validator.read_choice(answer).picks))
+    except CginsError:
+        found = _LINE.search(answer)
+        return tuple(dict.fromkeys(_NAME.findall(found[1].lower()))) if found else ()
