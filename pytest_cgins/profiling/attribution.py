@@ -1,0 +1,112 @@
+"""What each method is worth: the champion without it, timed against the champion by the sequential test.
+
+A fixed margin would call noise a gain on one device and hide a gain on another. So a method contributes if the kernel
+is *proven* slower without it, by more than the test tolerates there, and in a second process too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pytest_cgins.measurement import Comparison
+from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.profiling.model import Attribution, CaseAttribution
+
+State = Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]
+_WRONG = (Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT)
+_UNBUILT = (Status.BUILD_ERROR, Status.SKIPPED, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
+
+
+def attribute(method: str, evaluations: Sequence[Evaluation]) -> Attribution:
+    """What the variant without a method says of the method.
+
+    Args:
+        method: its name.
+        evaluations: of the variant on each case, timed with the champion as its base; () if it was not tried.
+    """
+    cases = tuple(map(_case, evaluations))
+    state, message = _state(evaluations)
+    return Attribution(
+        method=method,
+        state=state,
+        contributes=state in ("contributes", "essential"),
+        message=message,
+        cases=cases,
+    )
+
+
+def not_ablated(method: str, why: str) -> Attribution:
+    """A method whose variant could not be tried; it counts as not contributed."""
+    return Attribution(method=method, state="not-ablated", contributes=False, message=why, cases=())
+
+
+def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
+    """A wrong answer in one case is enough, as is a proven loss; what only some cases show is told."""
+    unbuilt = [one for one in evaluations if one.verdict.status is Status.BUILD_ERROR]
+    if unbuilt:
+        return "not-ablated", _said(unbuilt[0])
+    wrong = [one for one in evaluations if one.verdict.status in _WRONG]
+    if wrong:
+        return "essential", f"without it {wrong[0].case.name} is {_said(wrong[0])}"
+    outcomes = [(_comparison(one), one) for one in evaluations if one.verdict.status not in _UNBUILT]
+    slower = [one for _, one in outcomes if _is_slower(one)]
+    if slower:
+        return "contributes", f"proven slower without it in {len(slower)} of {len(evaluations)} cases"
+    unchanged = [one for _, one in outcomes if one.verdict.reason is Reason.UNCHANGED]
+    if outcomes and len(unchanged) == len(outcomes):
+        return "not-ablated", "the variant is the champion's own build: nothing was taken out"
+    tested = [found for found, _ in outcomes if found is not None]
+    if not tested:
+        why = _said(evaluations[0]) if evaluations else "no case was tried"
+        return "not-ablated", f"it was not timed against the champion: {why}"
+    if all(found.outcome in ("clean", "faster") for found in tested):
+        return "no-gain", f"proven not slower without it in {len(tested)} of {len(evaluations)} cases"
+    return "undecided", "noise hides what it is worth: the blocks were used up, and neither is proven"
+
+
+def _is_slower(one: Evaluation) -> bool:
+    """Proven twice; or once, where a floor that it misses too is what the verdict tells."""
+    found = _comparison(one)
+    if one.verdict.status is Status.SLOWER:
+        return True
+    if found is None or found.outcome != "slower":
+        return False
+    again = (
+        one.measurement.confirmation.against("base")
+        if one.measurement and one.measurement.confirmation
+        else None
+    )
+    return again is not None and again.outcome == "slower"
+
+
+def _comparison(one: Evaluation) -> Comparison | None:
+    return one.measurement.against("base") if one.measurement is not None else None
+
+
+def _case(one: Evaluation) -> CaseAttribution:
+    measured, found = one.measurement, _comparison(one)
+    champion = (
+        measured.base.median_ns_per_call if measured is not None and measured.base is not None else None
+    )
+    timed = found is not None and champion is not None
+    return CaseAttribution(
+        case=one.case.name,
+        status=one.verdict.status.value,
+        message=one.verdict.message.partition("\n")[0],
+        champion_ns_per_call=champion,
+        without_ns_per_call=measured.kernel.median_ns_per_call if measured is not None else None,
+        # By the ratio of blocks, which drift cancels in, and not by the difference of two medians.
+        attribution_ms=_ms(champion, found.ratio) if timed and found and champion else None,
+        low_ms=_ms(champion, found.ratio_low) if timed and found and champion else None,
+        high_ms=_ms(champion, found.ratio_high) if timed and found and champion else None,
+        outcome=found.outcome if found is not None else "none",
+    )
+
+
+def _ms(champion_ns: float, ratio: float) -> float:
+    return champion_ns * (ratio - 1) / 1e6
+
+
+def _said(one: Evaluation) -> str:
+    return f"{one.verdict.status.value}: {one.verdict.message.partition(chr(10))[0]}"
