@@ -23,7 +23,7 @@ def evidence(kernel: str, timed: Timed) -> BenchEvidence:
         kernel=kernel,
         seed=timed.seed,
         device_name=timed.device_name,
-        rows=tuple(_row(one, timed.base_note) for one in timed.evaluations),
+        rows=tuple(_row(one) for one in timed.evaluations),
     )
 
 
@@ -32,7 +32,7 @@ def ratios(measured: Measurement) -> tuple[Ratio, ...]:
     return tuple(_ratios(measured))
 
 
-def _row(one: Evaluation, base_note: str) -> BenchRow:
+def _row(one: Evaluation) -> BenchRow:
     measured = one.measurement
     status, message = one.verdict.status.value, one.verdict.message.partition("\n")[0]
     key = one.tested.build if one.tested is not None else ""
@@ -41,9 +41,6 @@ def _row(one: Evaluation, base_note: str) -> BenchRow:
             case=one.case.name, key=key, status=status, message=message, ns_per_call=None, iqr_ns_per_call=None,
             method="", cache="", ratios=(),
         )  # fmt: skip
-    notes = [*measured.notes]
-    if measured.base is None:
-        notes.append(f"base: {base_note}" if base_note else "base: it is the same build, or there is none")
     return BenchRow(
         case=one.case.name,
         key=key,
@@ -54,7 +51,7 @@ def _row(one: Evaluation, base_note: str) -> BenchRow:
         method=measured.method,
         cache=measured.cache,
         ratios=ratios(measured),
-        notes=tuple(notes),
+        notes=measured.notes,
     )
 
 

@@ -93,16 +93,19 @@ def find_clang_tidy() -> Finding:
     """The program that reads C++ for mistakes."""
     where = tools.find(CLANG_TIDY)
     version: parse.Version = ()
+    detail = ""
     if where:
         ran = tools.run([where, "--version"])
         line = next((line for line in ran.output.splitlines() if "version" in line), "")
         version = parse.version(line) if ran.status == 0 else ()
+        detail = "" if version else ran.last_line
     return Finding(
         group=profiling.PROFILING,
         name=CLANG_TIDY,
         state="missing" if not where else "ok" if version else "unknown",
         version=parse.written(version),
         where=where,
+        detail=detail,
         disables="mistakes that a reader of C++ sees, as evidence",
         remedy="pip install clang-tidy, or apt install clang-tidy",
     )

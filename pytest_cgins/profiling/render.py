@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_cgins.figures import time_ns
@@ -167,16 +167,22 @@ def bench(made: BenchEvidence) -> list[Table | str]:
     table = new_table(
         "case", "status", ">kernel", ">torch/kernel", ">compile/kernel", ">base/kernel", "cache"
     )
-    lines = []
+    by_note: dict[str, list[str]] = {}
     for row in made.rows:
         by_arm = {one.against: one for one in row.ratios}
         table.add_row(
             row.case, row.status, _time(row.ns_per_call), _ratio(by_arm.get("torch")), _ratio(by_arm.get("compile")),
             _ratio(by_arm.get("base")), row.cache or NO_FIGURE,
         )  # fmt: skip
-        lines += [f"{row.case}: {note}" for note in row.notes]
-        lines += [f"{row.case}: {row.message}"] if row.ns_per_call is None and row.message else []
-    return [table, "above 1 the kernel is faster; intervals hold the median at 95%", *_grouped(lines)]
+        for note in dict.fromkeys((row.message, *row.notes)):
+            by_note.setdefault(note, []).append(row.case)
+    lines = [f"{_cases(cases, len(made.rows))}: {note}" for note, cases in by_note.items() if note]
+    return [table, "above 1 the kernel is faster; intervals hold the median at 95%", *lines]
+
+
+def _cases(some: Sequence[str], count: int) -> str:
+    """What a note is about: notes of all cases are told once."""
+    return "all cases" if len(some) == count > 1 else ", ".join(some)
 
 
 def attribution(made: AttributionEvidence) -> list[Table | str]:
@@ -199,11 +205,6 @@ def attribution(made: AttributionEvidence) -> list[Table | str]:
 
 def _degraded(lines: Iterable[str]) -> list[str]:
     return [f"not available: {line}" for line in lines]
-
-
-def _grouped(lines: Iterable[str]) -> list[str]:
-    """Each once, in order."""
-    return list(dict.fromkeys(lines))
 
 
 def _ratio(one: Ratio | None) -> str:

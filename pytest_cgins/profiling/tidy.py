@@ -44,6 +44,9 @@ def evidence(
     if not program.where:
         missing = (f"clang-tidy: not installed → {program.remedy}",)
         return _evidence(entry, program, (), (), missing)
+    if program.state != "ok":
+        missing = (f"clang-tidy: {program.where} does not run: {program.detail} → {program.remedy}",)
+        return _evidence(entry, program, (), (), missing)
     files: list[str] = []
     findings: list[TidyFinding] = []
     degraded: list[str] = []
@@ -133,7 +136,7 @@ def _run(
     name = Path(file).name
     if unread:
         return found, [f"clang-tidy: clang cannot read all of {name}: {unread[0].strip()[:300]}"]
-    if ran.status not in (0, 1):
+    if ran.status != 0 and not found:
         return found, [f"clang-tidy: {name}: {ran.last_line}"]
     return found, []
 

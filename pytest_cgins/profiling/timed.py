@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config import Config
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.kernels.base import BaseSources
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Environment, Evaluation
 from pytest_cgins.profiling import selection
@@ -26,8 +25,6 @@ class Timed:
     """Of the inputs."""
     environments: tuple[Environment, ...]
     """The devices of the machine."""
-    base_note: str
-    """Why there is no base revision; "" if there is one."""
 
     @property
     def device_name(self) -> str:
@@ -88,5 +85,4 @@ def evaluate(
         evaluations=tuple(found),
         seed=seed,
         environments=environments,
-        base_note="" if baseline == NONE else BaseSources(config, baseline).note,
     )
