@@ -7,11 +7,14 @@ is *proven* slower without it, by more than the test tolerates there, and in a s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal
 
 from pytest_cgins.measurement import Comparison
 from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.profiling import bench
 from pytest_cgins.profiling.model import Attribution, CaseAttribution
+from pytest_cgins.timing.sequential import median_interval
 
 State = Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]
 _WRONG = (Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT)
@@ -86,26 +89,24 @@ def _comparison(one: Evaluation) -> Comparison | None:
 
 def _case(one: Evaluation) -> CaseAttribution:
     measured, found = one.measurement, _comparison(one)
-    champion = (
-        measured.base.median_ns_per_call if measured is not None and measured.base is not None else None
-    )
-    timed = found is not None and champion is not None
+    low = middle = high = None
+    champion = None
+    if measured is not None and measured.base is not None:
+        champion = measured.base.median_ns_per_call
+        # Within blocks, where drift cancels, and not the difference of two medians.
+        lost = [fmean(without) - fmean(base) for without, base in bench.pairs(measured, "base")]
+        low, middle, high = (ns / 1e6 for ns in median_interval(lost))
     return CaseAttribution(
         case=one.case.name,
         status=one.verdict.status.value,
         message=one.verdict.message.partition("\n")[0],
         champion_ns_per_call=champion,
         without_ns_per_call=measured.kernel.median_ns_per_call if measured is not None else None,
-        # By the ratio of blocks, which drift cancels in, and not by the difference of two medians.
-        attribution_ms=_ms(champion, found.ratio) if timed and found and champion else None,
-        low_ms=_ms(champion, found.ratio_low) if timed and found and champion else None,
-        high_ms=_ms(champion, found.ratio_high) if timed and found and champion else None,
+        attribution_ms=middle,
+        low_ms=low,
+        high_ms=high,
         outcome=found.outcome if found is not None else "none",
     )
-
-
-def _ms(champion_ns: float, ratio: float) -> float:
-    return champion_ns * (ratio - 1) / 1e6
 
 
 def _said(one: Evaluation) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 from pytest_cgins.measurement import ARM_LETTERS, Arm, ArmName, Measurement
@@ -78,17 +79,21 @@ def _ratios(measured: Measurement) -> Iterator[Ratio]:
 
 def log_ratios(measured: Measurement, against: Other) -> list[float]:
     """½(ln a₁ + ln a₂ − ln k₁ − ln k₂) of each block that has the other arm."""
+    return [
+        sum(map(math.log, other)) / len(other) - sum(map(math.log, kernel)) / len(kernel)
+        for kernel, other in pairs(measured, against)
+    ]
+
+
+def pairs(measured: Measurement, against: Other) -> list[tuple[list[float], list[float]]]:
+    """Times of the kernel and of another arm in each block that has both."""
     arm = {"torch": measured.torch, "compile": measured.compiled, "base": measured.base}[against]
     theirs = iter(arm.samples_ns_per_call if arm is not None else ())
     ours = iter(measured.kernel.samples_ns_per_call)
     found = []
     for order in measured.orders.split():
-        kernel = [next(ours) for _ in range(order.count(ARM_LETTERS["kernel"]))]
-        other = [next(theirs) for _ in range(order.count(ARM_LETTERS[against]))]
+        kernel = list(islice(ours, order.count(ARM_LETTERS["kernel"])))
+        other = list(islice(theirs, order.count(ARM_LETTERS[against])))
         if kernel and other:
-            found.append(_mean_log(other) - _mean_log(kernel))
+            found.append((kernel, other))
     return found
-
-
-def _mean_log(times: list[float]) -> float:
-    return sum(map(math.log, times)) / len(times)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cgins.errors import InfrastructureError
@@ -13,6 +13,7 @@ from pytest_cgins.model import CompiledKernel
 from pytest_cgins.profiling.model import CompiledFunction
 
 MOST_WARNINGS = 20
+MOST_CHARACTERS = 240
 
 
 def archs_of(compiled: CompiledKernel) -> tuple[str, ...]:
@@ -81,14 +82,16 @@ def of_cubins(cubins: Sequence[Path], arch: str) -> tuple[tuple[CompiledFunction
     return tuple(found), tuple(missing)
 
 
-def warnings(compiled: CompiledKernel) -> tuple[str, ...]:
-    """Lines of the build's log that warn."""
+def build_lines(compiled: CompiledKernel) -> tuple[str, ...]:
+    """How it was built, and the lines of the build's log that warn; () for what no compiler of ours has built."""
     if not compiled.library:
         return ()
     try:
         record = json.loads((Path(compiled.library).parent / RECORD).read_bytes())
-        lines: Iterable[str] = str(record["log"]).splitlines()
+        log, command, seconds = str(record["log"]), str(record["command"]), float(record["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
         return ()
-    found = [line.strip()[:300] for line in lines if " warning" in line or line.startswith("warning")]
-    return tuple(dict.fromkeys(found))[:MOST_WARNINGS]
+    words = " ".join(command.partition("\n")[0].split())
+    warned = [line.strip()[:300] for line in log.splitlines() if "warning:" in line or "warning #" in line]
+    unique = list(dict.fromkeys(warned))[:MOST_WARNINGS]
+    return (f"built in {seconds:.2f} s: {words[:MOST_CHARACTERS]}", *(unique or ["no warnings"]))

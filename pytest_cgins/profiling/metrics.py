@@ -35,7 +35,7 @@ _LATENCY = (
     "Warp Cycles Per Issued Instruction",
 )
 _PER_ISSUE = ("per_issue_active.ratio", "ratio")
-_NOT_STALLED = ("selected",)
+_NOT_STALLED = re.compile(r"selected|\w+_not_issued")
 _STALL_BAD_PCT = 50.0
 
 
@@ -239,9 +239,8 @@ def _bank_conflicts(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
     """Their share of all wavefronts; counted by loads and stores where no sum is reported."""
     conflicts = _sum(columns, r"l1tex__data_bank_conflicts_pipe_lsu_mem_shared")
     wavefronts = _sum(columns, r"l1tex__data_pipe_lsu_wavefronts_mem_shared")
-    if conflicts is not None and wavefronts:
-        share = min(100.0, 100 * conflicts[0] / wavefronts[0]) if wavefronts[0] else 0.0
-        yield _value(_BANK_CONFLICTS, share, conflicts[1])
+    if conflicts is not None and wavefronts is not None and wavefronts[0] > 0:
+        yield _value(_BANK_CONFLICTS, min(100.0, 100 * conflicts[0] / wavefronts[0]), conflicts[1])
 
 
 def _sum(columns: Mapping[str, Reading], base: str) -> tuple[float, str] | None:
@@ -259,7 +258,7 @@ def _stalls(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
     for column, reading in sorted(columns.items()):
         matched = _STALL.fullmatch(column)
         why = (matched["why"] or matched["older"]) if matched else ""
-        if not why or why in seen or why in _NOT_STALLED:
+        if not why or why in seen or _NOT_STALLED.fullmatch(why):
             continue
         if column.endswith(_PER_ISSUE):
             whole = latency or _all_stalls(columns)
@@ -284,7 +283,7 @@ def _all_stalls(columns: Mapping[str, Reading]) -> float:
     return sum(
         reading.value
         for column, reading in columns.items()
-        if _STALL.fullmatch(column) and column.endswith(_PER_ISSUE)
+        if _STALL.fullmatch(column) and column.endswith(_PER_ISSUE) and "_not_issued_" not in column
     )
 
 

@@ -199,7 +199,7 @@ class CaseProfile(Document):
     functions: tuple[CompiledFunction, ...]
     """The compiler's report; () where there is none."""
     compiler: tuple[str, ...] = ()
-    """Warnings of the build."""
+    """The command of the build, and its warnings."""
     report: str = ""
     """Name of the .ncu-rep file beside this document; "" without one."""
     degraded: tuple[str, ...] = ()

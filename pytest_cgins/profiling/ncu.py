@@ -64,7 +64,7 @@ class Ncu:
         except OSError:
             text = ran.output
         table.unlink(missing_ok=True)
-        launches = ncu_csv.parse(text)
+        launches = ncu_csv.parse(text) or ncu_csv.parse(ran.output)
         if not launches and "print-units" in f"{text}{ran.output}":
             ran = tools.run(command[:-2], limit_s=IMPORT_LIMIT_S)
             launches = ncu_csv.parse(ran.output)

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_cgins import documents
 from pytest_cgins.endings import EndedError
+from pytest_cgins.errors import CginsError, InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.sandbox.fence import Sandbox
@@ -119,14 +120,18 @@ class Profiler:
                 found = _Findings()
                 if device == "cuda":
                     child = self._child(Path(folder), case, compiled, pairs[0])
-                    self._timeline(child, found)
-                    self._counters(child, case, found)
+                    # What else runs on the device would be in the counters, and these in what it times.
+                    with self._evaluator.stage.alone_on(case.device):
+                        self._timeline(child, found)
+                        self._counters(child, case, found)
                     found.cubins = tuple(sorted(Path(folder, "triton").rglob("*.cubin")))
                 else:
                     found.degraded.append(NO_GPU)
                 return self._profile(case, compiled, found)
         except EndedError as end:
             return _nothing(case, f"{end.verdict.status.value}: {end.verdict.message}")
+        except InfrastructureError as error:
+            return _nothing(case, f"counters and timeline: {error.what} → {error.remedy}")
 
     def _child(self, folder: Path, case: Case, compiled: CompiledKernel, pair: tuple[Any, Buffer]) -> Child:
         (folder / "triton").mkdir()
@@ -200,7 +205,7 @@ class Profiler:
             top=metrics.worst(main_kernel(found.kernels).metrics, self._top) if found.kernels else (),
             timeline=found.timeline,
             functions=functions,
-            compiler=compile_report.warnings(compiled),
+            compiler=compile_report.build_lines(compiled),
             report=found.report,
             degraded=(*found.degraded, *missing),
             notes=tuple(found.notes),
@@ -222,7 +227,7 @@ class Profiler:
         """The compiler's report alone."""
         try:
             compiled = self._evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
-        except Exception as error:  # noqa: BLE001 - told below, whatever it is
+        except CginsError as error:
             return _nothing(
                 case, NO_DEVICE, f"machine code: it cannot be built here: {str(error).partition(chr(10))[0]}"
             )

@@ -46,7 +46,8 @@ def chosen(config: Config, wanted: str, device: str | None) -> Chosen:
         on = f" for {device}" if device else ""
         raise ConfigError(
             f'{config.file}: kernel "{name}" has no implementation "{implementation or "any"}"{on}',
-            remedy=nearest(implementation, known) or f"its implementations are {', '.join(known)}",
+            remedy=nearest(implementation, [*known, *(one.name for one in entry.implementations)])
+            or f"its implementations are {', '.join(known)}",
         )
     return entry, fitting
 

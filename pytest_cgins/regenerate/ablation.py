@@ -6,10 +6,12 @@ it is judged exactly as a slower edit would be, in interleaved blocks and by the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins import documents
 from pytest_cgins.case_timing import Noise, NoiseOf
 from pytest_cgins.config import Config
 from pytest_cgins.evaluate import Evaluator, worker_environment
@@ -86,13 +88,16 @@ def ablate(
             _ablated(copy, variant, settings, reference, config.root, tests=len(variants), say=say)
             for variant in variants
         ]
-    return AttributionEvidence(
-        version=EVIDENCE_VERSION,
-        kernel=kernel,
-        implementation=label(name, device),
-        seed=settings.seed,
-        methods=tuple(methods),
-    )
+        made = AttributionEvidence(
+            version=EVIDENCE_VERSION,
+            kernel=kernel,
+            implementation=label(name, device),
+            seed=settings.seed,
+            methods=tuple(methods),
+        )
+        # The copy is gone when somebody reads this: its files have the project's names.
+        top = json.dumps(f"{copy.top}/", ensure_ascii=False)[1:-1]
+        return documents.load(AttributionEvidence, documents.dump(made).replace(top, ""))
 
 
 def _ablated(
