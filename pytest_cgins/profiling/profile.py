@@ -180,7 +180,8 @@ class Profiler:
                 break
         found.notes += [note for note in _notes(told) if note not in found.notes]
         if not launches:
-            why = tool.refusal(told.ran.output) or told.trouble or trouble or told.ran.last_line
+            unread = trouble if told.ran.status == 0 else ""
+            why = tool.refusal(told.ran.output) or unread or told.trouble or told.ran.last_line
             found.degraded.append(f"counters: {why}")
             return
         if not extra:
