@@ -68,6 +68,7 @@ _.log_e_clean
 _.log_e_faster
 _.peak_bytes_per_s
 _.peak_flops_per_s
+_.contributes
 _.report_schema
 _.history_schema
 

@@ -39,11 +39,6 @@ def attribute(method: str, evaluations: Sequence[Evaluation]) -> Attribution:
     )
 
 
-def not_ablated(method: str, why: str) -> Attribution:
-    """A method whose variant could not be tried; it counts as not contributed."""
-    return Attribution(method=method, state="not-ablated", contributes=False, message=why, cases=())
-
-
 def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
     """A wrong answer in one case is enough, as is a proven loss; what only some cases show is told."""
     unbuilt = [one for one in evaluations if one.verdict.status is Status.BUILD_ERROR]

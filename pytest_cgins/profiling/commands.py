@@ -134,7 +134,7 @@ def _add_bench(kinds: Subparsers) -> None:
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
     """Add KERNEL, and where things are."""
-    parser.add_argument("kernel", metavar="KERNEL[/IMPLEMENTATION]", help="name in cgins.yaml")
+    parser.add_argument("kernel", metavar="KERNEL", help="name in cgins.yaml, or NAME/IMPLEMENTATION")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="only the implementations for this device")
     _add_places(parser)
 

@@ -13,7 +13,7 @@ SECTIONS = (
     "Occupancy", "SchedulerStats", "WarpStateStats",
 )  # fmt: skip
 """Sections of ncu: each version knows which counters of a chip belong to them."""
-EXTRA = (
+_MEMORY = (
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct",
     "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
@@ -21,10 +21,17 @@ EXTRA = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "smsp__thread_inst_executed_per_inst_executed.ratio",
+)
+_PIPES = (
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
 )
-"""Counters that are in no section; a chip that lacks one reports n/a."""
+EXTRAS = ((*_MEMORY, *_PIPES), _MEMORY, ())
+"""Counters that are wanted besides, in the order in which they are tried: what a chip lacks is n/a, but there are
+versions that refuse all counters for one whose name they do not know, and names of pipes differ most."""
 _STALL = re.compile(
     r"smsp__(?:average_)?warps?_issue_stalled_(?P<why>\w+?)_(?:per_issue_active\.ratio|per_warp_active\.pct)"
     r"|smsp__average_warp_latency_issue_stalled_(?P<older>\w+?)\.(?:ratio|pct)"
@@ -197,6 +204,12 @@ def understood(columns: Mapping[str, Reading]) -> tuple[MetricValue, ...]:
     """The figures that are in one launch's columns, by axis, the worst first."""
     found = [*_plain(columns), *_bank_conflicts(columns), *_stalls(columns)]
     return tuple(sorted(found, key=lambda one: (AXES.index(one.axis), -(one.badness or 0.0), one.name)))
+
+
+def missing(metrics: Sequence[MetricValue]) -> tuple[str, ...]:
+    """Names of the figures that were not to be had."""
+    there = {one.name for one in metrics}
+    return tuple(one.name for one in (*METRICS, _BANK_CONFLICTS) if one.name not in there)
 
 
 def worst(metrics: Sequence[MetricValue], most: int) -> tuple[MetricValue, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_cgins.doctor import compilers, parse, profiling, tools
 from pytest_cgins.profiling import ncu_csv
-from pytest_cgins.profiling.metrics import EXTRA, SECTIONS
+from pytest_cgins.profiling.metrics import SECTIONS
 from pytest_cgins.profiling.ncu_csv import Launch
 
 INSTALL = "install Nsight Compute (nsight-compute, part of the CUDA toolkit)"
@@ -25,7 +25,7 @@ class Ncu:
     version: str
     """Its version; "" if it does not say."""
 
-    def around(self, command: Sequence[str], report: Path, *, extra: bool) -> list[str]:
+    def around(self, command: Sequence[str], report: Path, *, extra: Sequence[str]) -> list[str]:
         """The command that profiles what another one does between cudaProfilerStart and cudaProfilerStop.
 
         The clocks are left alone. Caches are emptied before each pass, so that data comes from memory.
@@ -33,7 +33,7 @@ class Ncu:
         Args:
             command: the program; only its own process is looked at.
             report: file to write, without its suffix.
-            extra: whether counters are wanted that are in no section; there are versions that refuse all for one.
+            extra: counters besides those of the sections; see `metrics.EXTRAS`.
         """
         words = [self.path, "--export", str(report), "--force-overwrite", "--profile-from-start", "off"]
         words += [
@@ -46,7 +46,7 @@ class Ncu:
         ]
         for section in SECTIONS:
             words += ["--section", section]
-        return [*words, *(["--metrics", ",".join(EXTRA)] if extra else []), *command]
+        return [*words, *(["--metrics", ",".join(extra)] if extra else []), *command]
 
     def read(self, report: Path) -> tuple[tuple[Launch, ...], str]:
         """The launches of a report, and the trouble, "" if there is none.

@@ -170,8 +170,8 @@ class Profiler:
             return
         program = self._ncu
         report = child.folder / "profile"
-        for extra in (True, False):
-            self._say("under ncu" if extra else "under ncu, without the counters that are in no section")
+        for extra in metrics.EXTRAS:
+            self._say(f"under ncu, {len(extra)} counters besides its sections'")
             around = partial(program.around, report=report, extra=extra)
             told = child.run("range", around=lambda command: self._fenced(child.folder, around(command)))  # noqa: B023
             written = report.with_suffix(tool.SUFFIX)
@@ -184,11 +184,13 @@ class Profiler:
             why = tool.refusal(told.ran.output) or unread or told.trouble or told.ran.last_line
             found.degraded.append(f"counters: {why}")
             return
-        if not extra:
+        if extra != metrics.EXTRAS[0]:
             found.notes.append(
-                "ncu refused the counters that are in no section: coalescing is not among the figures"
+                f"ncu refused counters: asked for again with {len(extra)} besides its sections'"
             )
         found.kernels = profiled(launches)
+        if lacking := metrics.missing(main_kernel(found.kernels).metrics):
+            found.notes.append(f"ncu has no figure for {', '.join(lacking)}")
         found.report = self._kept(written, case)
 
     def _kept(self, report: Path, case: Case) -> str:

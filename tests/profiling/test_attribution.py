@@ -10,7 +10,7 @@ import pytest
 from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.profiling import bench
-from pytest_cgins.profiling.attribution import attribute, not_ablated
+from pytest_cgins.profiling.attribution import attribute
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 
 Make = Callable[..., Evaluation]
@@ -96,7 +96,6 @@ def test_what_was_not_ablated_did_not_contribute(
     assert (found.state, found.contributes) == ("not-ablated", False)
     assert words in found.message
     assert attribute("x", []).state == "not-ablated"
-    assert not not_ablated("x", "why").contributes
 
 
 def test_ratios_are_by_the_blocks_that_have_the_arm() -> None:

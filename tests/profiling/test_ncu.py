@@ -12,7 +12,7 @@ from pytest_cgins.profiling.ncu import Ncu, refusal
 def test_clocks_stay_and_only_the_range_is_profiled(tmp_path: Path) -> None:
     """The command leaves clocks alone, waits for the range, and can leave out counters that are in no section."""
     ncu = Ncu(path="/opt/ncu", version="2025.3")
-    words = ncu.around(["python", "-c", "x"], tmp_path / "p", extra=True)
+    words = ncu.around(["python", "-c", "x"], tmp_path / "p", extra=["a.sum", "b.sum"])
     assert words[0] == "/opt/ncu"
     assert words[-3:] == ["python", "-c", "x"]
     for pair in (
@@ -21,8 +21,8 @@ def test_clocks_stay_and_only_the_range_is_profiled(tmp_path: Path) -> None:
         ("--export", str(tmp_path / "p")),
     ):
         assert words[words.index(pair[0]) + 1] == pair[1]
-    assert "--metrics" in words
-    assert "--metrics" not in ncu.around(["python"], tmp_path / "p", extra=False)
+    assert words[words.index("--metrics") + 1] == "a.sum,b.sum"
+    assert "--metrics" not in ncu.around(["python"], tmp_path / "p", extra=())
 
 
 @pytest.mark.parametrize(

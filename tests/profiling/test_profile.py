@@ -99,6 +99,9 @@ def test_launches_are_read_and_the_report_is_kept(evaluator: Evaluator, tmp_path
     found = counted(evaluator, tmp_path, ncu(tmp_path))
     assert [one.time_share for one in found.kernels] == [0.8, 0.2]
     assert found.degraded == []
+    (note,) = found.notes
+    assert "fp32_pct" in note
+    assert "dram_pct" not in note
     assert found.report.startswith("relu_cpu-right_tiny_f32-2x3-")
     assert (tmp_path / "out" / found.report).read_text() == "report"
 
@@ -107,7 +110,7 @@ def test_counters_that_are_in_no_section_may_be_refused(evaluator: Evaluator, tm
     """Then it is asked without them, and that is told."""
     found = counted(evaluator, tmp_path, ncu(tmp_path, refuses="--metrics", error="Failed to find metric"))
     assert len(found.kernels) == 2
-    assert "coalescing" in found.notes[0]
+    assert found.notes[0] == "ncu refused counters: asked for again with 0 besides its sections'"
 
 
 @pytest.mark.parametrize(
