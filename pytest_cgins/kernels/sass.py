@@ -16,6 +16,7 @@ TOOL = "cuobjdump"
 LIMIT_S = 120.0
 REMEDY = "pip install 'pytest-cgins[sass]', or install the CUDA toolkit's cuobjdump and nvdisasm"
 SECTION = re.compile(r"^\s*arch = (sm_\w+)\s*$")
+CODE_FOR = re.compile(r"^\s*code for (sm_\w+)\s*$", re.MULTILINE)
 FUNCTION = re.compile(r"^\s*Function : (\S+)\s*$")
 INSTRUCTION = re.compile(
     r"^\s*/\*[0-9a-f]{4,}\*/\s+((?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_]*)(?![A-Z0-9_])[^;]*);"
@@ -59,11 +60,20 @@ def listing(tool: Path, library: Path) -> str:
     Raises:
         InfrastructureError: the tool failed.
     """
+    return _printed(tool, "-sass", library)
+
+
+def usage(tool: Path, library: Path) -> str:
+    """What it prints of the registers and memory of each function; errors are those of `listing`."""
+    return _printed(tool, "-res-usage", library)
+
+
+def _printed(tool: Path, option: str, library: Path) -> str:
     # It starts nvdisasm, which lies beside it, by name.
     path = os.pathsep.join([str(tool.parent), os.environ.get("PATH", "")])
     try:
         done = subprocess.run(
-            [str(tool), "-sass", str(library)], capture_output=True, text=True, errors="replace",
+            [str(tool), option, str(library)], capture_output=True, text=True, errors="replace",
             timeout=LIMIT_S, check=False, env={**os.environ, "PATH": path, "LC_ALL": "C"},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -104,6 +114,11 @@ def instructions(text: str, arch: str) -> dict[str, tuple[tuple[str, ...], ...]]
         elif lines is not None and (instruction := INSTRUCTION.match(line)) and instruction[2] != "NOP":
             lines.append(instruction[1].rstrip())
     return {name: tuple(map(tuple, those)) for name, those in found.items()}
+
+
+def archs(text: str) -> tuple[str, ...]:
+    """Architectures whose code is in a listing; of a cubin just one."""
+    return tuple(dict.fromkeys(CODE_FOR.findall(text)))
 
 
 def modified(line: str) -> str:

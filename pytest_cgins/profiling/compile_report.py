@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,18 +15,14 @@ from pytest_cgins.profiling.model import CompiledFunction
 
 MOST_WARNINGS = 20
 MOST_CHARACTERS = 240
+FUNCTION = re.compile(r"^\s*Function (\S+):\s*$")
+USED = re.compile(r"\b([A-Z]+):(\d{1,18})(?!\d)")
 
 
 def archs_of(compiled: CompiledKernel) -> tuple[str, ...]:
     """Architectures whose machine code is in a build; PTX has none."""
     wanted = compiled.source.archs or toolchain.present_archs()
     return tuple(arch for arch in wanted if arch.startswith("sm_"))
-
-
-def archs_near(arch: str) -> tuple[str, ...]:
-    """How the code of one GPU may be named: Triton builds for sm_90a where others build for sm_90."""
-    plain = arch.rstrip("af")
-    return plain, f"{plain}a", f"{plain}f"
 
 
 def functions(compiled: CompiledKernel) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
@@ -45,6 +42,7 @@ def functions(compiled: CompiledKernel) -> tuple[tuple[CompiledFunction, ...], t
                 arch=one.arch,
                 registers_per_thread=one.registers_per_thread,
                 spill_nbytes_per_thread=one.spill_store_nbytes + one.spill_load_nbytes,
+                stack_nbytes_per_thread=one.stack_nbytes_per_thread,
                 static_shared_nbytes_per_block=one.static_shared_nbytes_per_block,
                 instructions=one.instructions or (),
             )
@@ -53,8 +51,8 @@ def functions(compiled: CompiledKernel) -> tuple[tuple[CompiledFunction, ...], t
     return tuple(found), tuple(dict.fromkeys(missing))
 
 
-def of_cubins(cubins: Sequence[Path], arch: str) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
-    """Opcodes of machine code that a kernel has compiled by itself; its registers are in no log."""
+def of_cubins(cubins: Sequence[Path]) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
+    """What machine code says of itself that a kernel has compiled; its spills are in no log of ours."""
     tool = sass.disassembler()
     if tool is None:
         return (), (f"machine code: {sass.TOOL} is not installed → {sass.REMEDY}",)
@@ -62,24 +60,40 @@ def of_cubins(cubins: Sequence[Path], arch: str) -> tuple[tuple[CompiledFunction
     missing: list[str] = []
     for cubin in cubins:
         try:
-            text = sass.listing(tool, cubin)
+            text, usage = sass.listing(tool, cubin), usages(sass.usage(tool, cubin))
         except InfrastructureError as error:
             missing.append(f"machine code of {cubin.name}: {error.what}")
             continue
-        found += [
-            CompiledFunction(
-                function=name,
-                arch=near,
-                registers_per_thread=0,
-                spill_nbytes_per_thread=0,
-                static_shared_nbytes_per_block=0,
-                instructions=mix,
-            )
-            for near in archs_near(arch)
-            for name, those in sass.count(text, near).items()
-            for mix in those
-        ]
+        for arch in sass.archs(text):
+            mixes = sass.count(text, arch)
+            names = resources.demangled(list(mixes))
+            found += [
+                CompiledFunction(
+                    function=names[name],
+                    arch=arch,
+                    registers_per_thread=usage.get(name, {}).get("REG", 0),
+                    spill_nbytes_per_thread=None,
+                    stack_nbytes_per_thread=usage.get(name, {}).get("STACK", 0),
+                    static_shared_nbytes_per_block=usage.get(name, {}).get("SHARED", 0),
+                    instructions=mix,
+                )
+                for name, those in mixes.items()
+                for mix in those
+            ]
     return tuple(found), tuple(missing)
+
+
+def usages(text: str) -> dict[str, dict[str, int]]:
+    """`REG`, `STACK`, `SHARED` and the like of each function, by mangled name, in cuobjdump's words."""
+    found: dict[str, dict[str, int]] = {}
+    name = ""
+    for line in text.splitlines():
+        if function := FUNCTION.match(line):
+            name = function[1]
+        elif name and "REG:" in line:
+            found[name] = {word: int(value) for word, value in USED.findall(line)}
+            name = ""
+    return found
 
 
 def build_lines(compiled: CompiledKernel) -> tuple[str, ...]:

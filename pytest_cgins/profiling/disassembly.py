@@ -21,7 +21,7 @@ from pytest_cgins.kernels.supply import has_driver
 from pytest_cgins.model import Case
 from pytest_cgins.profiling import selection
 from pytest_cgins.profiling.child import Child
-from pytest_cgins.profiling.compile_report import archs_near, archs_of
+from pytest_cgins.profiling.compile_report import archs_of
 from pytest_cgins.profiling.model import (
     EVIDENCE_VERSION,
     DisassembledFunction,
@@ -39,12 +39,12 @@ NEEDS_GPU = (
 )
 
 
-def of_library(library: Path, archs: Sequence[str]) -> tuple[list[DisassembledFunction], list[str]]:
+def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[DisassembledFunction], list[str]]:
     """Functions of a shared library or cubin, and their instructions one after the other.
 
     Args:
         library: the file.
-        archs: whose code is wanted.
+        archs: whose code is wanted; () for all that is in it.
 
     Raises:
         InfrastructureError: there is no disassembler, or it failed.
@@ -55,7 +55,7 @@ def of_library(library: Path, archs: Sequence[str]) -> tuple[list[DisassembledFu
     text = sass.listing(tool, library)
     functions: list[DisassembledFunction] = []
     lines: list[str] = []
-    for arch in archs:
+    for arch in archs or sass.archs(text):
         found = sass.instructions(text, arch)
         names = resources.demangled(list(found))
         for name, those in found.items():
@@ -168,11 +168,10 @@ class Disassembler:
                 if not cubins:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))
-                arch = archs_of(compiled)[0]
                 functions: list[DisassembledFunction] = []
                 lines: list[str] = []
                 for cubin in cubins:
-                    some, instructions = of_library(cubin, archs_near(arch))
+                    some, instructions = of_library(cubin)
                     functions += some
                     lines += instructions
         except EndedError as end:

@@ -173,9 +173,11 @@ class CompiledFunction(Document):
     arch: str
     """Architecture of the machine code."""
     registers_per_thread: int
-    """0 for a device function that was not inlined."""
-    spill_nbytes_per_thread: int
-    """Bytes stored and loaded because registers ran out."""
+    """0 for a device function that was not inlined, and where it is not known."""
+    spill_nbytes_per_thread: int | None
+    """Bytes stored and loaded because registers ran out; None where no compiler's log says so."""
+    stack_nbytes_per_thread: int
+    """Stack frame in local memory: above 0 where registers ran out, or arrays are indexed by variables."""
     static_shared_nbytes_per_block: int
     """Shared memory that the code declares."""
     instructions: tuple[tuple[str, int], ...]

@@ -24,6 +24,8 @@ class Ncu:
     """Of the program."""
     version: str
     """Its version; "" if it does not say."""
+    sections: tuple[str, ...] = SECTIONS
+    """Those of ours that it has: it refuses all for one whose name it does not know."""
 
     def around(self, command: Sequence[str], report: Path, *, extra: Sequence[str]) -> list[str]:
         """The command that profiles what another one does between cudaProfilerStart and cudaProfilerStop.
@@ -44,7 +46,7 @@ class Ncu:
             "--cache-control",
             "all",
         ]
-        for section in SECTIONS:
+        for section in self.sections:
             words += ["--section", section]
         return [*words, *(["--metrics", ",".join(extra)] if extra else []), *command]
 
@@ -79,7 +81,12 @@ def find() -> Ncu | None:
         return None
     ran = tools.run([path, "--version"])
     line = next((line for line in ran.output.splitlines() if line.strip().startswith("Version")), ran.output)
-    return Ncu(path=path, version=parse.written(parse.version(line)) if ran.status == 0 else "")
+    listed = tools.run([path, "--list-sections"]).output.split()
+    return Ncu(
+        path=path,
+        version=parse.written(parse.version(line)) if ran.status == 0 else "",
+        sections=tuple(name for name in SECTIONS if name in listed) or SECTIONS,
+    )
 
 
 def refusal(output: str) -> str:

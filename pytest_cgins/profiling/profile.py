@@ -224,7 +224,7 @@ class Profiler:
             return compile_report.functions(compiled)
         if not found.cubins:
             return (), ("machine code: the module compiles by itself, and left none where Triton does",)
-        return compile_report.of_cubins(found.cubins, compile_report.archs_of(compiled)[0])
+        return compile_report.of_cubins(found.cubins)
 
     def _without_device(self, case: Case) -> CaseProfile:
         """The compiler's report alone."""

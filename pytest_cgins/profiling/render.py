@@ -103,7 +103,7 @@ def _profile(one: CaseProfile) -> list[Table | str]:
         table = new_table("timeline", ">launches", ">time", "grid", "block", ">registers", ">occupancy")
         for row in one.timeline[:SHOWN_FUNCTIONS]:
             occupancy = f"{row.occupancy_pct:.0f}%" if row.occupancy_pct is not None else NO_FIGURE
-            registers = NO_FIGURE if row.registers_per_thread is None else str(row.registers_per_thread)
+            registers = _known(row.registers_per_thread)
             table.add_row(
                 _short(row.name),
                 str(row.count),
@@ -115,11 +115,13 @@ def _profile(one: CaseProfile) -> list[Table | str]:
             )
         parts.append(table)
     if one.functions:
-        table = new_table("function", "arch", ">registers", ">spilled bytes", ">shared bytes", "opcodes")
+        table = new_table(
+            "function", "arch", ">registers", ">spilled bytes", ">stack", ">shared bytes", "opcodes"
+        )
         for each in one.functions[:SHOWN_FUNCTIONS]:
             table.add_row(
                 _short(each.function), each.arch, str(each.registers_per_thread or NO_FIGURE),
-                str(each.spill_nbytes_per_thread), str(each.static_shared_nbytes_per_block),
+                _known(each.spill_nbytes_per_thread), str(each.stack_nbytes_per_thread), str(each.static_shared_nbytes_per_block),
                 _opcodes(each.instructions),
             )  # fmt: skip
         parts.append(table)
@@ -228,6 +230,10 @@ def _scaled(value: float) -> str:
 
 def _short(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
+
+
+def _known(value: int | None) -> str:
+    return NO_FIGURE if value is None else str(value)
 
 
 def _yes(known: bool) -> str:
