@@ -231,10 +231,10 @@ def run_sass(arguments: argparse.Namespace) -> int:
     from pytest_cgins.profiling import disassembly, render
 
     archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
-    # Who knows methods gives `check`, and their signatures are in the document too.
     made = disassembly.evidence(
-        arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=archs
-    )
+        arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=archs,
+        check=disassembly.signatures(),
+    )  # fmt: skip
     write(made, arguments, SASS)
     show(render.sass(made))
     return 0

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from pytest_cgins import config as configuration
@@ -32,15 +33,15 @@ from pytest_cgins.profiling.model import (
 
 MOST_MODIFIED = 60
 """So many opcodes with modifiers are kept of a function."""
-Checker = Callable[[Sequence[str]], tuple[SignatureCheck, ...]]
-"""Given all instructions of an implementation, says which methods left their mark."""
+Checker = Callable[[Sequence[str], str], tuple[SignatureCheck, ...]]
+"""Given the lines of cuobjdump's listing and an architecture, says which methods left their mark."""
 NEEDS_GPU = (
     "machine code: a Python kernel is compiled when it is called → run it where there is an NVIDIA GPU"
 )
 
 
-def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[DisassembledFunction], list[str]]:
-    """Functions of a shared library or cubin, and their instructions one after the other.
+def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[DisassembledFunction], str]:
+    """Functions of a shared library or cubin, and the whole listing.
 
     Args:
         library: the file.
@@ -54,7 +55,6 @@ def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[Disassemb
         raise InfrastructureError(f"{sass.TOOL} is not installed", remedy=sass.REMEDY)
     text = sass.listing(tool, library)
     functions: list[DisassembledFunction] = []
-    lines: list[str] = []
     for arch in archs or sass.archs(text):
         found = sass.instructions(text, arch)
         names = resources.demangled(list(found))
@@ -69,8 +69,23 @@ def of_library(library: Path, archs: Sequence[str] = ()) -> tuple[list[Disassemb
                         modified=sass.mix(Counter(opcodes))[:MOST_MODIFIED],
                     )
                 )
-                lines += one
-    return functions, lines
+    return functions, text
+
+
+def signatures() -> Checker | None:
+    """Looks for the methods that the registry has; None where there is no registry."""
+    try:
+        registry = import_module("pytest_cgins.methods.registry")
+        sass_signature = import_module("pytest_cgins.methods.sass_signature")
+    except ModuleNotFoundError:
+        return None
+    known = registry.shipped()
+
+    def check(lines: Sequence[str], arch: str) -> tuple[SignatureCheck, ...]:
+        found = [sass_signature.check(lines, method, arch) for method in known]
+        return tuple(SignatureCheck(method=one.method, arch=arch, state=one.shown) for one in found)
+
+    return check
 
 
 def evidence(
@@ -142,11 +157,11 @@ class Disassembler:
         try:
             source = find(self._config, entry, one)
             compiled = ahead.result(replace(source, archs=self._archs) if self._archs else source)
-            functions, lines = of_library(Path(compiled.library), archs_of(compiled))
+            functions, text = of_library(Path(compiled.library), archs_of(compiled))
         except CginsError as error:
             return replace(empty, degraded=(f"machine code: {error.what} → {error.remedy}",))
         made = replace(empty, key=compiled.key, functions=tuple(functions))
-        return self._checked(made, lines)
+        return self._checked(made, text)
 
     def compiled_when_called(self, evaluator: Evaluator, case: Case) -> SassRow:
         """A Python kernel, called once on a case in a process of its own; Triton leaves its machine code in a folder."""
@@ -169,18 +184,21 @@ class Disassembler:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))
                 functions: list[DisassembledFunction] = []
-                lines: list[str] = []
+                text = ""
                 for cubin in cubins:
-                    some, instructions = of_library(cubin)
+                    some, listing = of_library(cubin)
                     functions += some
-                    lines += instructions
+                    text += listing
         except EndedError as end:
             return replace(empty, degraded=(f"machine code: {end.verdict.message.partition(chr(10))[0]}",))
         except CginsError as error:
             return replace(empty, degraded=(f"machine code: {error.what} → {error.remedy}",))
-        return self._checked(replace(empty, key=compiled.key, functions=tuple(functions)), lines)
+        return self._checked(replace(empty, key=compiled.key, functions=tuple(functions)), text)
 
-    def _checked(self, row: SassRow, lines: Sequence[str]) -> SassRow:
-        missing = () if row.functions else ("machine code: the build has none for these architectures",)
-        signatures = self._check(lines) if self._check is not None else ()
-        return replace(row, signatures=signatures, degraded=missing)
+    def _checked(self, row: SassRow, text: str) -> SassRow:
+        if not row.functions:
+            return replace(row, degraded=("machine code: the build has none for these architectures",))
+        archs = dict.fromkeys(one.arch for one in row.functions)
+        lines = text.splitlines()
+        checks = [self._check(lines, arch) for arch in archs] if self._check is not None else []
+        return replace(row, signatures=tuple(one for some in checks for one in some))

@@ -140,6 +140,8 @@ class ProfiledKernel(Document):
     """Of the call's launches together, by duration; equal shares without durations."""
     metrics: tuple[MetricValue, ...]
     """All that were understood, by axis and badness."""
+    raw: dict[str, float]
+    """Every counter by ncu's own name, times in nanoseconds and sizes in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +248,8 @@ class SignatureCheck(Document):
 
     method: str
     """Id of the method."""
+    arch: str
+    """Architecture whose code was looked at."""
     state: Literal["present", "absent", "unknown"]
     """`unknown` is no pass: the method has no signature, or nothing was disassembled."""
 

@@ -33,6 +33,7 @@ from pytest_cgins.profiling.model import (
 from pytest_cgins.profiling.ncu_csv import Launch
 
 TOP = 5
+COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
 TIMEOUT_S = 300.0
 NO_NCU = f"counters: ncu is not installed → {tool.INSTALL}"
 NO_GPU = (
@@ -250,6 +251,7 @@ def profiled(launches: Sequence[Launch]) -> tuple[ProfiledKernel, ...]:
             ns=time,
             time_share=(time or 0.0) / whole if known else 1 / len(launches),
             metrics=metrics.understood(one.columns),
+            raw={name: read.value for name, read in one.columns.items() if COUNTER.match(name)},
         )
         for one, time in zip(launches, times, strict=True)
     )

@@ -17,6 +17,7 @@ from pytest_cgins.profiling.model import (
     Ratio,
     RooflineEvidence,
     SassEvidence,
+    SassRow,
     TidyEvidence,
 )
 from pytest_cgins.trace.console import new_table
@@ -151,9 +152,19 @@ def sass(made: SassEvidence) -> list[Table | str]:
             table.add_row(
                 row.implementation, _short(one.function), one.arch, str(total), _opcodes(one.opcodes)
             )
-        lines += [f"{row.implementation}: {one.method}: {one.state}" for one in row.signatures]
+        lines += _signatures(row)
         lines += [f"{row.implementation}: {line}" for line in _degraded(row.degraded)]
     return [table, *lines]
+
+
+def _signatures(row: SassRow) -> list[str]:
+    """Methods that left their mark, and how many did not."""
+    if not row.signatures:
+        return []
+    present = [f"{one.method} ({one.arch})" for one in row.signatures if one.state == "present"]
+    counts = {state: sum(one.state == state for one in row.signatures) for state in ("absent", "unknown")}
+    told = f"methods in the code: {', '.join(present) or 'none'}"
+    return [f"{row.implementation}: {told}; {counts['absent']} absent, {counts['unknown']} unknown"]
 
 
 def tidy(made: TidyEvidence) -> list[Table | str]:

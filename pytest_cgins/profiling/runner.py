@@ -150,7 +150,7 @@ def _autotuned() -> list[str]:
         return []
     notes = []
     for one in gc.get_objects():
-        if isinstance(one, tuner) and getattr(one, "cache", None):
+        if issubclass(type(one), tuner) and getattr(one, "cache", None):
             name = getattr(getattr(one, "base_fn", None), "__name__", "a kernel")
             tried, best = len(getattr(one, "configs", ())), getattr(one, "best_config", "?")
             notes.append(f"autotuning of {name} chose of {tried} before the profiled call: {best}")

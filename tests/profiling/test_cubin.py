@@ -41,8 +41,10 @@ def test_each_function_is_counted_once(tmp_path: Path) -> None:
     (image,) = device_image.unpack(Path(compiled.library))
     cubin = tmp_path / "neg.cubin"
     cubin.write_bytes(image.code)
-    (function,), lines = of_library(cubin)
+    (function,), text = of_library(cubin)
     assert (function.arch, function.function.partition("(")[0]) == ("sm_90a", "neg")
+    (found,) = sass.instructions(text, "sm_90a").values()
+    (lines,) = found
     assert len(lines) == sum(count for _, count in function.opcodes)
     (counted,), missing = compile_report.of_cubins([cubin])
     assert missing == ()
