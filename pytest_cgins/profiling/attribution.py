@@ -17,8 +17,9 @@ from pytest_cgins.profiling.model import Attribution, CaseAttribution
 from pytest_cgins.timing.sequential import median_interval
 
 State = Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]
-_WRONG = (Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT)
-_UNBUILT = (Status.BUILD_ERROR, Status.SKIPPED, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
+_WRONG = (Status.INCORRECT, Status.SUSPECT)
+_BROKEN = (Status.BUILD_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT)
+_UNTRIED = (Status.SKIPPED, Status.INFRASTRUCTURE, Status.TRACE_DRIFT)
 
 
 def attribute(method: str, evaluations: Sequence[Evaluation]) -> Attribution:
@@ -41,13 +42,13 @@ def attribute(method: str, evaluations: Sequence[Evaluation]) -> Attribution:
 
 def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
     """A wrong answer in one case is enough, as is a proven loss; what only some cases show is told."""
-    unbuilt = [one for one in evaluations if one.verdict.status is Status.BUILD_ERROR]
-    if unbuilt:
-        return "not-ablated", _said(unbuilt[0])
+    broken = [one for one in evaluations if one.verdict.status in _BROKEN]
+    if broken:  # a variant that was not finished says nothing of the method
+        return "not-ablated", _said(broken[0])
     wrong = [one for one in evaluations if one.verdict.status in _WRONG]
     if wrong:
         return "essential", f"without it {wrong[0].case.name} is {_said(wrong[0])}"
-    outcomes = [(_comparison(one), one) for one in evaluations if one.verdict.status not in _UNBUILT]
+    outcomes = [(_comparison(one), one) for one in evaluations if one.verdict.status not in _UNTRIED]
     slower = [one for _, one in outcomes if _is_slower(one)]
     if slower:
         return "contributes", f"proven slower without it in {len(slower)} of {len(evaluations)} cases"

@@ -408,7 +408,7 @@ class Attribution(Document):
     """Its name, as it was given."""
     state: Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]
     """`contributes`: proven slower without it. `no-gain`: proven not slower without it. `essential`: wrong without it.
-    `not-ablated`: the variant cannot be built or timed, which counts as not contributed. `undecided`: noise hides it."""
+    `not-ablated`: the variant cannot be built, run or timed, which counts as not contributed. `undecided`: noise hides it."""
     contributes: bool
     """Whether it is proven that the champion needs it: `contributes` or `essential`."""
     message: str

@@ -1,6 +1,6 @@
 """Evidence on a GPU, from the command line: counters, timeline, machine code, roofline, times, ablation.
 
-What needs nothing to itself (env, sass) runs beside the rest. The whole file takes less than 90 seconds on one H200.
+Commands run side by side: what times or profiles holds the device meanwhile, so they take turns there.
 """
 
 from __future__ import annotations
@@ -55,19 +55,24 @@ def start(folder: Path, *words: str) -> Process:
     )
 
 
-def ended(process: Process) -> str:
+def ended(process: Process, *, status: int = 0) -> None:
     out, err = process.communicate(timeout=240)
     print(out, err)
-    assert process.returncode == 0, err
-    return out
+    assert process.returncode == status, err
 
 
 @pytest.fixture(scope="module")
 def beside(project: Path) -> Iterator[dict[str, Process]]:
-    """Commands that disturb nothing, begun first."""
+    """Commands that need no other's result."""
+    text = (project / "kernels/gelu_device.cu").read_text()
+    (project / "slow.cu").write_text(_slow(text))
+    (project / "broken.cu").write_text(f"#error no\n{text}")
+    words = ["--without", "speed=slow.cu", "--without", "build=broken.cu", "--cgins-sandbox", "off"]
     running = {
         "env": start(project, "env", "--probe", "--out", "out"),
         "sass": start(project, "sass", "gelu", "--case", CASE, "--out", "out"),
+        "bench": start(project, "bench", "gelu/cuda", "--case", CASE, "--out", "out"),
+        "ablate": start(project, "ablate", "gelu/nvrtc", "--case", CASE, "--out", "out", *words),
     }
     yield running
     for process in running.values():
@@ -165,9 +170,9 @@ def test_roofline_by_counters(project: Path, profiled: dict[str, model.CaseProfi
     assert row.gaps.latency_known == bool(profiled["cuda"].kernels)
 
 
-def test_bench(project: Path, profiled: dict[str, model.CaseProfile]) -> None:
+def test_bench(project: Path, beside: dict[str, Process]) -> None:
     """torch and torch.compile have intervals; the base revision is the same build, which is told."""
-    ended(start(project, "bench", "gelu/cuda", "--case", CASE, "--out", "out"))
+    ended(beside["bench"])
     (row,) = read(model.BenchEvidence, project, "bench.json").rows
     assert row.method == "cuda-graph"
     arms = {one.against: one for one in row.ratios}
@@ -177,23 +182,17 @@ def test_bench(project: Path, profiled: dict[str, model.CaseProfile]) -> None:
     assert "not timed against itself" in row.message
 
 
-def test_ablation(project: Path, profiled: dict[str, model.CaseProfile]) -> None:
+def test_ablation(project: Path, beside: dict[str, Process]) -> None:
     """Proven slower without it, and not built without it: both are told, and the project is as it was."""
-    file = project / "kernels/gelu_device.cu"
-    text = file.read_text()
-    (project / "slow.cu").write_text(_slow(text))
-    (project / "broken.cu").write_text(f"#error no\n{text}")
-    words = ["--without", "speed=slow.cu", "--without", "build=broken.cu", "--cgins-sandbox", "off"]
-    process = start(project, "ablate", "gelu/nvrtc", "--case", CASE, "--out", "out", *words)
-    out, err = process.communicate(timeout=240)
-    print(out, err)
-    assert process.returncode == 1, err
+    ended(beside["ablate"], status=1)
     made = read(model.AttributionEvidence, project, "attribution.json")
     assert [one.state for one in made.methods] == ["contributes", "not-ablated"]
     (case,) = made.methods[0].cases
     assert case.low_ms is not None
     assert case.low_ms > 0
-    assert file.read_text() == text
+    assert (project / "kernels/gelu_device.cu").read_bytes() == (
+        EXAMPLE / "kernels/gelu_device.cu"
+    ).read_bytes()
 
 
 def _slow(text: str) -> str:

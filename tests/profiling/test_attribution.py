@@ -83,6 +83,8 @@ def test_a_wrong_answer_without_it_is_essential(make_evaluation: Make) -> None:
     ("status", "reason", "words"),
     [
         (Status.BUILD_ERROR, Reason.COMPILER, "BUILD_ERROR: no"),
+        (Status.RUNTIME_ERROR, Reason.RAISED, "RUNTIME_ERROR: no"),
+        (Status.TIMEOUT, Reason.TIMED_OUT, "TIMEOUT: no"),
         (Status.SKIPPED, Reason.DEVICE_ABSENT, "it was not timed"),
         (Status.PASSED, Reason.UNCHANGED, "nothing was taken out"),
         (Status.PASSED, Reason.OK, "it was not timed"),
@@ -91,7 +93,7 @@ def test_a_wrong_answer_without_it_is_essential(make_evaluation: Make) -> None:
 def test_what_was_not_ablated_did_not_contribute(
     make_evaluation: Make, status: Status, reason: Reason, words: str
 ) -> None:
-    """A build error, an absent device, the champion's own build and a missing comparison: all are told."""
+    """A build error, a crash, an absent device, the champion's own build and a missing comparison: all are told."""
     found = attribute("x", [make_evaluation(status, reason=reason, message="no")])
     assert (found.state, found.contributes) == ("not-ablated", False)
     assert words in found.message
