@@ -91,8 +91,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="fp32_pct", axis="compute", title="fp32 pipe", unit="%",
         names=(
-            r"sm__pipe_(?:fma|fmaheavy|fp32)\w*_cycles_active" + _ACTIVE,
-            r"sm__inst_executed_pipe_(?:fma|fmaheavy|fp32)\w*" + _ACTIVE,
+            r"sm__pipe_(?:fma(?:heavy|lite)?|fp32)_cycles_active" + _ACTIVE,
+            r"sm__inst_executed_pipe_(?:fma(?:heavy|lite)?|fp32)" + _ACTIVE,
         ),
     ),
     Metric(

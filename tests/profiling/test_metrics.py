@@ -36,6 +36,8 @@ def test_the_busiest_of_like_pipes_counts() -> None:
     assert found(**{PIPE.format("tensor_op_hmma"): 10.0, PIPE.format("tensor_op_imma"): 40.0}) == {
         "tensor_pct": 40.0
     }
+    halves = {PIPE.format("fma"): 20.0, PIPE.format("fmaheavy"): 30.0, PIPE.format("fma_type_fp16"): 90.0}
+    assert found(**halves) == {"fp32_pct": 30.0}
     cycles = "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active"
     assert found(**{PIPE.format("tensor"): 10.0, cycles: 5.0}) == {"tensor_pct": 5.0}
 
