@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_cgins.doctor import compilers, parse, profiling, tools
 from pytest_cgins.profiling import ncu_csv
-from pytest_cgins.profiling.metrics import SECTIONS
+from pytest_cgins.profiling.metric_table import SECTIONS
 from pytest_cgins.profiling.ncu_csv import Launch
 
 INSTALL = "install Nsight Compute (nsight-compute, part of the CUDA toolkit)"

@@ -22,6 +22,7 @@ from pytest_cgins.model import Case, CompiledKernel
 from pytest_cgins.profiling import compile_report, metrics
 from pytest_cgins.profiling import ncu as tool
 from pytest_cgins.profiling.child import Child, Told
+from pytest_cgins.profiling.metric_table import EXTRAS
 from pytest_cgins.profiling.model import (
     EVIDENCE_VERSION,
     CaseProfile,
@@ -171,7 +172,7 @@ class Profiler:
             return
         program = self._ncu
         report = child.folder / "profile"
-        for extra in metrics.EXTRAS:
+        for extra in EXTRAS:
             self._say(f"under ncu, {len(extra)} counters besides its sections'")
             around = partial(program.around, report=report, extra=extra)
             told = child.run("range", around=lambda command: self._fenced(child.folder, around(command)))  # noqa: B023
@@ -185,7 +186,7 @@ class Profiler:
             why = tool.refusal(told.ran.output) or unread or told.trouble or told.ran.last_line
             found.degraded.append(f"counters: {why}")
             return
-        if extra != metrics.EXTRAS[0]:
+        if extra != EXTRAS[0]:
             found.notes.append(
                 f"ncu refused counters: asked for again with {len(extra)} besides its sections'"
             )
