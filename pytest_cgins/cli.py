@@ -15,6 +15,8 @@ from pytest_cgins.github import commands as github
 from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.methods import commands as methods
+from pytest_cgins.profiling import commands as profiling
+from pytest_cgins.regenerate import ablate_command
 from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
@@ -54,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.add_parsers(subparsers)
     history_commands.add_parsers(subparsers)
     calibrate_command.add_parsers(subparsers)
+    ablate_command.add_parser(profiling.add_parsers(subparsers))
     runs = regenerate.add_parsers(subparsers)
     resume_command.add_parser(runs)
     proposal_commands.add_parsers(subparsers)

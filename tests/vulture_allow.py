@@ -69,6 +69,7 @@ _.log_e_faster
 _.peak_bytes_per_s
 _.peak_flops_per_s
 _.schema_version
+_.contributes
 _.report_schema
 _.history_schema
 

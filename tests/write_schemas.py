@@ -12,13 +12,27 @@ from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 from pytest_cgins.history import HISTORY_VERSION
 from pytest_cgins.history_file import history_schema
 from pytest_cgins.model import REPORT_VERSION, TracePack
+from pytest_cgins.profiling import model as evidence
 from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, proposal_schema
 from pytest_cgins.report.document import report_schema
 from pytest_cgins.trace.profile import PROFILE_VERSION, PackProfile
 
+EVIDENCE = {
+    "env": evidence.EnvironmentEvidence,
+    "roofline": evidence.RooflineEvidence,
+    "ncu-top": evidence.ProfileEvidence,
+    "sass-check": evidence.SassEvidence,
+    "clang-tidy": evidence.TidyEvidence,
+    "attribution": evidence.AttributionEvidence,
+    "bench": evidence.BenchEvidence,
+}
 SCHEMAS = {
     f"calibration-{CALIBRATION_VERSION}.json": documents.json_schema(Calibration),
     f"doctor-{DOCTOR_VERSION}.json": documents.json_schema(DoctorReport),
+    **{
+        f"evidence-{name}-{evidence.EVIDENCE_VERSION}.json": documents.json_schema(cls)
+        for name, cls in EVIDENCE.items()
+    },
     f"history-{HISTORY_VERSION}.json": history_schema(),
     f"proposal-{PROPOSAL_VERSION}.json": proposal_schema(),
     f"report-{REPORT_VERSION}.json": report_schema(),

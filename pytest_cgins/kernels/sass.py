@@ -16,10 +16,12 @@ TOOL = "cuobjdump"
 LIMIT_S = 120.0
 REMEDY = "pip install 'pytest-cgins[sass]', or install the CUDA toolkit's cuobjdump and nvdisasm"
 SECTION = re.compile(r"^\s*arch = (sm_\w+)\s*$")
+CODE_FOR = re.compile(r"^\s*code for (sm_\w+)\s*$", re.MULTILINE)
 FUNCTION = re.compile(r"^\s*Function : (\S+)\s*$")
 INSTRUCTION = re.compile(
-    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_]*)(?![A-Z0-9_])[^;]*;"
+    r"^\s*/\*[0-9a-f]{4,}\*/\s+((?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_]*)(?![A-Z0-9_])[^;]*);"
 )
+MODIFIED = re.compile(r"(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Za-z0-9_.]*)")
 
 Mix = tuple[tuple[str, int], ...]
 """Opcodes without modifiers, and how often each is in the code; most frequent first."""
@@ -49,11 +51,29 @@ def disassemble(tool: Path, library: Path, arch: str) -> dict[str, tuple[Mix, ..
     Raises:
         InfrastructureError: the tool failed.
     """
+    return count(listing(tool, library), arch)
+
+
+def listing(tool: Path, library: Path) -> str:
+    """What cuobjdump prints of a shared library's or cubin's machine code, for all architectures in it.
+
+    Raises:
+        InfrastructureError: the tool failed.
+    """
+    return _printed(tool, "-sass", library)
+
+
+def usage(tool: Path, library: Path) -> str:
+    """What it prints of the registers and memory of each function; errors are those of `listing`."""
+    return _printed(tool, "-res-usage", library)
+
+
+def _printed(tool: Path, option: str, library: Path) -> str:
     # It starts nvdisasm, which lies beside it, by name.
     path = os.pathsep.join([str(tool.parent), os.environ.get("PATH", "")])
     try:
         done = subprocess.run(
-            [str(tool), "-sass", str(library)], capture_output=True, text=True, errors="replace",
+            [str(tool), option, str(library)], capture_output=True, text=True, errors="replace",
             timeout=LIMIT_S, check=False, env={**os.environ, "PATH": path, "LC_ALL": "C"},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -61,27 +81,50 @@ def disassemble(tool: Path, library: Path, arch: str) -> dict[str, tuple[Mix, ..
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-300:]
         raise InfrastructureError(f"{tool} ended with {done.returncode}: {said}", remedy=REMEDY)
-    return count(done.stdout, arch)
+    return done.stdout
 
 
 def count(text: str, arch: str) -> dict[str, tuple[Mix, ...]]:
-    """Opcodes in cuobjdump's listing, by function; of several functions with one name, in its order.
+    """Opcodes in cuobjdump's listing, by function; of several functions with one name, in its order."""
+    return {
+        name: tuple(mix(Counter(modified(line).partition(".")[0] for line in lines)) for lines in found)
+        for name, found in instructions(text, arch).items()
+    }
+
+
+def instructions(text: str, arch: str) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """Instructions with predicates, modifiers and operands, by function; of several with one name, in the text's order.
 
     NOP is left out: the assembler fills up with it after the last instruction.
+
+    Args:
+        text: as `listing` gives it.
+        arch: architecture whose code is wanted.
     """
-    counts: dict[str, list[Counter[str]]] = {}
-    counter: Counter[str] | None = None
+    found: dict[str, list[list[str]]] = {}
+    lines: list[str] | None = None
     wanted = True
     for line in text.splitlines():
         if section := SECTION.match(line):
-            wanted, counter = section[1] == arch, None
+            wanted, lines = section[1] == arch, None
         elif function := FUNCTION.match(line):
-            counter = Counter() if wanted else None
-            if counter is not None:
-                counts.setdefault(function[1], []).append(counter)
-        elif counter is not None and (instruction := INSTRUCTION.match(line)) and instruction[1] != "NOP":
-            counter[instruction[1]] += 1
-    return {name: tuple(map(mix, found)) for name, found in counts.items()}
+            lines = [] if wanted else None
+            if lines is not None:
+                found.setdefault(function[1], []).append(lines)
+        elif lines is not None and (instruction := INSTRUCTION.match(line)) and instruction[2] != "NOP":
+            lines.append(instruction[1].rstrip())
+    return {name: tuple(map(tuple, those)) for name, those in found.items()}
+
+
+def archs(text: str) -> tuple[str, ...]:
+    """Architectures whose code is in a listing; of a cubin just one."""
+    return tuple(dict.fromkeys(CODE_FOR.findall(text)))
+
+
+def modified(line: str) -> str:
+    """The opcode of an instruction with its modifiers: `LDG.E.128.CONSTANT`; "" if it is none."""
+    matched = MODIFIED.match(line)
+    return matched[1] if matched else ""
 
 
 def mix(found: dict[str, int]) -> Mix:

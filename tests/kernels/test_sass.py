@@ -91,3 +91,14 @@ def test_the_tool_of_cuda_home_comes_first(tmp_path: Path, monkeypatch: pytest.M
     assert sass.disassembler() == tool
     tool.chmod(0o644)
     assert sass.disassembler() != tool
+
+
+def test_instructions_keep_modifiers_and_operands() -> None:
+    """Each line is there with its predicate; the opcode with modifiers is read from it; architectures are told."""
+    (lines,) = sass.instructions(LISTING, "sm_90a")["_Z4anonPf"]
+    assert lines[2] == "@!P0 LDC.64 R2, c[0x0][0x210]"
+    opcodes = [sass.modified(line) for line in lines]
+    assert opcodes[2:6] == ["LDC.64", "HFMA2.MMA", "ULDC.64", "IMAD.WIDE.U32"]
+    assert sass.modified("HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8]") == "HGMMA.64x128x16.F32.BF16"
+    assert sass.modified("{ no instruction }") == ""
+    assert sass.archs(LISTING) == ("sm_90a", "sm_80")

@@ -1,0 +1,274 @@
+"""One case under profilers: counters by ncu where they may be read, and what is to be had without them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins import documents
+from pytest_cgins.endings import EndedError
+from pytest_cgins.errors import CginsError, InfrastructureError
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.kernels.cache import default_cache
+from pytest_cgins.model import Case, CompiledKernel
+from pytest_cgins.profiling import compile_report, metrics
+from pytest_cgins.profiling import ncu as tool
+from pytest_cgins.profiling.child import Child, Told
+from pytest_cgins.profiling.metric_table import EXTRAS
+from pytest_cgins.profiling.model import (
+    EVIDENCE_VERSION,
+    CaseProfile,
+    CompiledFunction,
+    ProfiledKernel,
+    ProfileEvidence,
+    TimelineKernel,
+)
+from pytest_cgins.profiling.ncu_csv import Launch
+
+TOP = 5
+COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
+TIMEOUT_S = 300.0
+NO_NCU = f"counters: ncu is not installed → {tool.INSTALL}"
+NO_GPU = (
+    "counters and timeline: the kernel runs on the CPU, where no counters are read; see the compiler's report here, and "
+    "its times: cgins evidence bench"
+)
+NO_DEVICE = (
+    "counters and timeline: there is no NVIDIA GPU here → run it where there is one; `cgins doctor` says why"
+)
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What is known so far of one case."""
+
+    kernels: tuple[ProfiledKernel, ...] = ()
+    timeline: tuple[TimelineKernel, ...] = ()
+    report: str = ""
+    degraded: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    cubins: tuple[Path, ...] = ()
+
+
+class Profiler:
+    """Profiles cases of one project.
+
+    Args:
+        evaluator: of the project; it builds kernels and prepares their inputs.
+        folder: where reports of ncu are kept; made if need be.
+        top: how many metrics an axis are told first.
+        program: the ncu that is used; None for none.
+        sandbox: put around the process that runs the kernel, and around ncu.
+        timeout_s: limit of one process.
+        say: takes a line of progress.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        folder: Path,
+        *,
+        top: int = TOP,
+        program: tool.Ncu | None,
+        sandbox: Sandbox | None = None,
+        timeout_s: float = TIMEOUT_S,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._evaluator = evaluator
+        self._folder = folder
+        self._top = top
+        self._ncu = program
+        config = evaluator.config
+        self._sandbox = (
+            sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
+        )
+        self._timeout_s = timeout_s
+        self._say = say
+
+    def evidence(self, kernel: str, cases: Sequence[Case]) -> ProfileEvidence:
+        """The document of some cases of a kernel."""
+        profiles = []
+        for case in cases:
+            self._say(case.name)
+            profiles.append(self.profile(case))
+        used = self._ncu is not None and any(one.kernels for one in profiles)
+        return ProfileEvidence(
+            version=EVIDENCE_VERSION,
+            kernel=kernel,
+            top=self._top,
+            ncu=self._ncu.version if self._ncu is not None and used else "",
+            cases=tuple(profiles),
+        )
+
+    def profile(self, case: Case) -> CaseProfile:
+        """Everything that is to be had of one case. What fails is told in `degraded`, never raised."""
+        there = self._evaluator.described()
+        device = case.device.partition(":")[0]
+        if device not in there:
+            return self._without_device(case)
+        try:
+            with (
+                tempfile.TemporaryDirectory(prefix="cgins-profile-") as folder,
+                self._evaluator.made_ready(case) as (compiled, _, pairs),
+            ):
+                found = _Findings()
+                if device == "cuda":
+                    child = self._child(Path(folder), case, compiled, pairs[0])
+                    # What else runs on the device would be in the counters, and these in what it times.
+                    with self._evaluator.stage.alone_on(case.device):
+                        self._timeline(child, found)
+                        self._counters(child, case, found)
+                    found.cubins = tuple(sorted(Path(folder, "triton").rglob("*.cubin")))
+                else:
+                    found.degraded.append(NO_GPU)
+                return self._profile(case, compiled, found)
+        except EndedError as end:
+            return _nothing(case, f"{end.verdict.status.value}: {end.verdict.message}")
+        except InfrastructureError as error:
+            return _nothing(case, f"counters and timeline: {error.what} → {error.remedy}")
+
+    def _child(self, folder: Path, case: Case, compiled: CompiledKernel, pair: tuple[Any, Buffer]) -> Child:
+        (folder / "triton").mkdir()
+        # A cache of its own: what lies in it afterwards is this kernel's machine code.
+        variables = {"TRITON_CACHE_DIR": str(folder / "triton"), "TMPDIR": str(folder)}
+        root = self._evaluator.config.root
+        return Child(
+            folder, case, compiled, pair, import_root=root, variables=variables, timeout_s=self._timeout_s
+        )
+
+    def _fenced(self, folder: Path, command: Sequence[str]) -> Sequence[str]:
+        if self._sandbox is None:
+            return command
+        return replace(self._sandbox, writable=(*self._sandbox.writable, folder)).wrap(command)
+
+    def _timeline(self, child: Child, found: _Findings) -> None:
+        self._say("under torch's profiler")
+        told = child.run("timeline", around=lambda command: self._fenced(child.folder, command))
+        found.notes += _notes(told)
+        if told.trouble:
+            found.degraded.append(f"timeline: the kernel does not run by itself: {told.trouble}")
+            return
+        rows = told.answer.get("timeline", [])
+        try:
+            found.timeline = documents.load_python(tuple[TimelineKernel, ...], rows)
+        except ValueError as error:
+            found.degraded.append(f"timeline: it cannot be read: {str(error).partition(chr(10))[0]}")
+        if not found.timeline:
+            found.degraded.append(
+                "timeline: torch's profiler saw nothing on the GPU: CUPTI may not look here"
+            )
+
+    def _counters(self, child: Child, case: Case, found: _Findings) -> None:
+        if self._ncu is None:
+            found.degraded.append(NO_NCU)
+            return
+        program = self._ncu
+        report = child.folder / "profile"
+        for extra in EXTRAS:
+            self._say(f"under ncu, {len(extra)} counters besides its sections'")
+            around = partial(program.around, report=report, extra=extra)
+            told = child.run("range", around=lambda command: self._fenced(child.folder, around(command)))  # noqa: B023
+            written = report.with_suffix(tool.SUFFIX)
+            launches, trouble = program.read(written) if written.is_file() else ((), "")
+            if launches or "ERR_NVGPUCTRPERM" in told.ran.output:
+                break
+        found.notes += [note for note in _notes(told) if note not in found.notes]
+        if not launches:
+            unread = trouble if told.ran.status == 0 else ""
+            why = tool.refusal(told.ran.output) or unread or told.trouble or told.ran.last_line
+            found.degraded.append(f"counters: {why}")
+            return
+        if extra != EXTRAS[0]:
+            found.notes.append(
+                f"ncu refused counters: asked for again with {len(extra)} besides its sections'"
+            )
+        found.kernels = profiled(launches)
+        if lacking := metrics.missing(main_kernel(found.kernels).metrics):
+            found.notes.append(f"ncu has no figure for {', '.join(lacking)}")
+        found.report = self._kept(written, case)
+
+    def _kept(self, report: Path, case: Case) -> str:
+        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', case.name)}{tool.SUFFIX}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        shutil.move(report, self._folder / name)
+        return name
+
+    def _profile(self, case: Case, compiled: CompiledKernel, found: _Findings) -> CaseProfile:
+        functions, missing = self._functions(compiled, found)
+        return CaseProfile(
+            case=case.name,
+            key=compiled.key,
+            kernels=found.kernels,
+            top=metrics.worst(main_kernel(found.kernels).metrics, self._top) if found.kernels else (),
+            timeline=found.timeline,
+            functions=functions,
+            compiler=compile_report.build_lines(compiled),
+            report=found.report,
+            degraded=(*found.degraded, *missing),
+            notes=tuple(found.notes),
+        )
+
+    def _functions(
+        self, compiled: CompiledKernel, found: _Findings
+    ) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
+        source = compiled.source
+        if source.device == "cpu":
+            return (), ()
+        if source.contract != "python":
+            return compile_report.functions(compiled)
+        if not found.cubins:
+            return (), ("machine code: the module compiles by itself, and left none where Triton does",)
+        return compile_report.of_cubins(found.cubins)
+
+    def _without_device(self, case: Case) -> CaseProfile:
+        """The compiler's report alone."""
+        try:
+            compiled = self._evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
+        except CginsError as error:
+            return _nothing(
+                case, NO_DEVICE, f"machine code: it cannot be built here: {str(error).partition(chr(10))[0]}"
+            )
+        return self._profile(case, compiled, _Findings(degraded=[NO_DEVICE]))
+
+
+def profiled(launches: Sequence[Launch]) -> tuple[ProfiledKernel, ...]:
+    """Launches with what is understood of their columns, each with its share of the time."""
+    times = [metrics.duration_ns(one.columns) for one in launches]
+    whole = sum(time for time in times if time is not None)
+    known = whole > 0 and None not in times
+    return tuple(
+        ProfiledKernel(
+            name=one.name,
+            grid=one.grid,
+            block=one.block,
+            ns=time,
+            time_share=(time or 0.0) / whole if known else 1 / len(launches),
+            metrics=metrics.understood(one.columns),
+            raw={name: read.value for name, read in one.columns.items() if COUNTER.match(name)},
+        )
+        for one, time in zip(launches, times, strict=True)
+    )
+
+
+def main_kernel(kernels: Sequence[ProfiledKernel]) -> ProfiledKernel:
+    """The launch that takes most of the time."""
+    return max(kernels, key=lambda one: one.time_share)
+
+
+def _notes(told: Told) -> list[str]:
+    notes = told.answer.get("notes", [])
+    return [str(note)[:500] for note in notes] if isinstance(notes, list) else []
+
+
+def _nothing(case: Case, *degraded: str) -> CaseProfile:
+    return CaseProfile(
+        case=case.name, key="", kernels=(), top=(), timeline=(), functions=(), degraded=degraded
+    )

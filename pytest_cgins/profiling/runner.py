@@ -1,0 +1,157 @@
+"""The process under a profiler: it loads one kernel on one set of inputs as the workers do, and calls it.
+
+A profiler wants a program of its own that ends by itself, so this is no worker: its request and its answer are files.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import tempfile
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_cgins import documents
+from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
+from pytest_cgins.execute.tensors import Kept
+from pytest_cgins.execute.timed_copy import Content, TimedCopy
+from pytest_cgins.kernels.imports import import_from
+from pytest_cgins.model import Context
+from pytest_cgins.trace.context import restore
+from pytest_cgins.trace.ops import trust
+
+TIMELINE_CALLS = 3
+_ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def main(request: str) -> None:
+    """Do what a file asks for, and write the answer beside it.
+
+    Args:
+        request: path of a JSON file with `mode` (`call`: nothing is measured; `range`: one warm call stands between
+            cudaProfilerStart and cudaProfilerStop; `timeline`: calls under torch's profiler), `kernel`
+            (CompiledKernel), `device`, `import_root`, `set` (as the timing worker takes it), `content` (path of its
+            tensors' bytes), `warm` (calls before) and `answer` (path).
+    """
+    asked = json.loads(Path(request).read_text(encoding="utf-8"))
+    answer: dict[str, Any]
+    try:
+        answer = _answer(asked)
+    except BaseException as error:  # noqa: BLE001 - a kernel may raise anything, also SystemExit
+        answer = {
+            "error": f"{type(error).__name__}: {error}".strip()[:2000],
+            "trace": traceback.format_exc()[-4000:],
+        }
+    Path(asked["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+    if "error" in answer:
+        print(answer["trace"], file=sys.stderr)
+        sys.exit(1)
+
+
+def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    one, device = asked["set"], asked["device"]
+    use_device(device)
+    import_from(asked["import_root"])
+    trust(asked["kernel"]["source"]["op"])
+    kernel = KernelCache().load(asked["kernel"])
+    context = documents.load_python(Context, one["context"])
+    with (
+        Buffer.from_chunks([Path(asked["content"]).read_bytes()]) as buffer,
+        restore(context, device.partition(":")[0], repeatable=False),
+    ):
+        content = Content(one, Kept(one["tensors"], buffer, device))
+        copy = TimedCopy(kernel, content, device)
+
+        def call() -> None:
+            copy.take(content)  # an op that changes its inputs finds them as they were
+            wait_for_device(device)
+            copy.run()
+            wait_for_device(device)
+
+        started = time.monotonic()
+        for _ in range(asked["warm"]):
+            call()
+        answer: dict[str, Any] = {"warm_seconds": time.monotonic() - started, "notes": _autotuned()}
+        if asked["mode"] == "range":
+            copy.take(content)
+            wait_for_device(device)
+            torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+            copy.run()
+            wait_for_device(device)
+            torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+        elif asked["mode"] == "timeline":
+            answer["timeline"] = _timeline(copy.run, device)
+    return answer
+
+
+def _timeline(run: Callable[[], object], device: str) -> list[dict[str, Any]]:
+    """What the device did in a call, longest first."""
+    cuda = torch.profiler.ProfilerActivity.CUDA
+    with torch.profiler.profile(activities=[cuda], acc_events=True) as profiler:
+        for _ in range(TIMELINE_CALLS):
+            run()
+        wait_for_device(device)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(file))
+        events = json.loads(file.read_text(encoding="utf-8", errors="replace"))["traceEvents"]
+    return timeline_of(events, TIMELINE_CALLS)
+
+
+def timeline_of(events: list[dict[str, Any]], calls: int) -> list[dict[str, Any]]:
+    """Kernels, copies and fills of a trace in Chrome's format, as `TimelineKernel` has them, longest first."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        if event.get("cat") in _ACTIVITIES and event.get("ph") == "X":
+            found[str(event.get("name", ""))].append(event)
+    made = []
+    for name, those in found.items():
+        told = those[0].get("args") or {}
+        made.append(
+            {
+                "name": name,
+                "count": max(1, round(len(those) / calls)),
+                "ns_per_call": sum(1e3 * float(one.get("dur", 0.0)) for one in those) / calls,
+                "grid": _shape(told.get("grid")),
+                "block": _shape(told.get("block")),
+                "registers_per_thread": _whole(told.get("registers per thread")),
+                "shared_nbytes_per_block": _whole(told.get("shared memory")),
+                "occupancy_pct": _plain(told.get("est. achieved occupancy %")),
+            }
+        )
+    return sorted(made, key=lambda one: -float(one["ns_per_call"]))
+
+
+def _shape(value: Any) -> str:
+    return f"({', '.join(map(str, value))})" if isinstance(value, list) else ""
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and value >= 0 else None
+
+
+def _plain(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _autotuned() -> list[str]:
+    """What Triton's autotuning chose before anything was measured: these are the configurations that are profiled."""
+    module = sys.modules.get("triton.runtime.autotuner")
+    tuner = getattr(module, "Autotuner", None)
+    if tuner is None:
+        return []
+    notes = []
+    for one in gc.get_objects():
+        if issubclass(type(one), tuner) and getattr(one, "cache", None):
+            name = getattr(getattr(one, "base_fn", None), "__name__", "a kernel")
+            tried, best = len(getattr(one, "configs", ())), getattr(one, "best_config", "?")
+            notes.append(f"autotuning of {name} chose of {tried} before the profiled call: {best}")
+    return notes
