@@ -46,6 +46,7 @@ class Loop:
         provider: answers requests.
         ledger: counts what they take.
         on_wait: called before all wait for an answer: a moment to start processes.
+        check: called before each round; what it raises ends the run.
         on_result: told what became of a target that is done; gives it back, with a proposal if there is one.
     """
 
@@ -57,6 +58,7 @@ class Loop:
         ledger: Ledger,
         *,
         on_wait: Callable[[], object] = lambda: None,
+        check: Callable[[], object] = lambda: None,
         on_result: Callable[[Result], Result] = lambda result: result,
     ) -> None:
         self._running = [_Running(repair) for repair in repairs]
@@ -64,6 +66,7 @@ class Loop:
         self._provider = provider
         self._ledger = ledger
         self._on_wait = on_wait
+        self._check = check
         self._on_result = on_result
         self._booked: set[str] = set()
 
@@ -87,6 +90,7 @@ class Loop:
         for one in self._running:
             self._advance(one, None)
         while any(one.result is None for one in self._running):
+            self._check()
             # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
             answered = [(one, found) for one in self._running if (found := self._ask(one)) is not None]
             for one, answer in answered:
