@@ -20,6 +20,7 @@ from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
 from pytest_cgins.options import RUNS_FOLDER
 from pytest_cgins.regenerate import progress_table, standing
+from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.timing_stage import TimingOptions
@@ -120,17 +121,19 @@ def worked(
         environment.shield()
     console = Console(file=file or sys.stderr, width=width, highlight=False, markup=False, emoji=False)
     shown = Progress(console)
+    interrupts = Interrupts()
     conditions = Conditions(
         sandbox=sandbox,
         environment=workers or {},
         noise=TimingOptions(noise=Calibrations().noise),
         sanitize=_sanitizers(),
         on_event=shown,
+        check=interrupts.check,
     )
     run = Run(journal, config, settings, conditions)
     console.print(f"cgins: run {journal.record.id}, in {shown_path(journal.folder)}", soft_wrap=True)
     try:
-        with shown:
+        with shown, interrupts:
             ran = run.work()
     except KeyboardInterrupt:
         again = f"cgins runs resume {journal.record.id}{_where(journal)}"

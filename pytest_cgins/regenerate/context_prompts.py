@@ -15,6 +15,7 @@ from pytest_cgins.regenerate.prompts import advise, generate, methods, optimise,
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.search import verifiers
+from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.tree import Tree
 
 
@@ -59,7 +60,11 @@ class ContextPrompts:
         return advise.messages(self._context(sources, attempts, advices))
 
     def candidate(
-        self, ask: Ask, tree: Tree, sources: Callable[[int], Mapping[str, str]]
+        self,
+        ask: Ask,
+        tree: Tree,
+        sources: Callable[[int], Mapping[str, str]],
+        evidence: Evidence | None,
     ) -> tuple[Message, ...]:
         """For the generator of a search: see `search.driver.SearchPrompts`."""
         context = self._context(sources(ask.parent), (), ())
@@ -69,10 +74,17 @@ class ContextPrompts:
         ]
         parent = tree[ask.parent]
         offered = methods.offers(
-            context, registry.shipped(), MethodMemory(), gaps=Gaps(), metrics={}, applied=parent.methods
+            context,
+            registry.shipped(),
+            MethodMemory(),
+            gaps=evidence.gaps if evidence else Gaps(),
+            metrics=evidence.figures if evidence else {},
+            applied=parent.methods,
         )
         text = offered.text() if offered is not None else ""
-        return search.candidate(context, ask, parent, shown=shown, evidence="", methods=text)
+        return search.candidate(
+            context, ask, parent, shown=shown, evidence=evidence.text() if evidence else "", methods=text
+        )
 
     def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
         """For a verifier of a search: see `search.driver.SearchPrompts`."""

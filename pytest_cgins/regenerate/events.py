@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["asking", "checking", "timing", "accepting", "asking the helper", "waiting", "done"]
+Stage = Literal[
+    "asking", "checking", "timing", "profiling", "accepting", "asking the helper", "waiting", "done"
+]
 """What a target is at."""
 
 

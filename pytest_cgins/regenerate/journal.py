@@ -39,6 +39,7 @@ from pytest_cgins.errors import JournalError
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.journal_files import read_files, sweep, write_files, write_text
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
+from pytest_cgins.regenerate.search.evidence import Evidence
 
 RUN_VERSION = 1
 MAX_NBYTES = 256 << 20
@@ -294,6 +295,18 @@ class Journal:
     def overlay(self, target: Target) -> dict[str, str]:
         """What the run itself adds to the project for this target, by path: the entry of a kernel that is new."""
         return read_files(self.folder / target.name / "overlay")
+
+    def evidence(self, target: Target, number: int) -> Evidence | None:
+        """What profilers found in a candidate, 0 for the incumbent; None if they were not asked."""
+        return self.read(Evidence, self._place_of(target, number) / "evidence.json")
+
+    def keep_evidence(self, target: Target, number: int, evidence: Evidence) -> None:
+        """Write it down."""
+        self.write(self._place_of(target, number) / "evidence.json", evidence)
+        self.tell(f"{target.name}: profiled {f'attempt {number}' if number else 'the incumbent'}")
+
+    def _place_of(self, target: Target, number: int) -> Path:
+        return self.folder_of(target, number) if number else self.folder / target.name
 
     def keep_attempt(self, target: Target, attempt: Attempt, sources: Mapping[str, str]) -> None:
         """Write down what became of an attempt."""

@@ -96,6 +96,7 @@ class Loop:
         provider: answers requests.
         ledger: counts what they take.
         on_wait: called before all wait for an answer: a moment to start processes.
+        check: called before each round; what it raises ends the run.
         on_result: told what became of a target that is done; gives it back, with a proposal if there is one.
     """
 
@@ -107,6 +108,7 @@ class Loop:
         ledger: Ledger,
         *,
         on_wait: Callable[[], object] = lambda: None,
+        check: Callable[[], object] = lambda: None,
         on_result: Callable[[Result], Result] = lambda result: result,
     ) -> None:
         self._running = [_Running(work) for work in works]
@@ -114,6 +116,7 @@ class Loop:
         self._provider = provider
         self._ledger = ledger
         self._on_wait = on_wait
+        self._check = check
         self._on_result = on_result
         self._booked: set[str] = set()
 
@@ -137,6 +140,7 @@ class Loop:
         for one in self._running:
             self._advance(one, one.begin)
         while any(one.result is None for one in self._running):
+            self._check()
             # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
             answered = sum(self._answers(one) for one in self._running)
             ready = [one for one in self._running if one.result is None and not one.open]

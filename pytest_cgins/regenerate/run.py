@@ -58,6 +58,8 @@ class Conditions:
     """Tools of compute-sanitizer for acceptance on a GPU."""
     on_event: Callable[[Event], object] = _ignored
     """Told at each stage of each target."""
+    check: Callable[[], object] = lambda: None
+    """Called again and again; what it raises ends this part of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +198,7 @@ class Run:
                 provider,
                 self._ledger,
                 on_wait=lambda: _warm_one(works, benches) if self._llm.asks_server else None,
+                check=self._conditions.check,
                 on_result=lambda result: proposed(
                     self._journal, self._config, copies[result.target.name], result
                 ),

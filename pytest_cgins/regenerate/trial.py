@@ -22,8 +22,13 @@ from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, Environment, Evaluation, Reason, Status
+from pytest_cgins.profiling import ncu, selection
+from pytest_cgins.profiling.profile import Profiler
+from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.model import Goal, Target, Trial
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
+from pytest_cgins.regenerate.search import evidence
+from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.timing_stage import TimingOptions
 
@@ -129,6 +134,28 @@ class Bench:
         baseline = INCUMBENT if champion is None else CHAMPION
         found = self._all(self._alone(), seed=self._settings.seed, baseline=baseline, sanitize=False)
         return self._trial("times", found, self._settings.seed, started, ())
+
+    def evidence(self, files: Mapping[str, str], times: Trial | None, *, sm_count: int = 0) -> Evidence:
+        """What profilers find in a candidate that is right, on the case with the most bytes; never raises for them.
+
+        Args:
+            files: the candidate.
+            times: its trial of that name, if it was timed.
+            sm_count: multiprocessors of the device; 0 if that is not known.
+        """
+        self._copy.put(files)
+        evaluator = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
+        try:
+            (case,) = selection.heaviest(evaluator.cases())[:1]
+            with scratch.folder() as folder:
+                program = ncu.find() if self._target.device == "cuda" else None
+                profiler = Profiler(evaluator, folder, program=program, sandbox=self._settings.sandbox)
+                profile = profiler.profile(case)
+        finally:
+            evaluator.close()
+        found = times.evaluations if times is not None else ()
+        measured = next((one.measurement for one in found if one.case.name == case.name), None)
+        return evidence.gathered(profile, measured, sm_count=sm_count)
 
     def accept(self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0) -> Trial:
         """The whole gate in fresh processes: all cases of all kernels that share a source, held-out inputs, times.

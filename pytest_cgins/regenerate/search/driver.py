@@ -30,6 +30,7 @@ from pytest_cgins.regenerate.prompts import methods
 from pytest_cgins.regenerate.repair import Steps
 from pytest_cgins.regenerate.screen import Check, Screen
 from pytest_cgins.regenerate.search import standing, verifiers
+from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 from pytest_cgins.regenerate.trial import Bench, rejections
@@ -45,7 +46,11 @@ class SearchPrompts(Protocol):
     """Makes the prompts of one target's search."""
 
     def candidate(
-        self, ask: Ask, tree: Tree, sources: Callable[[int], Mapping[str, str]]
+        self,
+        ask: Ask,
+        tree: Tree,
+        sources: Callable[[int], Mapping[str, str]],
+        evidence: Evidence | None,
     ) -> tuple[Message, ...]:
         """For the generator.
 
@@ -53,6 +58,7 @@ class SearchPrompts(Protocol):
             ask: what the policy wants.
             tree: all candidates until then.
             sources: those of a candidate, by path; of the incumbent for number 0.
+            evidence: what profilers found in the parent; None if the policy does not want it told.
         """
         ...
 
@@ -133,6 +139,8 @@ class Search:
                 yield from self._batch(asks)
                 if any(one.outcome == "tampered" for one in self._tree):
                     break
+                if why := self._near_peak():
+                    break
         except BudgetError as error:
             if not len(self._tree):
                 raise
@@ -183,10 +191,29 @@ class Search:
             id=name,
             role="generator",
             model=ask.model,
-            messages=self._prompts.candidate(ask, self._tree, self._sources),
+            messages=self._prompts.candidate(
+                ask, self._tree, self._sources, self._evidence(ask.parent) if ask.shows_evidence else None
+            ),
             max_tokens=self._settings.max_tokens,
             temperature=ask.temperature,
         )
+
+    def _evidence(self, number: int) -> Evidence | None:
+        """What profilers find in a candidate, asked once; None if it is not right."""
+        if not self._tree[number].is_right:
+            return None
+        known = self._journal.evidence(self.target, number)
+        if known is None:
+            self._tell(number, "profiling")
+            timed = [trial for trial in self._tree[number].trials if trial.stage == "times"]
+            known = self._bench.evidence(self._sources(number), timed[-1] if timed else None)
+            self._journal.keep_evidence(self.target, number, known)
+        return known
+
+    def _near_peak(self) -> str:
+        """Why the best candidate leaves little to win, if profilers were asked about it; "" else."""
+        known = self._journal.evidence(self.target, self._tree.champion.number)
+        return known.near_peak if known is not None else ""
 
     def _read(self, number: int, ask: Ask, answer: Answer) -> tuple[Attempt, dict[str, str], bool]:
         made, sources, is_candidate = self._screen.read(number, answer, self._sources(ask.parent))

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.measurement import Comparison, Measurement, Power
+from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.options import POLICIES
 from pytest_cgins.regenerate.budget import Ledger
@@ -31,6 +32,7 @@ from pytest_cgins.regenerate.model import (
 )
 from pytest_cgins.regenerate.search import verifiers
 from pytest_cgins.regenerate.search.driver import Search, SearchSettings
+from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policies import policy
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
@@ -63,6 +65,8 @@ class Oracle:
         self.before: dict[str, Status] = {}
         self.tried: list[str] = []
         self.accepted: list[float] = []
+        self.profiled: list[float] = []
+        self.peak = 0.0
         self.lucky: set[float] = set()
         """Times that look faster until they are measured again."""
 
@@ -77,6 +81,11 @@ class Oracle:
     def times(self, files: Mapping[str, str], champion: Mapping[str, str] | None) -> Trial:
         base = time_of((champion or INCUMBENT)[MAIN])
         return self._trial("times", self._timed(time_of(files[MAIN]), base, self.lucky))
+
+    def evidence(self, files: Mapping[str, str], times: Trial | None) -> Evidence:
+        self.profiled.append(time_of(files[MAIN]))
+        peak = "near its peak" if time_of(files[MAIN]) < self.peak else ""
+        return Evidence(case="c", gaps=Gaps(), near_peak=peak, lines=("a figure",))
 
     def accept(self, files: Mapping[str, str], *, goal: str, alpha_share: float) -> Trial:
         self.accepted.append(alpha_share)
@@ -144,7 +153,7 @@ class Writes:
         self.asks: list[Ask] = []
 
     def candidate(
-        self, ask: Ask, tree: Tree, sources: Callable[[int], Mapping[str, str]]
+        self, ask: Ask, tree: Tree, sources: Callable[[int], Mapping[str, str]], evidence: Evidence | None
     ) -> tuple[Message, ...]:
         self.asks.append(ask)
         return (Message(role="user", text=f"{ask.kind} {sources(ask.parent)[MAIN]}"),)
@@ -307,3 +316,23 @@ def test_what_the_static_check_refuses_is_no_candidate(
     ]
     assert result.attempts[1].ask is not None
     assert (result.attempts[1].ask.kind, result.attempts[1].ask.parent) == ("fix", 1)
+
+
+def test_profilers_are_asked_once_a_kernel_and_not_before_its_structure_has_settled(
+    tmp_path: Path, make_evaluation: MakeEvaluation
+) -> None:
+    """`refine` shows nothing of them in its first step; then each champion is profiled."""
+    bench = Oracle(make_evaluation)
+    model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
+    searched(tmp_path, bench, model, "refine", attempts=4)
+    assert bench.profiled == [pytest.approx(1000 * 0.9**number) for number in (1, 2, 3)]
+
+
+def test_a_kernel_near_its_peak_ends_the_search(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+    """There is little left to win; what was found is accepted."""
+    bench = Oracle(make_evaluation)
+    bench.peak = 850.0
+    model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
+    result = searched(tmp_path, bench, model, "refine")
+    assert result.state == "accepted"
+    assert len(result.attempts) == 3

@@ -1,0 +1,45 @@
+"""Ctrl-C while a run waits."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from pytest_cgins.regenerate.interrupts import Interrupts
+
+
+class Finalized:
+    """Gets SIGINT in its finalizer, where Python drops what is raised."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_python_drops_is_raised_at_the_next_look() -> None:
+    """Once a finalizer has swallowed it."""
+    with Interrupts() as interrupts:
+        interrupts.check()
+        Finalized()
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_elsewhere_it_comes_at_once() -> None:
+    """As without it."""
+    with Interrupts(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_who_handles_it_already_goes_on_doing_so() -> None:
+    """A handler of others stays."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            signal.raise_signal(signal.SIGINT)
+            interrupts.check()
+    finally:
+        signal.signal(signal.SIGINT, before)
