@@ -33,7 +33,7 @@ $(STAMP): $(BIN)/python pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo
-	$(BIN)/python -m pytest --cgins example_project
+	$(BIN)/python -m pytest --cgins -rfE example_project
 
 demo-regenerate: $(STAMP)
 	$(BIN)/python -m tests.demo_regenerate

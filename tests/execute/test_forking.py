@@ -22,6 +22,8 @@ from pytest_cgins.execute.forking import FORK_VARIABLE, MOST_SERVERS, ForkServer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import WorkerProcess
 
+from .living import is_running, wait_until_gone
+
 LIMIT_S = 30.0
 SERVICES = {"toy": "toys:Toy", "other": "toys:Toy", "timing": "toys:Toy", "reference": "toys:Toy"}
 
@@ -52,20 +54,6 @@ def ask(pool: WorkerPool, method: str, role: str = "toy", **params: Any) -> Any:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_until_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_running(pid)
 
 
 def is_forked(pid: int) -> bool:

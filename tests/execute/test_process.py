@@ -14,22 +14,9 @@ from pytest_cgins.errors import ProtocolError, ServiceError, WorkerCrashed, Work
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 
+from .living import is_running, wait_until_gone
+
 LIMIT_S = 20.0
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_running(pid)
 
 
 def test_a_call_brings_back_result_and_buffers(pool: WorkerPool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import torch
@@ -85,20 +86,9 @@ __global__ void relu(const float* x, float* y, int64_t n) {
 )
 
 
-@pytest.fixture(scope="module")
-def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Evaluation]]:
-    """Each kernel under all tools, one after another in the same workers."""
-    program = sanitizer.find()
-    if not program:
-        pytest.skip(f"{sanitizer.PROGRAM} is not installed")
-    said = subprocess.run(
-        [program, "--tool", "memcheck", "true"], capture_output=True, text=True, check=False
-    )
-    if why := sanitizer.trouble(said.stdout):
-        pytest.skip(f"{sanitizer.PROGRAM} does not work on this machine: {why}")
-    folder = tmp_path_factory.mktemp("project")
+def project(folder: Path, sources: Mapping[str, str]) -> Path:
+    """A project of one recorded op and a device kernel a source, by name; gives its cgins.yaml."""
     (folder / "kernels").mkdir()
-    sources = {"honest": HONEST, **BUGS, "illegal": ILLEGAL, "honest_again": HONEST}
     for name, text in sources.items():
         (folder / "kernels" / f"{name}.cu").write_text(text)
     with pytest_cgins.record(folder / "traces" / "relu", ops=["torch.nn.functional.relu"]):
@@ -114,6 +104,22 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     }
     file = folder / "cgins.yaml"
     file.write_text(yaml.safe_dump({"version": 1, "traces": ["traces/relu"], "kernels": kernels}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Evaluation]]:
+    """Each kernel under all tools, one after another in the same workers."""
+    program = sanitizer.find()
+    if not program:
+        pytest.skip(f"{sanitizer.PROGRAM} is not installed")
+    said = subprocess.run(
+        [program, "--tool", "memcheck", "true"], capture_output=True, text=True, check=False
+    )
+    if why := sanitizer.trouble(said.stdout):
+        pytest.skip(f"{sanitizer.PROGRAM} does not work on this machine: {why}")
+    folder = tmp_path_factory.mktemp("project")
+    file = project(folder, {"honest": HONEST, **BUGS, "illegal": ILLEGAL, "honest_again": HONEST})
     evaluator = Evaluator(config.load(file), seed=SEED, timing=False, sanitize=SANITIZERS)
     try:
         yield {case.kernel: evaluator.evaluate(case) for case in evaluator.cases()}

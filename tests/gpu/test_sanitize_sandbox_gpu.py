@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import torch
-import yaml
 
-import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import sanitizer
 from pytest_cgins.execute.sandbox.fence import Sandbox, ways
 from pytest_cgins.model import Evaluation, Probe, Reason, Status
 
-from .test_sanitize_gpu import BUGS, HONEST, SEED
+from .test_sanitize_gpu import BUGS, HONEST, SEED, project
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
@@ -32,23 +29,7 @@ def evaluations(
     if not sanitizer.find():
         pytest.skip(f"{sanitizer.PROGRAM} is not installed")
     folder = tmp_path_factory.mktemp("project")
-    (folder / "kernels").mkdir()
-    sources = {"honest": HONEST, "memcheck": BUGS["memcheck"], "honest_again": HONEST}
-    for name, text in sources.items():
-        (folder / "kernels" / f"{name}.cu").write_text(text)
-    with pytest_cgins.record(folder / "traces" / "relu", ops=["torch.nn.functional.relu"]):
-        torch.nn.functional.relu(torch.linspace(-2, 2, 1000))
-    kernels = {
-        name: {
-            "op": "torch.nn.functional.relu",
-            "implementations": [
-                {"name": "it", "device": "cuda", "contract": "device", "source": f"kernels/{name}.cu"}
-            ],
-        }
-        for name in sources
-    }
-    file = folder / "cgins.yaml"
-    file.write_text(yaml.safe_dump({"version": 1, "traces": ["traces/relu"], "kernels": kernels}))
+    file = project(folder, {"honest": HONEST, "memcheck": BUGS["memcheck"], "honest_again": HONEST})
     evaluator = Evaluator(
         config.load(file), seed=SEED, timing=False, sanitize=("memcheck",), sandbox=Sandbox(way=request.param)
     )

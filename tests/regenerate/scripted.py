@@ -243,9 +243,11 @@ def started(
     command: Sequence[str], folder: Path, *, log: Path, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """A process in a session of its own, which prints into a log."""
+    # What a shell has in the background ignores SIGINT, and so does all that it starts.
+    heeding = ["env", "--default-signal=INT", *command]
     with log.open("ab") as file:
         return subprocess.Popen(
-            command,
+            heeding,
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), **env},
             stdin=subprocess.DEVNULL,

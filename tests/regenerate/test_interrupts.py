@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from pytest_cgins.regenerate.interrupts import Interrupts
+
+
+@pytest.fixture(autouse=True)
+def python_handles_it() -> Iterator[None]:
+    """As it does, but in a process that was started with SIGINT ignored, such as a shell's in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Finalized:
