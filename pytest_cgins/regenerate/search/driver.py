@@ -136,10 +136,10 @@ class Search:
         why = ""
         try:
             while asks := self._policy.next(self._tree):
+                if why := self._near_peak(asks):
+                    break
                 yield from self._batch(asks)
                 if any(one.outcome == "tampered" for one in self._tree):
-                    break
-                if why := self._near_peak():
                     break
         except BudgetError as error:
             if not len(self._tree):
@@ -210,9 +210,12 @@ class Search:
             self._journal.keep_evidence(self.target, number, known)
         return known
 
-    def _near_peak(self) -> str:
-        """Why the best candidate leaves little to win, if profilers were asked about it; "" else."""
-        known = self._journal.evidence(self.target, self._tree.champion.number)
+    def _near_peak(self, asks: Sequence[Ask]) -> str:
+        """Why the best candidate leaves little to win, if it is profiled for what is asked now; "" else."""
+        champion = self._tree.champion.number
+        if not any(ask.shows_evidence and ask.parent == champion for ask in asks):
+            return ""
+        known = self._evidence(champion)
         return known.near_peak if known is not None else ""
 
     def _read(self, number: int, ask: Ask, answer: Answer) -> tuple[Attempt, dict[str, str], bool]:

@@ -80,13 +80,13 @@ def _lines(profile: CaseProfile, gaps: Gaps, peak: str) -> list[str]:
     ]
     lines += [_figure(one) for one in profile.top]
     lines += [
-        f"timeline: {one.name}: {one.count} × {one.ns / max(1, one.count) / 1e3:.2f} µs"
+        f"timeline: {one.name}: {one.count} × {one.ns_per_call / max(1, one.count) / 1e3:.2f} µs"
         for one in profile.timeline[:_MOST_KERNELS]
     ]
     for one in profile.functions[:_MOST_FUNCTIONS]:
         spills = one.spill_nbytes_per_thread
         told = "" if spills is None else f", {spills} B spilled"
-        lines.append(f"ptxas: {one.name}: {one.registers_per_thread} registers a thread{told}")
+        lines.append(f"ptxas: {one.function}: {one.registers_per_thread} registers a thread{told}")
     return lines
 
 
