@@ -30,7 +30,7 @@ def test_options_are_documented_ones() -> None:
     short = {row[0].strip("`") for row in rows(sections(TEXT)["Options"])}
     assert {cell.split()[0] for cell in short} == {cell.strip("`").split()[0] for cell in full}
     for cell in short:
-        assert f"`{re.sub(r' ([a-z|]+)$', lambda m: ' {' + m[1].replace('|', ',') + '}', cell)}`" in full, (
+        assert f"`{re.sub(r' ([a-z|-]+)$', lambda m: ' {' + m[1].replace('|', ',') + '}', cell)}`" in full, (
             cell
         )
 

@@ -335,4 +335,4 @@ def test_a_kernel_near_its_peak_ends_the_search(tmp_path: Path, make_evaluation:
     model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
     result = searched(tmp_path, bench, model, "refine")
     assert result.state == "accepted"
-    assert len(result.attempts) == 3
+    assert len(result.attempts) == 2
