@@ -87,20 +87,32 @@ class Child:
             "warm": WARM_CALLS,
         }
 
-    def run(self, mode: Mode, *, around: Around = lambda command: command) -> Told:
+    def run(
+        self,
+        mode: Mode,
+        *,
+        around: Around = lambda command: command,
+        encloses: Sequence[Path] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Told:
         """Run it once.
 
         Args:
             mode: see `runner.main`.
             around: puts a profiler, a sandbox or both around the command.
+            encloses: folders that it may write to once it has fenced itself in, apart from the profiler; None if it
+                need not.
+            variables: added to the environment.
         """
         token = secrets.token_hex(4)
         request, answer = self.folder / f"request-{token}.json", self.folder / f"answer-{token}.json"
-        request.write_text(json.dumps({**self._request, "mode": mode, "answer": str(answer)}))
+        folders = None if encloses is None else list(map(str, encloses))
+        asked = {**self._request, "mode": mode, "answer": str(answer), "encloses": folders}
+        request.write_text(json.dumps(asked))
         boot = _BOOT.format(root=str(Path(__file__).resolve().parents[2]), request=str(request))
-        variables = environment.worker_environment(token, self._variables)
+        given = environment.worker_environment(token, {**self._variables, **(variables or {})})
         # `env -i`: what looks like a secret, or tells of a test, is not inherited.
-        words = [f"{name}={value}" for name, value in variables.items()]
+        words = [f"{name}={value}" for name, value in given.items()]
         command = [shutil.which("env") or "/usr/bin/env", "-i", *words]
         ran = tools.run(
             [*command, *around([sys.executable, "-u", "-c", boot])],

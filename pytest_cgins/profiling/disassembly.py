@@ -15,8 +15,10 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.endings import EndedError
 from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import resources, sass
 from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.source import find
 from pytest_cgins.kernels.supply import has_driver
 from pytest_cgins.model import Case
@@ -138,10 +140,21 @@ class Disassembler:
         config: the file.
         archs: architectures to build for; () for those of the kernel, else of this machine.
         check: says which methods left their mark; None for none.
+        sandbox: put around a Python kernel that is called; None trusts it.
     """
 
-    def __init__(self, config: Config, *, archs: Sequence[str] = (), check: Checker | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        archs: Sequence[str] = (),
+        check: Checker | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
         self._config = config
+        self._fence = (
+            sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
+        )
         self._archs = tuple(archs)
         self._check = check
 
@@ -179,7 +192,7 @@ class Disassembler:
                     variables={"TRITON_CACHE_DIR": str(folder / "triton")}, timeout_s=300,
                 )  # fmt: skip
                 with evaluator.stage.alone_on(case.device):  # who times there must not be disturbed
-                    told = child.run("call")
+                    told = child.run("call", around=lambda command: self._fenced(folder, command))
                 cubins = sorted((folder / "triton").rglob("*.cubin"))
                 if not cubins:
                     why = told.trouble or "the module left none where Triton does"
@@ -195,6 +208,11 @@ class Disassembler:
         except CginsError as error:
             return replace(empty, degraded=(f"machine code: {error.what} → {error.remedy}",))
         return self._checked(replace(empty, key=compiled.key, functions=tuple(functions)), text)
+
+    def _fenced(self, folder: Path, command: Sequence[str]) -> Sequence[str]:
+        if self._fence is None:
+            return command
+        return replace(self._fence, writable=(*self._fence.writable, folder)).wrap(command)
 
     def _checked(self, row: SassRow, text: str) -> SassRow:
         if not row.functions:

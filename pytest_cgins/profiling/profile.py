@@ -21,7 +21,7 @@ from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.model import Case, CompiledKernel
 from pytest_cgins.profiling import compile_report, metrics
 from pytest_cgins.profiling import ncu as tool
-from pytest_cgins.profiling.child import Child, Told
+from pytest_cgins.profiling.child import Around, Child, Told
 from pytest_cgins.profiling.metric_table import EXTRAS
 from pytest_cgins.profiling.model import (
     EVIDENCE_VERSION,
@@ -175,7 +175,7 @@ class Profiler:
         for extra in EXTRAS:
             self._say(f"under ncu, {len(extra)} counters besides its sections'")
             around = partial(program.around, report=report, extra=extra)
-            told = child.run("range", around=lambda command: self._fenced(child.folder, around(command)))  # noqa: B023
+            told = self._under_ncu(child, around)
             written = report.with_suffix(tool.SUFFIX)
             launches, trouble = program.read(written) if written.is_file() else ((), "")
             if launches or "ERR_NVGPUCTRPERM" in told.ran.output:
@@ -194,6 +194,18 @@ class Profiler:
         if lacking := metrics.missing(main_kernel(found.kernels).metrics):
             found.notes.append(f"ncu has no figure for {', '.join(lacking)}")
         found.report = self._kept(written, case)
+
+    def _under_ncu(self, child: Child, around: Around) -> Told:
+        """In a sandbox the report is the one thing that ncu may write, and the kernel's process may not."""
+        if self._sandbox is None:
+            return child.run("range", around=around)
+        fence = self._sandbox.for_tool(writable=child.folder)
+        return child.run(
+            "range",
+            around=lambda command: fence.wrap(around(command)),
+            encloses=(child.folder / "triton",),
+            variables={"TMPDIR": str(fence.scratch)},
+        )
 
     def _kept(self, report: Path, case: Case) -> str:
         name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', case.name)}{tool.SUFFIX}"
