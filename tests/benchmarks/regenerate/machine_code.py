@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.profiling import disassembly
-from pytest_cgins.profiling.disassembly import MOST_MODIFIED
+from pytest_cgins.profiling.model import SassRow
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Target
 
@@ -83,18 +83,19 @@ class MachineCode:
 def _disassembled(journal: Journal, target: Target, number: int, project: Path) -> dict[str, Any]:
     if target.device != "cuda":
         return {"why": "a kernel for the CPU has no machine code of a GPU"}
+    row = journal.marks(target, number) or _built(journal, target, number, project)
+    if not row.functions:
+        return {"why": "; ".join(row.degraded)}
+    return {"functions": {f"{one.function} {one.arch}": dict(one.modified) for one in row.functions}}
+
+
+def _built(journal: Journal, target: Target, number: int, project: Path) -> SassRow:
     with tempfile.TemporaryDirectory(prefix="optimise-") as name:
         copy = Path(name) / "project"
         shutil.copytree(project, copy, ignore=LEFT_OUT)
         for path, text in journal.sources(target, number).items():
             (copy / path).write_text(text, encoding="utf-8")
-        row = disassembly.evidence(copy / "cgins.yaml", f"{target.kernel}/{target.implementation}").rows[0]
-    if not row.functions:
-        return {"why": "; ".join(row.degraded)}
-    functions: dict[str, dict[str, int]] = {}
-    for one in row.functions:
-        functions[f"{one.function} {one.arch}"] = dict(one.modified[:MOST_MODIFIED])
-    return {"functions": functions}
+        return disassembly.evidence(copy / "cgins.yaml", f"{target.kernel}/{target.implementation}").rows[0]
 
 
 def _changes(

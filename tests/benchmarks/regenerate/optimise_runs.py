@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from optimise_project import KERNELS
-from outcome import journals, prompts
+from outcome import journals
 
 from pytest_cgins import config as configuration
 from pytest_cgins import documents
@@ -46,6 +46,18 @@ def begin(project: Path, report: Path, *, sandbox: bool) -> None:
 def of_policy(work: Path, policy: str) -> Journal | None:
     """A policy's run; None if it was not begun."""
     return next(iter(journals(work / policy / RUNS_FOLDER)), None)
+
+
+def prompts(journal: Journal) -> list[Path]:
+    """All that are asked and not taken up yet, answered or not; of one target there may be several."""
+    folder = standing.exchange_folder(journal)
+    left = [one for one in journal.record.targets if journal.result(one) is None]
+    asked = [file.parent for one in left for file in sorted((journal.folder / one.name).glob("attempt-*/*/request.json"))]
+    return [
+        folder / place.relative_to(journal.folder) / "prompt.md"
+        for place in asked
+        if folder is not None and not any((place / name).exists() for name in ("answer.json", "error.json"))
+    ]
 
 
 def to_resume(work: Path, policies: Sequence[str]) -> list[tuple[str, str]]:
