@@ -68,7 +68,8 @@ class MachineCode:
         if missing or not all(code.get("functions") for code in found):
             return {**told, "differs": None, "why": missing or "not disassembled"}
         champion, ablated = (code["functions"] for code in found)
-        return {**told, "differs": champion != ablated, "changes": _changes(champion, ablated)}
+        differs = _mixes(champion) != _mixes(ablated)
+        return {**told, "differs": differs, "changes": _changes(champion, ablated)}
 
     def _opcodes(
         self, journal: Journal, target: Target, number: int, project: Path, *, look: bool
@@ -96,6 +97,11 @@ def _built(journal: Journal, target: Target, number: int, project: Path) -> Sass
         for path, text in journal.sources(target, number).items():
             (copy / path).write_text(text, encoding="utf-8")
         return disassembly.evidence(copy / "cgins.yaml", f"{target.kernel}/{target.implementation}").rows[0]
+
+
+def _mixes(functions: Mapping[str, Mapping[str, int]]) -> Counter[frozenset[tuple[str, int]]]:
+    """Numbers of opcodes a function, whatever it is called: another name is no other code."""
+    return Counter(frozenset(mix.items()) for mix in functions.values())
 
 
 def _changes(

@@ -48,8 +48,24 @@ def main() -> int:
     work: Path = arguments.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     _settled(work, arguments)
-    from optimise_outcome import document, markdown
-    from optimise_runs import begin, finished, of_policy, to_resume, waiting
+    from optimise_runs import waiting
+
+    if not (_begun(arguments, work) and _gone_on(arguments, work)):
+        return ERROR
+    left = waiting(work, arguments.policies)
+    if not left and arguments.last_gate and not _gated_last(arguments, work):
+        return ERROR
+    _sum_up(arguments, work)
+    if left:
+        print(f"{len(left)} prompts wait for an answer.md beside them:")
+        print("\n".join(map(str, left)))
+        return WAITING
+    return 0
+
+
+def _begun(arguments: argparse.Namespace, work: Path) -> bool:
+    """Have a run of each policy, from one gate; whether that was possible."""
+    from optimise_runs import begin, of_policy
 
     started = time.monotonic()
     projects.recorded(work, arguments.python, arguments.sizes)
@@ -57,7 +73,7 @@ def main() -> int:
     _told("recorded", started)
     gate = work / "gate.json"
     if not gate.exists() and not _gate(arguments, work / "project", gate, sandbox="off"):
-        return ERROR
+        return False
     started = time.monotonic()
     for policy in arguments.policies:
         llm = projects.searched(policy, arguments.candidates[policy], arguments.rounds, arguments.branches)
@@ -65,25 +81,39 @@ def main() -> int:
         if of_policy(work, policy) is None:
             begin(project, gate, sandbox=arguments.sandbox != "off")
     _told("laid out", started)
+    return True
+
+
+def _gone_on(arguments: argparse.Namespace, work: Path) -> bool:
+    """Go on with all runs that can; with `--finish` until they are done. Whether none ended with an error."""
+    from optimise_runs import to_resume, waiting
 
     while True:
-        wanted = to_resume(work, arguments.policies)
-        codes = _resumed(arguments, work, wanted)
+        codes = _resumed(arguments, work, to_resume(work, arguments.policies))
         if any(code not in (0, 1, WAITING) for code in codes):
-            return ERROR
+            return False
         left = waiting(work, arguments.policies)
         if not (arguments.finish and left):
-            break
+            return True
         for prompt in left:
             prompt.with_name("answer.md").write_text(NOTHING, encoding="utf-8")
 
-    if not left and arguments.last_gate:
-        for policy in arguments.policies:
-            file, names = finished(work, policy)
-            if names and not file.exists():
-                project = file.with_suffix("")
-                if not _gate(arguments, project, file, sandbox=_fence(arguments), only=names):
-                    return ERROR
+
+def _gated_last(arguments: argparse.Namespace, work: Path) -> bool:
+    """Gate what each policy's run accepted, in fresh processes; whether that was possible."""
+    from optimise_runs import finished
+
+    done = True
+    for policy in arguments.policies:
+        report, names = finished(work, policy)
+        if names and not report.exists():
+            fence = "off" if arguments.sandbox == "off" else "on"
+            done = _gate(arguments, report.with_suffix(""), report, sandbox=fence, only=names) and done
+    return done
+
+
+def _sum_up(arguments: argparse.Namespace, work: Path) -> None:
+    from optimise_outcome import document, markdown
 
     started = time.monotonic()
     found = document(work, arguments.policies, look=arguments.machine_code)
@@ -98,11 +128,6 @@ def main() -> int:
 
         write(work, arguments.policies, arguments.journals, found)
     print(text)
-    if left:
-        print(f"{len(left)} prompts wait for an answer.md beside them:")
-        print("\n".join(map(str, left)))
-        return WAITING
-    return 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -147,10 +172,6 @@ def _settled(work: Path, arguments: argparse.Namespace) -> None:
         file.write_text(json.dumps({name: getattr(arguments, name) for name in names}, indent=1) + "\n")
     for name, value in json.loads(file.read_text()).items():
         setattr(arguments, name, value)
-
-
-def _fence(arguments: argparse.Namespace) -> str:
-    return "off" if arguments.sandbox == "off" else "on"
 
 
 def _gate(

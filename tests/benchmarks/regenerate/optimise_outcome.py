@@ -21,7 +21,7 @@ from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.targets import is_of
 
 HEADLINE = (
-    "kernel", "language", "policy", "candidates", "right", "ended", "winner", "base/winner", "torch/winner",
+    "kernel", "language", "policy", "candidates", "right", "ended", "fastest candidate", "winner", "base/winner", "torch/winner",
     "compile/winner", "methods of the winner",
 )  # fmt: skip
 TIMES = (
@@ -268,10 +268,18 @@ def _headline(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["kernel"], row["implementation"], row["policy"], str(row["candidates"]), str(row["right"]),
         row["state"] if not row["why"] else f"{row['state']}: {row['why']}",
+        _fastest(row),
         "–" if row["winner"] is None else str(row["winner"]),
         _times_faster(row["speedup_vs_base"]), _times_faster(row["speedup_vs_torch"]),
         _times_faster(row["speedup_vs_compile"]), ", ".join(row["methods"]) or "–",
     )  # fmt: skip
+
+
+def _fastest(row: Mapping[str, Any]) -> str:
+    """The least time of a right candidate over the incumbent's, by the times that the search took."""
+    right = [one for one in row["attempts"] if one["time_ratio"] is not None]
+    least = min(right, key=lambda one: one["time_ratio"], default=None)
+    return "–" if least is None else f"{least['number']}: {_times_faster(1 / least['time_ratio'])}"
 
 
 def _of_case(row: Mapping[str, Any], case: Mapping[str, Any]) -> tuple[str, ...]:

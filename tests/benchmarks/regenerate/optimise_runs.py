@@ -52,7 +52,11 @@ def prompts(journal: Journal) -> list[Path]:
     """All that are asked and not taken up yet, answered or not; of one target there may be several."""
     folder = standing.exchange_folder(journal)
     left = [one for one in journal.record.targets if journal.result(one) is None]
-    asked = [file.parent for one in left for file in sorted((journal.folder / one.name).glob("attempt-*/*/request.json"))]
+    asked = [
+        file.parent
+        for one in left
+        for file in sorted((journal.folder / one.name).glob("attempt-*/*/request.json"))
+    ]
     return [
         folder / place.relative_to(journal.folder) / "prompt.md"
         for place in asked
