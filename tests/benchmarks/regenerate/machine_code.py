@@ -51,7 +51,7 @@ class MachineCode:
         self, journal: Journal, target: Target, one: Attempt, project: Path, *, look: bool
     ) -> dict[str, Any]:
         assert one.ask is not None
-        built = bool(one.trials) and one.reason != "build-error" and not one.log
+        built = bool(one.trials) and one.outcome != "build-error"
         found = [
             self._opcodes(journal, target, number, project, look=look and built)
             for number in (one.ask.parent, one.number)
