@@ -33,6 +33,7 @@ from pytest_cgins.profiling.model import (
     SignatureCheck,
 )
 
+CALL_LIMIT_S = 300.0
 MOST_MODIFIED = 60
 """So many opcodes with modifiers are kept of a function."""
 Checker = Callable[[Sequence[str], str], tuple[SignatureCheck, ...]]
@@ -152,7 +153,7 @@ class Disassembler:
         sandbox: Sandbox | None = None,
     ) -> None:
         self._config = config
-        self._fence = (
+        self._sandbox = (
             sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
         )
         self._archs = tuple(archs)
@@ -186,20 +187,18 @@ class Disassembler:
                 tempfile.TemporaryDirectory(prefix="cgins-sass-") as name,
                 evaluator.made_ready(case) as (compiled, _, pairs),
             ):
-                folder = Path(name)
                 child = Child(
-                    folder, case, compiled, pairs[0], import_root=self._config.root,
-                    variables={"TRITON_CACHE_DIR": str(folder / "triton")}, timeout_s=300,
+                    Path(name), case, compiled, pairs[0], import_root=self._config.root, timeout_s=CALL_LIMIT_S,
+                    sandbox=self._sandbox,
                 )  # fmt: skip
                 with evaluator.stage.alone_on(case.device):  # who times there must not be disturbed
-                    told = child.run("call", around=lambda command: self._fenced(folder, command))
-                cubins = sorted((folder / "triton").rglob("*.cubin"))
-                if not cubins:
+                    told = child.run("call")
+                if not child.cubins:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))
                 functions: list[DisassembledFunction] = []
                 text = ""
-                for cubin in cubins:
+                for cubin in child.cubins:
                     some, listing = of_library(cubin)
                     functions += some
                     text += listing
@@ -208,11 +207,6 @@ class Disassembler:
         except CginsError as error:
             return replace(empty, degraded=(f"machine code: {error.what} → {error.remedy}",))
         return self._checked(replace(empty, key=compiled.key, functions=tuple(functions)), text)
-
-    def _fenced(self, folder: Path, command: Sequence[str]) -> Sequence[str]:
-        if self._fence is None:
-            return command
-        return replace(self._fence, writable=(*self._fence.writable, folder)).wrap(command)
 
     def _checked(self, row: SassRow, text: str) -> SassRow:
         if not row.functions:

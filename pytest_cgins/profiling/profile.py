@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.model import Case, CompiledKernel
 from pytest_cgins.profiling import compile_report, metrics
 from pytest_cgins.profiling import ncu as tool
-from pytest_cgins.profiling.child import Around, Child, Told
+from pytest_cgins.profiling.child import Child, Told
 from pytest_cgins.profiling.metric_table import EXTRAS
 from pytest_cgins.profiling.model import (
     EVIDENCE_VERSION,
@@ -126,7 +126,7 @@ class Profiler:
                     with self._evaluator.stage.alone_on(case.device):
                         self._timeline(child, found)
                         self._counters(child, case, found)
-                    found.cubins = tuple(sorted(Path(folder, "triton").rglob("*.cubin")))
+                    found.cubins = child.cubins
                 else:
                     found.degraded.append(NO_GPU)
                 return self._profile(case, compiled, found)
@@ -136,22 +136,14 @@ class Profiler:
             return _nothing(case, f"counters and timeline: {error.what} → {error.remedy}")
 
     def _child(self, folder: Path, case: Case, compiled: CompiledKernel, pair: tuple[Any, Buffer]) -> Child:
-        (folder / "triton").mkdir()
-        # A cache of its own: what lies in it afterwards is this kernel's machine code.
-        variables = {"TRITON_CACHE_DIR": str(folder / "triton"), "TMPDIR": str(folder)}
         root = self._evaluator.config.root
         return Child(
-            folder, case, compiled, pair, import_root=root, variables=variables, timeout_s=self._timeout_s
+            folder, case, compiled, pair, import_root=root, timeout_s=self._timeout_s, sandbox=self._sandbox
         )
-
-    def _fenced(self, folder: Path, command: Sequence[str]) -> Sequence[str]:
-        if self._sandbox is None:
-            return command
-        return replace(self._sandbox, writable=(*self._sandbox.writable, folder)).wrap(command)
 
     def _timeline(self, child: Child, found: _Findings) -> None:
         self._say("under torch's profiler")
-        told = child.run("timeline", around=lambda command: self._fenced(child.folder, command))
+        told = child.run("timeline")
         found.notes += _notes(told)
         if told.trouble:
             found.degraded.append(f"timeline: the kernel does not run by itself: {told.trouble}")
@@ -175,7 +167,7 @@ class Profiler:
         for extra in EXTRAS:
             self._say(f"under ncu, {len(extra)} counters besides its sections'")
             around = partial(program.around, report=report, extra=extra)
-            told = self._under_ncu(child, around)
+            told = child.run("range", around=around)
             written = report.with_suffix(tool.SUFFIX)
             launches, trouble = program.read(written) if written.is_file() else ((), "")
             if launches or "ERR_NVGPUCTRPERM" in told.ran.output:
@@ -194,18 +186,6 @@ class Profiler:
         if lacking := metrics.missing(main_kernel(found.kernels).metrics):
             found.notes.append(f"ncu has no figure for {', '.join(lacking)}")
         found.report = self._kept(written, case)
-
-    def _under_ncu(self, child: Child, around: Around) -> Told:
-        """In a sandbox the report is the one thing that ncu may write, and the kernel's process may not."""
-        if self._sandbox is None:
-            return child.run("range", around=around)
-        fence = self._sandbox.for_tool(writable=child.folder)
-        return child.run(
-            "range",
-            around=lambda command: fence.wrap(around(command)),
-            encloses=(child.folder / "triton",),
-            variables={"TMPDIR": str(fence.scratch)},
-        )
 
     def _kept(self, report: Path, case: Case) -> str:
         name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', case.name)}{tool.SUFFIX}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import tempfile
 import time
@@ -40,14 +41,16 @@ def main(request: str) -> None:
         request: path of a JSON file with `mode` (`call`: nothing is measured; `range`: one warm call stands between
             cudaProfilerStart and cudaProfilerStop; `timeline`: calls under torch's profiler), `kernel`
             (CompiledKernel), `device`, `import_root`, `set` (as the timing worker takes it), `content` (path of its
-            tensors' bytes), `warm` (calls before), `answer` (path) and `encloses` (None, or folders that it may write
-            to: it shares its sandbox with a profiler, whose files are not the kernel's).
+            tensors' bytes), `warm` (calls before), `answer` (path), `variables` (of the environment, which a sandbox
+            would have set otherwise) and `encloses` (None, or folders that it may write to: it shares its sandbox with
+            a profiler, whose files are not the kernel's).
     """
     asked = json.loads(Path(request).read_text(encoding="utf-8"))
     answer: dict[str, Any]
     # Opened before the fence closes: the folder of the answers is the profiler's.
     with Path(asked["answer"]).open("w", encoding="utf-8") as file:
         try:
+            os.environ.update(asked["variables"])
             if asked["encloses"] is not None:
                 enclose_in_scratch(*asked["encloses"])
             answer = _answer(asked)

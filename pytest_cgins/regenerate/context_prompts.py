@@ -114,7 +114,7 @@ class ContextPrompts:
             self._memory(),
             gaps=evidence.gaps if evidence else Gaps(),
             metrics=evidence.figures if evidence else {},
-            applied=tree[ask.parent].methods,
+            applied=tree.applied(ask.parent),
         )
 
     def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:

@@ -300,7 +300,7 @@ class Search:
         marks = {
             one.number: self._marks(one.number)
             for one in self._tree
-            if one.is_right and one.methods and self._tree.ask(one.number).kind != "ablate"
+            if one.is_right and self._tree.added(one.number) and self._tree.ask(one.number).kind != "ablate"
         }
         found = lessons.lessons(self._tree, marks, situation, run=self._journal.record.id)
         if found != self._journal.tried(self.target):

@@ -45,7 +45,7 @@ def lessons(tree: Tree, marks: Marks, situation: Situation, *, run: str) -> tupl
         ask = tree.ask(one.number)
         if not one.is_right or ask.kind == "ablate":
             continue
-        for method in one.methods:
+        for method in tree.added(one.number):
             shown = marks.get(one.number, {}).get(method, "unknown")
             proof = _proof(tree, one, method)
             if proof is None and shown != "absent":
@@ -92,9 +92,8 @@ def _of_ablation(one: Attempt, without: Attempt, method: str) -> _Proof:
 
 
 def _of_step(tree: Tree, one: Attempt, method: str) -> _Proof | None:
-    parent = tree[tree.ask(one.number).parent]
-    added = [name for name in one.methods if name not in parent.methods]
-    if added != [method] or parent.time_ratio is None or not one.time_ratio:
+    parent = tree.source_of(one.number)
+    if tree.added(one.number) != (method,) or parent.time_ratio is None or not one.time_ratio:
         return None
     # `beats_champion` was proven against the best one until then: that must have been the parent.
     if _champion_before(tree, one) != parent.number:

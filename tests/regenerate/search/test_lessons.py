@@ -54,8 +54,8 @@ def test_several_methods_at_once_teach_nothing_of_any_of_them() -> None:
 def test_a_step_that_adds_one_method_is_its_proof() -> None:
     """What the parent lacks is what made the difference; how much it is worth is the ratio of their times."""
     first = candidate(1, 0.8, ["a"], beats_champion=True)
-    second = candidate(2, 0.4, ["a", "b"], parent=1, round=2, beats_champion=True)
-    marks: dict[int, dict[str, Shown]] = {1: {"a": "present"}, 2: {"a": "present", "b": "present"}}
+    second = candidate(2, 0.4, ["b"], parent=1, round=2, beats_champion=True)
+    marks: dict[int, dict[str, Shown]] = {1: {"a": "present"}, 2: {"b": "present"}}
     found = learned(first, second, marks=marks)
     assert {name: (one.result, one.slowdown_without) for name, one in found.items()} == {
         "a": ("effective", pytest.approx(1.25)),
@@ -69,6 +69,16 @@ def test_a_step_from_a_kernel_that_was_not_the_best_proves_nothing() -> None:
     aside = candidate(2, 0.9, (), parent=0, round=2)
     third = candidate(3, 0.7, ["b"], parent=2, round=3, beats_champion=True)
     assert set(learned(first, aside, third)) == {"a"}
+
+
+def test_a_mending_has_the_methods_of_what_it_mends() -> None:
+    """Its answer need not name them again; the kernel that both were made from lacks them."""
+    wrong = candidate(1, None, ["a"])
+    mended = candidate(2, 0.5, parent=1, kind="fix", beats_champion=True)
+    found = learned(wrong, mended, marks={2: {"a": "present"}})
+    assert (found["a"].result, found["a"].slowdown_without) == ("effective", pytest.approx(2.0))
+    tree = Tree((wrong, mended, candidate(3, 0.4, ["b"], parent=2, round=2)))
+    assert (tree.added(3), tree.applied(3)) == (("b",), ("a", "b"))
 
 
 def test_what_its_round_brought_nothing_by_is_ineffective() -> None:
