@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, cast
 
 from pytest_cgins.config.llm import Budget
-from pytest_cgins.measurement import Comparison, Measurement, Power
+from pytest_cgins.measurement import Arm, Comparison, Measurement, Power, Roofline
 from pytest_cgins.methods.axis_budget import Gaps
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.model import Environment, Evaluation, Reason, Status
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts
@@ -27,18 +27,22 @@ from pytest_cgins.regenerate.model import (
     Trial,
     Usage,
 )
+from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.search.driver import Search, SearchSettings
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policies import policy
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
 from pytest_cgins.regenerate.trial import Bench
+from pytest_cgins.timing.sequential import median_interval
 from tests.regenerate import journals
 
 TARGET = journals.target("scale", goal="optimise")
 MAIN = "kernels/scale.cpp"
 INCUMBENT = {MAIN: "// time 1000\n"}
 MEANS = Means(models=("m",), seed=3)
+SCATTER = (0.01, -0.01, 0.0, 0.005, -0.005, 0.002, -0.002)
+"""Of the logarithm of a kernel's time, a block; their median is 0."""
 MakeEvaluation = Callable[..., Evaluation]
 
 
@@ -65,14 +69,17 @@ class Oracle:
         self.peak = 0.0
         self.lucky: set[float] = set()
         """Times that look faster until they are measured again."""
+        self.cases: tuple[str, ...] = ("f32-2x3-0001",)
+        """Signatures; the kernel takes as long in each."""
+        self.fastest = 0.0
+        """Time of a kernel at the device's peak; 0 where no peak is known."""
 
     def check(self, files: Mapping[str, str]) -> Trial:
         self.tried.append(files[MAIN])
         wrong = "// wrong" in files[MAIN]
         status, reason = (Status.INCORRECT, Reason.GOLD_MISMATCH) if wrong else (Status.PASSED, Reason.OK)
-        return self._trial(
-            "check", self._make(status, reason=reason, message="wrong numbers" if wrong else "")
-        )
+        message = "wrong numbers" if wrong else ""
+        return self._trial("check", [self._make(status, reason=reason, message=message)])
 
     def times(self, files: Mapping[str, str], champion: Mapping[str, str] | None) -> Trial:
         base = time_of((champion or INCUMBENT)[MAIN])
@@ -87,16 +94,22 @@ class Oracle:
         self.accepted.append(alpha_share)
         return self._trial("acceptance", self._timed(time_of(files[MAIN]), time_of(INCUMBENT[MAIN]), set()))
 
-    def _timed(self, own: float, base: float, lucky: set[float]) -> Evaluation:
-        ratio = 0.9 if own in lucky else own / base
+    def _timed(self, own: float, base: float, lucky: set[float]) -> list[Evaluation]:
+        base = own / 0.9 if own in lucky else base
+        ratio = own / base
         status = Status.FASTER if ratio < 0.98 else Status.SLOWER if ratio > 1.02 else Status.PASSED
-        return self._make(status, timing=_with(self._make(Status.PASSED).measurement, ratio))
+        share = self.fastest / own
+        return [
+            self._make(status, signature=name, timing=measured(own, base, torch=2000.0 * turn, share=share))
+            for turn, name in enumerate(self.cases, 1)
+        ]
 
-    def _trial(self, stage: Any, evaluation: Evaluation) -> Trial:
+    def _trial(self, stage: Any, evaluations: list[Evaluation]) -> Trial:
+        environment = Environment(device="cpu", device_name="a CPU", python="3.11", torch="2.13")
         return Trial(
             stage=stage,
-            evaluations=(evaluation,),
-            environments=(),
+            evaluations=tuple(evaluations),
+            environments=(environment,),
             seed=0,
             sandbox=True,
             sanitized=False,
@@ -108,15 +121,46 @@ def time_of(text: str) -> float:
     return float(text.split()[2])
 
 
-def _with(measured: Measurement | None, ratio: float) -> Measurement:
-    assert measured is not None
-    outcome: Any = "faster" if ratio < 0.98 else "slower" if ratio > 1.02 else "clean"
+def measured(own: float, base: float, *, torch: float, share: float) -> Measurement:
+    """Blocks of four arms, whose ratios scatter by a percent around the true ones."""
+    arms = {"kernel": own, "base": base, "torch": torch, "compile": 0.75 * torch}
+    made: dict[Any, Arm] = {}
+    for name, ns in arms.items():
+        scatter = SCATTER if name == "kernel" else [0.0] * len(SCATTER)
+        samples = tuple(ns * math.exp(one) for one in scatter for _ in range(2))
+        made[name] = Arm(
+            name=name,  # type: ignore[arg-type]
+            samples_ns_per_call=samples,
+            calls_per_batch=1,
+            median_ns_per_call=median(samples),
+            iqr_ns_per_call=0.01 * ns,
+        )
+    logs = tuple(math.log(own / base) + one for one in SCATTER)
+    low, middle, high = map(math.exp, median_interval(logs))
+    outcome: Any = "faster" if middle < 0.98 else "slower" if middle > 1.02 else "clean"
     comparison = Comparison(
-        against="base", log_ratios=(math.log(ratio),), tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=1,
-        most_blocks=100, log_e_slower=0.0, log_e_clean=0.0, log_e_faster=0.0, outcome=outcome, ratio=ratio,
-        ratio_low=ratio, ratio_high=ratio, power=Power(sigma=0.01, detectable=0.05, blocks_needed=9),
+        against="base", log_ratios=logs, tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=1,
+        most_blocks=100, log_e_slower=0.0, log_e_clean=0.0, log_e_faster=0.0, outcome=outcome, ratio=middle,
+        ratio_low=low, ratio_high=high, power=Power(sigma=0.01, detectable=0.05, blocks_needed=9),
     )  # fmt: skip
-    return replace(measured, comparisons=(comparison,))
+    roofline = Roofline(
+        nbytes=10, flops=10, source="signature", peak_bytes_per_s=1e9, peak_flops_per_s=1e9,
+        share_of_bandwidth=share, share_of_compute=share / 10, bound="memory",
+    )  # fmt: skip
+    return Measurement(
+        method="perf-counter",
+        cache="warm",
+        orders=" ".join(["CTKBBKTC"] * len(SCATTER)),
+        kernel=made["kernel"],
+        torch=made["torch"],
+        base=made["base"],
+        compiled=made["compile"],
+        speedup_vs_torch=torch / own,
+        speedup_low=torch / own,
+        speedup_high=torch / own,
+        comparisons=(comparison,),
+        roofline=roofline if share else None,
+    )
 
 
 class Model:
@@ -126,14 +170,19 @@ class Model:
         self._says = says
         self.asked: list[Request] = []
         self._left = stops_after
+        self.usd: float | None = None
+        """Price of an answer."""
 
     def ask(self, request: Request, place: Path) -> Answer | None:
         if len(self.asked) >= self._left:
             raise KeyboardInterrupt
         self.asked.append(request)
         number = int(request.id.split("attempt-")[1].partition("/")[0])
-        usage = Usage(prompt_tokens=10, cached_tokens=0, answer_tokens=10, usd=None)
-        return Answer(text=self._says(request, number), finish="stop", model="m", usage=usage, seconds=0.1)
+        usage = Usage(prompt_tokens=10, cached_tokens=0, answer_tokens=10, usd=self.usd)
+        said = self._says(request, number)
+        found = Answer(text=said, finish="stop", model="m", usage=usage, seconds=0.1)
+        files.write_json(place / files.ANSWER, found)
+        return found
 
     def wait(self, timeout_s: float) -> bool:
         return False
@@ -173,7 +222,7 @@ def searched(
     (folder / "cgins.yaml").parent.mkdir(exist_ok=True, parents=True)
     runs = folder / ".cgins" / "runs"
     if not runs.exists():
-        journals.journal(folder / "cgins.yaml", TARGET)
+        journals.journal(folder / "cgins.yaml", TARGET, policy=name)
     with Journal.resume(runs / journals.RUN) as journal:
         journal.begin(TARGET, Found(evaluations=()), INCUMBENT, Guarded(files={}))
         search = Search(
