@@ -36,6 +36,7 @@ from pytest_cgins import documents
 from pytest_cgins.config.llm import Policy
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import JournalError
+from pytest_cgins.methods.classes import MethodMemory, Tried
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.journal_files import read_files, sweep, write_files, write_text
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
@@ -304,6 +305,11 @@ class Journal:
         """Write it down."""
         self.write(self._place_of(target, number) / "evidence.json", evidence)
         self.tell(f"{target.name}: profiled {f'attempt {number}' if number else 'the incumbent'}")
+
+    def tried(self, target: Target) -> tuple[Tried, ...]:
+        """What became of the methods that this search tried; empty while nobody looked."""
+        memory = self.read(MethodMemory, self.folder / target.name / "methods.json")
+        return memory.tried if memory else ()
 
     def _place_of(self, target: Target, number: int) -> Path:
         return self.folder_of(target, number) if number else self.folder / target.name
