@@ -1,0 +1,173 @@
+"""A summary of a search as markdown, as tables for a terminal, and in a few lines.
+
+Names, messages and ids of methods come from models, compilers and repositories: in markdown they stand in HTML `code`
+elements, on a terminal what controls it is spelled out.
+"""
+
+from __future__ import annotations
+
+import html
+
+from rich.text import Text
+
+from pytest_cgins.figures import change, percent, ratio, speedup
+from pytest_cgins.regenerate.search.decided import name_of
+from pytest_cgins.regenerate.search.summary_model import Mean, SearchSummary
+from pytest_cgins.regenerate.search.summary_tables import ARMS, Section, money, sections
+from pytest_cgins.report import console
+from pytest_cgins.report.escape import code, cut, visible
+
+CELL_LENGTH = 300
+_STATES = {
+    "accepted": "A faster kernel was accepted",
+    "failed": "Nothing was accepted",
+    "waiting": "Nothing is accepted yet: it waits",
+    "stopped": "Nothing is accepted yet: it was stopped",
+    "under-way": "It is under way",
+}
+
+
+def markdown(summary: SearchSummary) -> str:
+    """All of it; every figure is one of `summary.json`."""
+    lines = "".join(
+        f"<tr><td>{html.escape(label)}</td><td>{_code(text)}</td></tr>\n" for label, text in _facts(summary)
+    )
+    title = f"## Search of {_code(summary.target.name)}\n\n<p>{html.escape(opening(summary))}</p>\n"
+    parts = [title, f"\n<table>\n{lines}</table>\n", *(_section(one) for one in sections(summary))]
+    return "".join(parts)
+
+
+def terminal(summary: SearchSummary) -> str:
+    """The same as plain text."""
+    facts = "".join(f"{label.ljust(10)}  {_line(text)}\n" for label, text in _facts(summary))
+    parts = [f"search of {_line(summary.target.name)}\n{_line(opening(summary))}\n\n{facts}"]
+    for one in sections(summary):
+        parts.append(f"\n{one.title}\n")
+        if one.rows:
+            table = console.table(colour=False)
+            for column in one.columns:
+                table.add_column(column, no_wrap=True)
+            for row in one.rows:
+                table.add_row(*(Text(_line(cell)) for cell in row))
+            parts.append(console.text(table, colour=False))
+        parts += [f"{_line(note)}\n" for note in one.notes]
+    return "".join(parts)
+
+
+def brief(summary: SearchSummary) -> list[tuple[str, str]]:
+    """The headline, a line a round, methods, money: pairs of a word and a text that nobody has escaped."""
+    found = [("search", f"{summary.policy}; {opening(summary)}")]
+    if summary.headline is not None:
+        found += [("against", f"{ARMS[one.against]}: {_mean(one)}") for one in summary.headline.means]
+        if summary.headline.share_after is not None:
+            found.append(("peak", _shares(summary)))
+    for one in summary.rounds:
+        best = (
+            "none right"
+            if one.time_ratio is None
+            else f"best {ratio(one.time_ratio)} of the incumbent's time"
+        )
+        champion = "" if one.champion is None else f", candidate {one.champion} champion"
+        found.append((f"round {one.number}", f"{one.decided}: {best}{champion}"))
+    for result in dict.fromkeys(one.result for one in summary.methods):
+        named = [
+            one.method
+            if one.slowdown_without is None
+            else f"{one.method} ({change(one.slowdown_without)} without)"
+            for one in summary.methods
+            if one.result == result
+        ]
+        found.append((_short(result), ", ".join(dict.fromkeys(named))))
+    if summary.verifiers is not None:
+        found.append(("verifiers", _verifiers(summary)))
+    if summary.costs:
+        found.append(("cost", money(summary.costs[-1])))
+    if summary.ended:
+        found.append(("ended", summary.ended))
+    return found
+
+
+def opening(summary: SearchSummary) -> str:
+    """What came out, in a sentence."""
+    best = summary.headline
+    tried = f"{len(summary.candidates)} candidates, {summary.right} right"
+    if best is None:
+        why = f": {summary.ended}" if summary.ended else ""
+        return f"{_STATES[summary.state]} ({tried}){why}"
+    base = next((one for one in best.means if one.against == "base"), None)
+    won = "" if base is None else f", {_mean(base)} as fast as the incumbent"
+    return f"{_STATES[summary.state]}: {name_of(best.number)}{won} ({tried})"
+
+
+def _facts(summary: SearchSummary) -> list[tuple[str, str]]:
+    target, best = summary.target, summary.headline
+    facts = [
+        ("op", target.op),
+        ("run", summary.run),
+        ("policy", summary.policy),
+        ("asked", summary.provider),
+        ("device", summary.device_name or "nothing was tried"),
+    ]
+    if best is not None:
+        said = f"candidate {best.number} once more in fresh processes, on held-out inputs, at 1/{summary.right} of the false alarms"
+        facts.append(("measured", said))
+    if best is not None and best.share_after is not None:
+        facts.append(("peak", _shares(summary)))
+    facts.append(("ended", summary.ended or "not known why"))
+    return [*facts, ("remedy", summary.remedy)] if summary.remedy else facts
+
+
+def _mean(one: Mean) -> str:
+    cases = f" over {one.cases} cases" if one.cases > 1 else ""
+    return f"{speedup(one.ratio)} ({ratio(one.low)}..{ratio(one.high)}){cases}"
+
+
+def _shares(summary: SearchSummary) -> str:
+    best = summary.headline
+    assert best is not None
+    assert best.share_after is not None
+    before = "not known" if best.share_before is None else percent(best.share_before)
+    return f"{before} before, {percent(best.share_after)} after"
+
+
+def _verifiers(summary: SearchSummary) -> str:
+    said = summary.verifiers
+    assert said is not None
+    shares = [
+        f"{name} {'not known' if share is None else percent(share)}"
+        for name, share in (("precision", said.precision), ("recall", said.recall))
+    ]
+    return f"{', '.join(shares)}, {said.ranked} candidates ranked"
+
+
+def _short(result: str) -> str:
+    return {"effective": "worked", "ineffective": "no gain", "implementation-failed": "not built"}.get(
+        result, result
+    )
+
+
+# ---- escaping
+
+
+def _section(one: Section) -> str:
+    text = f"\n### {one.title}\n\n"
+    if one.rows:
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in one.columns)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{_cell(one, *pair)}</td>' for pair in zip(one.columns, row, strict=True))}</tr>\n"
+            for row in one.rows
+        )
+        text += f"<table>\n<tr>{head}</tr>\n{rows}</table>\n"
+    return text + "".join(f"\n<p>{_code(note)}</p>\n" for note in one.notes)
+
+
+def _cell(one: Section, column: str, text: str) -> str:
+    return _code(text) if column in one.foreign else html.escape(text)
+
+
+def _code(text: str) -> str:
+    return code(text, length=CELL_LENGTH)
+
+
+def _line(text: str) -> str:
+    return visible(cut(" ".join(text.split()), CELL_LENGTH))
