@@ -47,9 +47,9 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
         _notes(figures.notes(proposal, evidence)),
         _wrong(figures.wrong_before(proposal)),
         _cases(figures.rows(proposal, evidence)),
-        _search(proposal.search),
         _patch(patch),
         _facts(figures.facts(proposal, evidence)),
+        _search(proposal.search),
         _attempts(proposal),
         f"\n### Again\n\n<p>{_code(proposal.command, 2 * TEXT_LENGTH)}</p>\n",
     ]

@@ -20,6 +20,11 @@ def name_of(number: int) -> str:
     return "the incumbent" if number == INCUMBENT else f"candidate {number}"
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """`1 branch`, `2 branches`; several are one with an s unless said otherwise."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def _part(policy: str, kind: str, asks: list[Ask]) -> str:
     parents = ", ".join(name_of(number) for number in dict.fromkeys(ask.parent for ask in asks))
     if kind == "ablate":
@@ -38,7 +43,7 @@ def _optimise(policy: str, asks: list[Ask], parents: str) -> str:
     if policy == "refine":
         return f"next step from {parents}"
     if policy == "branch":
-        return f"{_counted(count, 'branch', 'branches')} from {parents}"
+        return f"{counted(count, 'branch', 'branches')} from {parents}"
     if policy == "evolve":
         drawn = Counter(ask.parent for ask in asks)
         told = ", ".join(
@@ -47,7 +52,7 @@ def _optimise(policy: str, asks: list[Ask], parents: str) -> str:
         return f"generation of {count}, parents from the archive: {told}"
     if policy == "mcts":
         return f"child of {parents} by UCT"
-    return f"{_counted(count, 'answer', 'answers')} from {parents}"
+    return f"{counted(count, 'answer')} from {parents}"
 
 
 def _means(asks: list[Ask]) -> str:
@@ -60,7 +65,3 @@ def _means(asks: list[Ask]) -> str:
     said += ["with profiles"] if any(ask.shows_evidence for ask in asks) else []
     said += [f"telling of {', '.join(map(str, shown))}"] if shown else []
     return "".join(f", {one}" for one in said)
-
-
-def _counted(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"

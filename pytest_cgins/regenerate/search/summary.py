@@ -134,6 +134,7 @@ def _rounds(policy: str, asked: Sequence[Asked]) -> Iterator[Round]:
             number=number,
             decided=decided(policy, [ask for _, ask in members]),
             candidates=tuple(one.number for one, _ in members),
+            tried=sum(1 for one, _ in members if one.trials),
             right=len(ratios),
             time_ratio=min(ratios, default=None),
             champion=champions[-1] if champions else None,

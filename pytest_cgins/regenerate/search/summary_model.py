@@ -47,7 +47,8 @@ class Mean(Document):
     ratio: float
     """The mean of the cases' ratios."""
     low: float
-    """Lower end of its interval. At 95% at least: the cases' intervals are made so wide that all hold at once."""
+    """Lower end of its interval. At 95% at least: the cases' intervals are made so wide that all hold at once; with few
+    blocks the least."""
     high: float
     """Upper end of it."""
     cases: int
@@ -130,6 +131,8 @@ class Round(Document):
     """What the policy asked for, in words."""
     candidates: tuple[int, ...]
     """Their numbers."""
+    tried: int
+    """How many of them were run."""
     right: int
     """How many of them were right."""
     time_ratio: float | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.methods.model import AXES
 from pytest_cgins.profiling.model import Ratio
-from pytest_cgins.regenerate.search.decided import name_of
+from pytest_cgins.regenerate.search.decided import counted, name_of
 from pytest_cgins.regenerate.search.summary_model import (
     AGAINST,
     Ablation,
@@ -133,13 +133,23 @@ def _rounds(summary: SearchSummary) -> Section:
         (
             str(one.number),
             one.decided,
-            f"{one.right} of {len(one.candidates)}",
+            str(len(one.candidates)),
+            str(one.tried),
+            str(one.right),
             NOTHING if one.time_ratio is None else ratio(one.time_ratio),
             NOTHING if one.champion is None else str(one.champion),
         )
         for one in summary.rounds
     )
-    columns = ("round", "what the policy asked for", "right", "best time / incumbent's", "new champion")
+    columns = (
+        "round",
+        "what the policy asked for",
+        "asked",
+        "tried",
+        "right",
+        "best time / incumbent's",
+        "new champion",
+    )
     return Section(title="Rounds", columns=columns, rows=rows, foreign=frozenset({columns[1]}))
 
 
@@ -159,7 +169,8 @@ def _timeline(summary: SearchSummary) -> Section:
 
 
 def _candidate(one: Candidate) -> tuple[str, ...]:
-    why = one.reason if not one.message or one.time_ratio is not None else f"{one.reason}: {one.message}"
+    told = one.message and one.outcome not in ("right", "accepted")
+    why = f"{one.reason}: {one.message}" if told else one.reason
     return (
         str(one.number),
         str(one.round),
@@ -211,7 +222,7 @@ def _bottleneck(one: Bottleneck) -> tuple[str, ...]:
 def _methods(summary: SearchSummary) -> Section:
     if not summary.methods:
         named = {method for one in summary.candidates for method in one.methods}
-        said = f"Nobody looked into which of the {len(named)} methods that answers name worked."
+        said = f"Answers name {counted(len(named), 'method')}; nobody looked into what worked."
         return Section(title="Methods", notes=(said if named else "No answer names a method.",))
     columns = ("class", "method", "machine code", "proven", "time without it", "round", "note")
     rows = tuple(
@@ -270,7 +281,8 @@ def _verifiers(said: Verifiers | None) -> Section:
         _share(said.precision),
         _share(said.recall),
     )
-    return Section(title="Verifiers", columns=columns, rows=(row,))
+    notes = ("Counted over candidates that were tried: those that were put last are not among them.",)
+    return Section(title="Verifiers", columns=columns, rows=(row,), notes=notes)
 
 
 def _money(summary: SearchSummary) -> Section:

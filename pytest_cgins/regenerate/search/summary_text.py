@@ -11,9 +11,9 @@ import html
 from rich.text import Text
 
 from pytest_cgins.figures import change, percent, ratio, speedup
-from pytest_cgins.regenerate.search.decided import name_of
-from pytest_cgins.regenerate.search.summary_model import Mean, SearchSummary
-from pytest_cgins.regenerate.search.summary_tables import ARMS, Section, money, sections
+from pytest_cgins.regenerate.search.decided import counted, name_of
+from pytest_cgins.regenerate.search.summary_model import Against, Headline, Mean, SearchSummary
+from pytest_cgins.regenerate.search.summary_tables import Section, money, sections
 from pytest_cgins.report import console
 from pytest_cgins.report.escape import code, cut, visible
 
@@ -25,6 +25,7 @@ _STATES = {
     "stopped": "Nothing is accepted yet: it was stopped",
     "under-way": "It is under way",
 }
+_RIVALS: dict[Against, str] = {"base": "the incumbent", "torch": "torch eager", "compile": "torch.compile"}
 
 
 def markdown(summary: SearchSummary) -> str:
@@ -56,19 +57,21 @@ def terminal(summary: SearchSummary) -> str:
 
 def brief(summary: SearchSummary) -> list[tuple[str, str]]:
     """The headline, a line a round, methods, money: pairs of a word and a text that nobody has escaped."""
-    found = [("search", f"{summary.policy}; {opening(summary)}")]
-    if summary.headline is not None:
-        found += [("against", f"{ARMS[one.against]}: {_mean(one)}") for one in summary.headline.means]
-        if summary.headline.share_after is not None:
-            found.append(("peak", _shares(summary)))
-    for one in summary.rounds:
-        best = (
+    best = summary.headline
+    came = f"candidate {best.number} accepted" if best is not None else summary.state
+    found = [("search", f"{summary.policy}: {came} ({_counts(summary)})")]
+    if best is not None:
+        found += [("headline", _faster(one)) for one in best.means]
+        if best.share_after is not None:
+            found.append(("peak", _shares(best)))
+    for each in summary.rounds:
+        came = (
             "none right"
-            if one.time_ratio is None
-            else f"best {ratio(one.time_ratio)} of the incumbent's time"
+            if each.time_ratio is None
+            else f"best {ratio(each.time_ratio)} of the incumbent's time"
         )
-        champion = "" if one.champion is None else f", candidate {one.champion} champion"
-        found.append((f"round {one.number}", f"{one.decided}: {best}{champion}"))
+        champion = "" if each.champion is None else f", champion {each.champion}"
+        found.append((f"round {each.number}", f"{came}{champion}: {each.decided}"))
     for result in dict.fromkeys(one.result for one in summary.methods):
         named = [
             one.method
@@ -90,13 +93,12 @@ def brief(summary: SearchSummary) -> list[tuple[str, str]]:
 def opening(summary: SearchSummary) -> str:
     """What came out, in a sentence."""
     best = summary.headline
-    tried = f"{len(summary.candidates)} candidates, {summary.right} right"
     if best is None:
         why = f": {summary.ended}" if summary.ended else ""
-        return f"{_STATES[summary.state]} ({tried}){why}"
+        return f"{_STATES[summary.state]} ({_counts(summary)}){why}."
     base = next((one for one in best.means if one.against == "base"), None)
-    won = "" if base is None else f", {_mean(base)} as fast as the incumbent"
-    return f"{_STATES[summary.state]}: {name_of(best.number)}{won} ({tried})"
+    won = "" if base is None else f", {_faster(base)}"
+    return f"{_STATES[summary.state]}: {name_of(best.number)}{won} ({_counts(summary)})."
 
 
 def _facts(summary: SearchSummary) -> list[tuple[str, str]]:
@@ -109,25 +111,27 @@ def _facts(summary: SearchSummary) -> list[tuple[str, str]]:
         ("device", summary.device_name or "nothing was tried"),
     ]
     if best is not None:
-        said = f"candidate {best.number} once more in fresh processes, on held-out inputs, at 1/{summary.right} of the false alarms"
-        facts.append(("measured", said))
+        shared = f"{counted(summary.right, 'candidate')} that were right shared the chance of a false alarm"
+        facts.append(("measured", f"once more, in fresh processes, on held-out inputs; {shared}"))
     if best is not None and best.share_after is not None:
-        facts.append(("peak", _shares(summary)))
+        facts.append(("peak", _shares(best)))
     facts.append(("ended", summary.ended or "not known why"))
     return [*facts, ("remedy", summary.remedy)] if summary.remedy else facts
 
 
-def _mean(one: Mean) -> str:
-    cases = f" over {one.cases} cases" if one.cases > 1 else ""
-    return f"{speedup(one.ratio)} ({ratio(one.low)}..{ratio(one.high)}){cases}"
+def _counts(summary: SearchSummary) -> str:
+    return f"{counted(len(summary.candidates), 'candidate')}, {summary.right} right"
 
 
-def _shares(summary: SearchSummary) -> str:
-    best = summary.headline
-    assert best is not None
-    assert best.share_after is not None
+def _faster(one: Mean) -> str:
+    cases = f", geometric mean over {one.cases} cases" if one.cases > 1 else ""
+    return f"{speedup(one.ratio)} as fast as {_RIVALS[one.against]} ({ratio(one.low)}..{ratio(one.high)} at 95%{cases})"
+
+
+def _shares(best: Headline) -> str:
     before = "not known" if best.share_before is None else percent(best.share_before)
-    return f"{before} before, {percent(best.share_after)} after"
+    after = "not known" if best.share_after is None else percent(best.share_after)
+    return f"{before} of the device's peak before, {after} after"
 
 
 def _verifiers(summary: SearchSummary) -> str:
@@ -137,7 +141,7 @@ def _verifiers(summary: SearchSummary) -> str:
         f"{name} {'not known' if share is None else percent(share)}"
         for name, share in (("precision", said.precision), ("recall", said.recall))
     ]
-    return f"{', '.join(shares)}, {said.ranked} candidates ranked"
+    return f"{', '.join(shares)}, {counted(said.ranked, 'candidate')} ranked"
 
 
 def _short(result: str) -> str:
@@ -150,14 +154,14 @@ def _short(result: str) -> str:
 
 
 def _section(one: Section) -> str:
-    text = f"\n### {one.title}\n\n"
+    text = f"\n### {one.title}\n"
     if one.rows:
         head = "".join(f"<th>{html.escape(column)}</th>" for column in one.columns)
         rows = "".join(
             f"<tr>{''.join(f'<td>{_cell(one, *pair)}</td>' for pair in zip(one.columns, row, strict=True))}</tr>\n"
             for row in one.rows
         )
-        text += f"<table>\n<tr>{head}</tr>\n{rows}</table>\n"
+        text += f"\n<table>\n<tr>{head}</tr>\n{rows}</table>\n"
     return text + "".join(f"\n<p>{_code(note)}</p>\n" for note in one.notes)
 
 
