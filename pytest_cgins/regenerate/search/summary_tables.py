@@ -24,8 +24,8 @@ from pytest_cgins.regenerate.search.summary_model import (
 from pytest_cgins.regenerate.spent import Spent
 
 NOTHING = "–"
-ARMS: dict[Against, str] = {"base": "incumbent", "torch": "torch eager", "compile": "torch.compile"}
 ALL_CASES = "geometric mean, median of peaks"
+ARMS: dict[Against, str] = {"base": "incumbent", "torch": "torch eager", "compile": "torch.compile"}
 _FOUND = {
     "slower": "proven slower without it",
     "not-proven": "not proven slower without it",
@@ -111,8 +111,8 @@ def _case(one: CaseTimes) -> tuple[str, ...]:
 
 def _mean_row(best: Headline) -> tuple[str, ...]:
     found = {one.against: one for one in best.means}
-    shares = (_share(best.share_before), _share(best.share_after))
-    return (ALL_CASES, NOTHING, NOTHING, *(_faster(found.get(against)) for against in AGAINST), *shares)
+    ratios = [_faster(found.get(against)) for against in AGAINST]
+    return (ALL_CASES, NOTHING, NOTHING, *ratios, _share(best.share_before), _share(best.share_after))
 
 
 def _faster(one: Ratio | Mean | None) -> str:
@@ -254,9 +254,8 @@ def _ablations(summary: SearchSummary) -> Section:
 def _slowdown(one: Ablation) -> str:
     if one.slowdown is None:
         return NOTHING
-    if one.low is None or one.high is None:
-        return change(one.slowdown)
-    return f"{change(one.slowdown)} ({change(one.low)}..{change(one.high)})"
+    between = "" if one.low is None or one.high is None else f" ({change(one.low)}..{change(one.high)})"
+    return f"{change(one.slowdown)}{between}"
 
 
 def _verifiers(said: Verifiers | None) -> Section:

@@ -11,13 +11,21 @@ import html
 from rich.text import Text
 
 from pytest_cgins.figures import change, percent, ratio, speedup
+from pytest_cgins.methods.classes import Tried
 from pytest_cgins.regenerate.search.decided import counted, name_of
-from pytest_cgins.regenerate.search.summary_model import Against, Headline, Mean, SearchSummary
+from pytest_cgins.regenerate.search.summary_model import (
+    Against,
+    Headline,
+    Mean,
+    Round,
+    SearchSummary,
+    Verifiers,
+)
 from pytest_cgins.regenerate.search.summary_tables import Section, money, sections
 from pytest_cgins.report import console
 from pytest_cgins.report.escape import code, cut, visible
 
-CELL_LENGTH = 300
+CELL_LENGTH = 400
 _STATES = {
     "accepted": "A faster kernel was accepted",
     "failed": "Nothing was accepted",
@@ -25,6 +33,7 @@ _STATES = {
     "stopped": "Nothing is accepted yet: it was stopped",
     "under-way": "It is under way",
 }
+_SHORT = {"effective": "worked", "ineffective": "no gain", "implementation-failed": "not built"}
 _RIVALS: dict[Against, str] = {"base": "the incumbent", "torch": "torch eager", "compile": "torch.compile"}
 
 
@@ -33,7 +42,7 @@ def markdown(summary: SearchSummary) -> str:
     lines = "".join(
         f"<tr><td>{html.escape(label)}</td><td>{_code(text)}</td></tr>\n" for label, text in _facts(summary)
     )
-    title = f"## Search of {_code(summary.target.name)}\n\n<p>{html.escape(opening(summary))}</p>\n"
+    title = f"## Search of {_code(summary.target.name)}\n\n<p>{_code(opening(summary))}</p>\n"
     parts = [title, f"\n<table>\n{lines}</table>\n", *(_section(one) for one in sections(summary))]
     return "".join(parts)
 
@@ -64,30 +73,26 @@ def brief(summary: SearchSummary) -> list[tuple[str, str]]:
         found += [("headline", _faster(one)) for one in best.means]
         if best.share_after is not None:
             found.append(("peak", _shares(best)))
-    for each in summary.rounds:
-        came = (
-            "none right"
-            if each.time_ratio is None
-            else f"best {ratio(each.time_ratio)} of the incumbent's time"
-        )
-        champion = "" if each.champion is None else f", champion {each.champion}"
-        found.append((f"round {each.number}", f"{came}{champion}: {each.decided}"))
+    found += [(f"round {one.number}", _round(one)) for one in summary.rounds]
     for result in dict.fromkeys(one.result for one in summary.methods):
-        named = [
-            one.method
-            if one.slowdown_without is None
-            else f"{one.method} ({change(one.slowdown_without)} without)"
-            for one in summary.methods
-            if one.result == result
-        ]
-        found.append((_short(result), ", ".join(dict.fromkeys(named))))
+        named = [_method(one) for one in summary.methods if one.result == result]
+        found.append((_SHORT.get(result, result), ", ".join(dict.fromkeys(named))))
     if summary.verifiers is not None:
-        found.append(("verifiers", _verifiers(summary)))
-    if summary.costs:
-        found.append(("cost", money(summary.costs[-1])))
-    if summary.ended:
-        found.append(("ended", summary.ended))
-    return found
+        found.append(("verifiers", _verifiers(summary.verifiers)))
+    found += [("cost", money(one)) for one in summary.costs[-1:]]
+    return [*found, ("ended", summary.ended)] if summary.ended else found
+
+
+def _round(one: Round) -> str:
+    champion = "" if one.champion is None else f", champion {one.champion}"
+    if one.time_ratio is None:
+        return f"none right: {one.decided}"
+    return f"best {ratio(one.time_ratio)} of the incumbent's time{champion}: {one.decided}"
+
+
+def _method(one: Tried) -> str:
+    without = one.slowdown_without
+    return one.method if without is None else f"{one.method} ({change(without)} without it)"
 
 
 def opening(summary: SearchSummary) -> str:
@@ -134,20 +139,12 @@ def _shares(best: Headline) -> str:
     return f"{before} of the device's peak before, {after} after"
 
 
-def _verifiers(summary: SearchSummary) -> str:
-    said = summary.verifiers
-    assert said is not None
+def _verifiers(said: Verifiers) -> str:
     shares = [
         f"{name} {'not known' if share is None else percent(share)}"
         for name, share in (("precision", said.precision), ("recall", said.recall))
     ]
     return f"{', '.join(shares)}, {counted(said.ranked, 'candidate')} ranked"
-
-
-def _short(result: str) -> str:
-    return {"effective": "worked", "ineffective": "no gain", "implementation-failed": "not built"}.get(
-        result, result
-    )
 
 
 # ---- escaping
