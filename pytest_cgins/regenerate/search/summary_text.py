@@ -42,7 +42,8 @@ def markdown(summary: SearchSummary) -> str:
     lines = "".join(
         f"<tr><td>{html.escape(label)}</td><td>{_code(text)}</td></tr>\n" for label, text in _facts(summary)
     )
-    title = f"## Search of {_code(summary.target.name)}\n\n<p>{_code(opening(summary))}</p>\n"
+    # Within a heading of markdown's own, even what stands in a code element is markdown.
+    title = f"<h2>Search of {_code(summary.target.name)}</h2>\n\n<p>{_code(opening(summary))}</p>\n"
     parts = [title, f"\n<table>\n{lines}</table>\n", *(_section(one) for one in sections(summary))]
     return "".join(parts)
 
