@@ -7,7 +7,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -24,10 +24,11 @@ from pytest_cgins.cli import main
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.methods.classes import MethodMemory, Tried
+from pytest_cgins.model import Evaluation
 from pytest_cgins.options import POLICIES
 from pytest_cgins.regenerate import run_text, standing
 from pytest_cgins.regenerate.journal import Journal
-from pytest_cgins.regenerate.model import Finding, Request, Trial
+from pytest_cgins.regenerate.model import Finding, Request
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.headline import pooled
@@ -35,6 +36,7 @@ from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, Search
 from pytest_cgins.timing.sequential import median_interval
 from tests.regenerate import journals
 from tests.regenerate.search.oracle import (
+    ABSENT,
     MAIN,
     SCATTER,
     TARGET,
@@ -56,7 +58,7 @@ NONE = "–"
 class Profiled(Oracle):
     """Compute is the bottleneck until a kernel takes less than 900 ns, then memory; there are no counters."""
 
-    def evidence(self, files: Mapping[str, str], times: Trial | None) -> Evidence:
+    def evidence(self, files: Mapping[str, str], timed: Sequence[Evaluation]) -> Evidence:
         time = time_of(files[MAIN])
         gaps = Gaps(compute=0.8, memory=0.2) if time >= 900 else Gaps(compute=0.25, memory=0.5, latency=0.125)
         return Evidence(case="c", gaps=gaps, degraded=("counters: not allowed",))
@@ -322,7 +324,8 @@ def test_methods_are_grouped_by_what_became_of_them(tmp_path: Path, make_evaluat
         tried("a", "effective", 1.2),
         tried("e", "implementation-failed", shown="absent"),
     )
-    searched(tmp_path, bench(make_evaluation), model(), "refine")
+    silent = Model(lambda request, number: answer(source(1000 - number)))
+    searched(tmp_path, bench(make_evaluation), silent, "refine")
     made = found(tmp_path)
     assert [one.method for one in made.methods] == ["a", "b", "c", "e", "d"]
     rows = cells(kept(tmp_path, summary.MARKDOWN), "Methods")
@@ -330,6 +333,24 @@ def test_methods_are_grouped_by_what_became_of_them(tmp_path: Path, make_evaluat
     assert [row["time without it"] for row in rows] == ["+20.0%", "+5.00%", "+0.10%", NONE, NONE]
     assert dict(summary_text.brief(made))["worked"] == "a (+20.0% without it), b (+5.00% without it)"
     assert dict(summary_text.brief(made))["not built"] == "e"
+
+
+def test_what_a_search_learned_of_methods_is_told(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+    """One that is in the machine code, and slower to be without, has worked; one that is not in it was not built."""
+
+    def marked(request: Request, number: int) -> str:
+        prompt = request.messages[0].text
+        if prompt.startswith("ablate"):
+            return says(request, number)
+        return answer(source(1000 * 0.9**number, note="sass: tiling"), "tiling" if number % 2 else ABSENT[0])
+
+    searched(tmp_path, bench(make_evaluation), Model(marked), "branch", attempts=6)
+    made = found(tmp_path)
+    assert made.methods
+    assert set(made.methods) == set(journal(tmp_path).tried(TARGET))
+    told = {row["method"]: row["class"] for row in cells(kept(tmp_path, summary.MARKDOWN), "Methods")}
+    assert told == {one.method: one.result for one in made.methods}
+    assert told[ABSENT[0]] == "implementation-failed"
 
 
 # ---- what is printed
