@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_cgins.config import Config
 from pytest_cgins.kernels.headers import file_digest
+from pytest_cgins.methods import memory_file
 from pytest_cgins.regenerate.model import Guarded
 
 WHOLE_NBYTES = 16 << 20
@@ -69,8 +70,12 @@ def _of_project(config: Config, top: Path) -> Iterator[str]:
     """What git lists below the folder of cgins.yaml, and tests and settings above it; else what lies there."""
     root = Path(config.file).parent.resolve()
     packs = [pack.resolve() for pack in config.traces]
+    # A search itself writes there what it learns, and nothing of it is asked when a candidate is judged.
+    learned = root / memory_file.FOLDER / memory_file.NAME
     for name in _listed(top) or _walked(top, root):
         place = top / name
+        if place == learned:
+            continue
         inside = (
             place.is_relative_to(root) or place.suffix in (".toml", ".ini", ".cfg", ".yaml") or "test" in name
         )

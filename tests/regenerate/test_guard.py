@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config import load
+from pytest_cgins.methods.memory_file import remember
 from pytest_cgins.regenerate import guard
 from pytest_cgins.regenerate.model import Guarded
 
@@ -51,6 +52,15 @@ def test_own_sources_may_change(project: Path) -> None:
     before = seen(project)
     write(project, {OWN[0]: "other"})
     assert guard.differences(before, seen(project)) == ()
+
+
+def test_what_searches_learn_is_no_goalpost(project: Path) -> None:
+    """The memory of methods grows while candidates are tried; all else beside it is guarded."""
+    before = seen(project)
+    remember(project / ".cgins" / "methods.json", [])
+    assert guard.differences(before, seen(project)) == ()
+    write(project, {".cgins/calibration.json": "{}", "methods.json": "{}"})
+    assert guard.differences(before, seen(project)) == (".cgins/calibration.json", "methods.json")
 
 
 def test_a_file_that_is_gone_is_told(project: Path) -> None:

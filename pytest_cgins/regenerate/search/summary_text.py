@@ -117,7 +117,7 @@ def _facts(summary: SearchSummary) -> list[tuple[str, str]]:
         ("device", summary.device_name or "nothing was tried"),
     ]
     if best is not None:
-        shared = f"{counted(summary.right, 'candidate')} that were right shared the chance of a false alarm"
+        shared = f"the chance of a false alarm is shared by {counted(summary.right, 'right candidate')}"
         facts.append(("measured", f"once more, in fresh processes, on held-out inputs; {shared}"))
     if best is not None and best.share_after is not None:
         facts.append(("peak", _shares(best)))
