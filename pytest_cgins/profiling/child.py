@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from pytest_cgins.kernel_timing import request_sets
 from pytest_cgins.model import Case, CompiledKernel
 
 WARM_CALLS = 3
+POLL_S = 0.02
 Mode = Literal["call", "range", "timeline"]
 Around = Callable[[Sequence[str]], Sequence[str]]
 # As for workers: our folder comes last, and the current one not at all.
@@ -47,6 +49,43 @@ class Told:
         if not self.answer:
             return self.ran.last_line
         return ""
+
+
+class Begun:
+    """A process that was started, and stops before it does anything on the device.
+
+    Args:
+        command: what is run.
+        answer: file that it will write.
+        ready: file that it writes to when it has come so far.
+        go: file that it waits for.
+        limit_s: limit of the whole.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, answer: Path, ready: Path, go: Path, limit_s: float
+    ) -> None:
+        self._answer, self._ready, self._go = answer, ready, go
+        self._ran: list[tools.Ran] = []
+        self._thread = threading.Thread(
+            target=lambda: self._ran.append(tools.run(command, limit_s=limit_s)), daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until it is ready, or has ended: a moment at which the device should be its own."""
+        while self._thread.is_alive() and not (self._ready.exists() and self._ready.stat().st_size):
+            self._thread.join(POLL_S)
+
+    def go(self) -> Told:
+        """Let it go on, and wait for its end."""
+        self._go.touch()
+        self._thread.join()
+        try:
+            told = json.loads(self._answer.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            told = {}
+        return Told(answer=told if isinstance(told, dict) else {}, ran=self._ran[0])
 
 
 class Child:
@@ -102,7 +141,11 @@ class Child:
         return tuple(sorted(self._triton.rglob("*.cubin")))
 
     def run(self, mode: Mode, *, around: Around = lambda command: command) -> Told:
-        """Run it once.
+        """Run it once; see `begin`."""
+        return self.begin(mode, around=around).go()
+
+    def begin(self, mode: Mode, *, around: Around = lambda command: command) -> Begun:
+        """Start the process, which stops before it does anything on the device.
 
         Args:
             mode: see `runner.main`.
@@ -110,21 +153,21 @@ class Child:
         """
         token = secrets.token_hex(4)
         request, answer = self.folder / f"request-{token}.json", self.folder / f"answer-{token}.json"
-        request.write_text(json.dumps({**self._request, "mode": mode, "answer": str(answer)}))
+        ready, go = self.folder / f"ready-{token}", self.folder / f"go-{token}"
+        places = {"answer": str(answer), "ready": str(ready), "go": str(go)}
+        request.write_text(json.dumps({**self._request, "mode": mode, **places}))
         boot = _BOOT.format(root=str(Path(__file__).resolve().parents[2]), request=str(request))
         variables = environment.worker_environment(token, self._variables)
         # `env -i`: what looks like a secret, or tells of a test, is not inherited.
         words = [f"{name}={value}" for name, value in variables.items()]
         command = [shutil.which("env") or "/usr/bin/env", "-i", *words]
-        ran = tools.run(
+        return Begun(
             [*command, *self._fenced(around([sys.executable, "-u", "-c", boot]))],
+            answer=answer,
+            ready=ready,
+            go=go,
             limit_s=self._timeout_s,
         )
-        try:
-            told = json.loads(answer.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            told = {}
-        return Told(answer=told if isinstance(told, dict) else {}, ran=ran)
 
     def _fenced(self, command: Sequence[str]) -> Sequence[str]:
         return (

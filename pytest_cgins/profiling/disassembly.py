@@ -191,8 +191,10 @@ class Disassembler:
                     Path(name), case, compiled, pairs[0], import_root=self._config.root, timeout_s=CALL_LIMIT_S,
                     sandbox=self._sandbox,
                 )  # fmt: skip
+                begun = child.begin("call")
+                begun.wait()
                 with evaluator.stage.alone_on(case.device):  # who times there must not be disturbed
-                    told = child.run("call")
+                    told = begun.go()
                 if not child.cubins:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))

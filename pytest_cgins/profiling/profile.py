@@ -21,7 +21,7 @@ from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.model import Case, CompiledKernel
 from pytest_cgins.profiling import compile_report, metrics
 from pytest_cgins.profiling import ncu as tool
-from pytest_cgins.profiling.child import Child, Told
+from pytest_cgins.profiling.child import Begun, Child, Told
 from pytest_cgins.profiling.metric_table import EXTRAS
 from pytest_cgins.profiling.model import (
     EVIDENCE_VERSION,
@@ -36,6 +36,7 @@ from pytest_cgins.profiling.ncu_csv import Launch
 TOP = 5
 COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
 TIMEOUT_S = 300.0
+REPORT = "profile"
 NO_NCU = f"counters: ncu is not installed → {tool.INSTALL}"
 NO_GPU = (
     "counters and timeline: the kernel runs on the CPU, where no counters are read; see the compiler's report here, and "
@@ -122,10 +123,7 @@ class Profiler:
                 found = _Findings()
                 if device == "cuda":
                     child = self._child(Path(folder), case, compiled, pairs[0])
-                    # What else runs on the device would be in the counters, and these in what it times.
-                    with self._evaluator.stage.alone_on(case.device):
-                        self._timeline(child, found)
-                        self._counters(child, case, found)
+                    self._on_the_device(child, case, found)
                     found.cubins = child.cubins
                 else:
                     found.degraded.append(NO_GPU)
@@ -141,9 +139,25 @@ class Profiler:
             folder, case, compiled, pair, import_root=root, timeout_s=self._timeout_s, sandbox=self._sandbox
         )
 
-    def _timeline(self, child: Child, found: _Findings) -> None:
+    def _on_the_device(self, child: Child, case: Case, found: _Findings) -> None:
+        """Processes start together, and take turns on the device: what else runs there would be in the counters."""
+        under_torch = child.begin("timeline")
+        under_ncu = self._begin_counters(child, EXTRAS[0])
         self._say("under torch's profiler")
-        told = child.run("timeline")
+        under_torch.wait()
+        with self._evaluator.stage.alone_on(case.device):
+            told = under_torch.go()
+        self._timeline(told, found)
+        self._counters(child, case, under_ncu, found)
+
+    def _begin_counters(self, child: Child, extra: tuple[str, ...]) -> Begun | None:
+        if self._ncu is None:
+            return None
+        return child.begin(
+            "range", around=partial(self._ncu.around, report=child.folder / REPORT, extra=extra)
+        )
+
+    def _timeline(self, told: Told, found: _Findings) -> None:
         found.notes += _notes(told)
         if told.trouble:
             found.degraded.append(f"timeline: the kernel does not run by itself: {told.trouble}")
@@ -158,20 +172,21 @@ class Profiler:
                 "timeline: torch's profiler saw nothing on the GPU: CUPTI may not look here"
             )
 
-    def _counters(self, child: Child, case: Case, found: _Findings) -> None:
-        if self._ncu is None:
+    def _counters(self, child: Child, case: Case, begun: Begun | None, found: _Findings) -> None:
+        program = self._ncu
+        if program is None or begun is None:
             found.degraded.append(NO_NCU)
             return
-        program = self._ncu
-        report = child.folder / "profile"
         for extra in EXTRAS:
             self._say(f"under ncu, {len(extra)} counters besides its sections'")
-            around = partial(program.around, report=report, extra=extra)
-            told = child.run("range", around=around)
-            written = report.with_suffix(tool.SUFFIX)
+            begun.wait()
+            with self._evaluator.stage.alone_on(case.device):
+                told = begun.go()
+            written = (child.folder / REPORT).with_suffix(tool.SUFFIX)
             launches, trouble = program.read(written) if written.is_file() else ((), "")
-            if launches or "ERR_NVGPUCTRPERM" in told.ran.output:
+            if launches or "ERR_NVGPUCTRPERM" in told.ran.output or extra == EXTRAS[-1]:
                 break
+            begun = self._begin_counters(child, EXTRAS[EXTRAS.index(extra) + 1]) or begun
         found.notes += [note for note in _notes(told) if note not in found.notes]
         if not launches:
             unread = trouble if told.ran.status == 0 else ""

@@ -31,6 +31,7 @@ from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.ops import trust
 
 TIMELINE_CALLS = 3
+GO_POLL_S = 0.005
 _ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -41,18 +42,27 @@ def main(request: str) -> None:
         request: path of a JSON file with `mode` (`call`: nothing is measured; `range`: one warm call stands between
             cudaProfilerStart and cudaProfilerStop; `timeline`: calls under torch's profiler), `kernel`
             (CompiledKernel), `device`, `import_root`, `set` (as the timing worker takes it), `content` (path of its
-            tensors' bytes), `warm` (calls before), `answer` (path), `variables` (of the environment, which a sandbox
-            would have set otherwise) and `encloses` (None, or folders that it may write to: it shares its sandbox with
-            a profiler, whose files are not the kernel's).
+            tensors' bytes), `warm` (calls before), `answer` (path), `ready` and `go` (paths: once the first has
+            something in it, the device is touched as soon as the second is there), `variables` (of the environment,
+            which a sandbox would have set otherwise) and `encloses` (None, or folders that it may write to: it shares
+            its sandbox with a profiler, whose files are not the kernel's).
     """
     asked = json.loads(Path(request).read_text(encoding="utf-8"))
     answer: dict[str, Any]
     # Opened before the fence closes: the folder of the answers is the profiler's.
-    with Path(asked["answer"]).open("w", encoding="utf-8") as file:
+    with (
+        Path(asked["answer"]).open("w", encoding="utf-8") as file,
+        Path(asked["ready"]).open("w", encoding="utf-8") as ready,
+    ):
         try:
             os.environ.update(asked["variables"])
             if asked["encloses"] is not None:
                 enclose_in_scratch(*asked["encloses"])
+            use_device(asked["device"])
+            ready.write("ready")
+            ready.flush()
+            while not Path(asked["go"]).exists():
+                time.sleep(GO_POLL_S)
             answer = _answer(asked)
         except BaseException as error:  # noqa: BLE001 - a kernel may raise anything, also SystemExit
             answer = {
@@ -67,7 +77,6 @@ def main(request: str) -> None:
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     one, device = asked["set"], asked["device"]
-    use_device(device)
     import_from(asked["import_root"])
     trust(asked["kernel"]["source"]["op"])
     kernel = KernelCache().load(asked["kernel"])

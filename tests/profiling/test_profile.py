@@ -95,7 +95,7 @@ def counted(evaluator: Evaluator, folder: Path, program: Ncu | None) -> profile.
     (folder / "child").mkdir()
     with evaluator.made_ready(case) as (compiled, _, pairs):
         child = profiler._child(folder / "child", case, compiled, pairs[0])
-        profiler._counters(child, case, found)
+        profiler._counters(child, case, profiler._begin_counters(child, profile.EXTRAS[0]), found)
     return found
 
 
