@@ -44,7 +44,7 @@ def test_macros_and_builds(tmp_path: Path) -> None:
         (block("{COLS: input.stride(0)}", "[{COLS: 7}]"), 7, "is no size of an argument"),
         (block("{1COLS: n}", "[{1COLS: 7}]"), 7, '"1COLS" is not the name of a macro'),
         (block("{COLS: n}", "[{COLS: 7}, {COLS: 7}]"), 8, "has the same twice, first in line 8"),
-        (block("{COLS: n, K: m}", "[{COLS: 7}]"), 8, "\"K\""),
+        (block("{COLS: n, K: m}", "[{COLS: 7}]"), 8, '"K"'),
         (block("{COLS: n}", "[{COLS: 7, KOLS: 1}]"), 8, 'unknown key "KOLS"'),
         (block("{COLS: n}", "[{COLS: -1}]"), 8, "whole number"),
         (block("{COLS: n}", "[{COLS: 3000000000}]"), 8, "COLS is 3000000000"),

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from pytest_cgins.errors import BuildError, LaunchError, SourceError
-from pytest_cgins.kernels import resources
+from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
+from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.kernels import compilers, op, resources
 from pytest_cgins.kernels.callable import load
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
@@ -39,6 +41,18 @@ extern "C" int tell(const DLTensor* input, int64_t, const int64_t*, const int64_
   for (int64_t i = 0; i < length; ++i) y[i] = told(0.f);
   if (length > 1) y[1] = float(workspace_nbytes);
   if (length > 2) y[2] = float(calls());
+  return 0;
+}
+"""
+
+
+RELU = """\
+// cgins: relu(Tensor input) -> Tensor
+#ifndef COLS
+#define COLS 0
+#endif
+extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = COLS;
   return 0;
 }
 """
@@ -246,3 +260,50 @@ def test_cuda_refuses_device_code_that_is_linked(project: Any) -> None:
             "{op: torch.mul, source: kernel.cu, archs: [sm_90], flags: ['-rdc=true'], "
             "specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}]}}"
         )
+
+
+@needs_nvcc
+def test_a_cuda_library_chooses_as_well(project: Any, op_call: Any, metas_of: Any) -> None:
+    """The function of a CUDA library that callers find takes the build of their sizes; this one tells before it launches."""
+    project.write(
+        "kernel.cu",
+        CUDA.replace("const int64_t n =", 'CGINS_CHECK(false, "built for %d", COLS);\n  const int64_t n ='),
+    )
+    built = project.build(
+        "{op: torch.mul, source: kernel.cu, archs: [sm_90], "
+        "specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}, {COLS: 15}]}}"
+    )
+    for width, seen in ((7, 7), (15, 15), (16, 0)):
+        x = torch.ones(2, width)
+        call, tensors = op_call("torch.mul", x, 2.0)
+        with pytest.raises(LaunchError, match=f"built for {seen}$"):
+            load(built).bind(call, tensors, metas_of([x]), "cpu").run()
+
+
+@pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
+def test_builds_are_made_in_the_sandbox(project: Any, op_call: Any, metas_of: Any, tmp_path: Path) -> None:
+    """Joining and dispatching need no more of the machine than the compiler does."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    project.write("kernel.cpp", TELLS)
+    kernel = entry("COLS: input.size(-1)", "{COLS: 7}")
+    fence = BuildFence(Sandbox())
+    fence.show(visible=[cache, *sources_of(project.config(kernel))])
+    before = compilers.current()
+    compilers.use(compilers.Compilers(fence))
+    try:
+        built = project.build(kernel, cache=cache)
+    finally:
+        compilers.use(before)
+    assert tell(built, op_call, metas_of, torch.ones(2, 7))[0] == 70
+
+
+def test_an_operator_has_all_builds(project: Any) -> None:
+    """A launcher that is bound to torch.ops chooses among its builds as well."""
+    project.write("kernel.cpp", RELU)
+    source = project.source(
+        "{op: torch.relu, source: kernel.cpp, specialize: {macros: {COLS: input.size(-1)}, builds: [{COLS: 7}]}}"
+    )
+    operator = op.load(op.build(source))
+    assert operator(torch.zeros(2, 7)).tolist() == [[7.0] * 7] * 2
+    assert operator(torch.zeros(7, 2)).tolist() == [[0.0] * 2] * 7
