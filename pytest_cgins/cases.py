@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.model import Case, TracePack
 from pytest_cgins.trace.store import open_pack
@@ -42,6 +42,7 @@ def cases_of(
                 remedy=_how_to_have_traces(kernel.op, recorded),
             )
         for implementation in kernel.implementations:
+            _require_calls(config, kernel, implementation, [pack for _, pack in packs])
             if device in ("auto", implementation.device):
                 cases += [
                     _case(kernel, implementation, path, pack.name, trace)
@@ -50,6 +51,26 @@ def cases_of(
                     if trace.call.op == kernel.op
                 ]
     return tuple(cases)
+
+
+def _require_calls(
+    config: Config, kernel: KernelEntry, implementation: Implementation, packs: list[TracePack]
+) -> None:
+    """Refuse a build for sizes that no recorded call has: it would be shipped unchecked."""
+    it = implementation.specialized
+    if it is None:
+        return
+    calls = [
+        (trace.call, trace.tensors) for pack in packs for trace in pack.traces if trace.call.op == kernel.op
+    ]
+    missing = specialize.unmet(it, calls)
+    if missing:
+        shown = ", ".join(f"{name} {value}" for name, value in it.named(missing[0]).items())
+        raise ConfigError(
+            f"{config.file}:{implementation.line}: specialize of {kernel.name}/{implementation.name} has a build for "
+            f"{shown}, which no recorded call of {kernel.op} takes: nothing would check it",
+            remedy="remove that build, or record a call of these sizes",
+        )
 
 
 def _require_distinct_names(config: Config, packs: list[tuple[Path, TracePack]]) -> None:

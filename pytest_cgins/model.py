@@ -367,6 +367,22 @@ class Namespace(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Specialized(Document):
+    """Builds of one source for some sizes, beside the one for all."""
+
+    macros: tuple[str, ...]
+    """Names."""
+    sizes: tuple[str, ...]
+    """What each is: a size of an argument, such as `input.size(-1)`."""
+    builds: tuple[tuple[int, ...], ...]
+    """Values of the macros, a build."""
+
+    def named(self, build: tuple[int, ...]) -> dict[str, int]:
+        """The macros of one build."""
+        return dict(zip(self.macros, build, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSource(Document):
     """One implementation of a kernel, found, read and checked, not yet built."""
 
@@ -400,6 +416,8 @@ class KernelSource(Document):
     """Run Triton's interpreter instead of its compiler (device `cpu`)."""
     launch: str = ""
     """The launch line's text (contract `device`): how many blocks and threads, from sizes."""
+    specialized: Specialized | None = None
+    """Further builds in the same library, for calls of some sizes (contract `launcher`)."""
     headers: Literal["real", "shadow"] = "real"
     """`shadow`: a torch extension is compiled on small stand-ins for torch's headers (for search only)."""
     digest: str = ""

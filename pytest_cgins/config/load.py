@@ -12,6 +12,7 @@ from pytest_cgins.config.document import Section, Value, read
 from pytest_cgins.config.llm_section import llm_settings
 from pytest_cgins.config.model import Config, Implementation, KernelEntry, Tolerance
 from pytest_cgins.config.semantics import semantics
+from pytest_cgins.config.specialize import specialized
 from pytest_cgins.config.work import declared_work
 from pytest_cgins.model import Contract
 
@@ -21,7 +22,7 @@ TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)
 TOP_KEYS = ("version", "traces", "gate", "kernels", "llm")
 KERNEL_KEYS = ("op", "implementations", "tolerance", "gate", "work", *conduct.CONDUCT_KEYS)
 IMPLEMENTATION_KEYS = (
-    "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "flags",
+    "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "specialize", "flags",
     "interpret",
 )  # fmt: skip
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx")
@@ -185,6 +186,7 @@ def _implementation(section: Section, *, known: tuple[str, ...] = IMPLEMENTATION
         section.fail(f"{section.title} has no source", remedy="add source: FILE.cpp or FILE.cu")
     if contract == "device":
         _check_device_kernel(section, sources, device)
+    defines = _defines(section)
     return Implementation(
         name=_name(section, contract, sources),
         device=device,
@@ -192,7 +194,8 @@ def _implementation(section: Section, *, known: tuple[str, ...] = IMPLEMENTATION
         sources=sources,
         target=target.text() if target else "",
         entry=entry.text() if entry else "",
-        defines=_defines(section),
+        defines=defines,
+        specialized=specialized(section.get("specialize"), section.title, tuple(name for name, _ in defines)),
         flags=_flags(section),
         archs=_texts(section, "archs"),
         interpret=interpreted,
@@ -234,6 +237,7 @@ def _refuse_foreign_keys(section: Section, contract: Contract, device: str) -> N
         "interpret": (contract == "python" and device == "cpu", "contract: python and device: cpu"),
         "archs": (contract != "python" and device == "cuda", "compiled sources and device: cuda"),
         "defines": (contract != "python", "compiled sources"),
+        "specialize": (contract == "launcher", "contract: launcher"),
         "flags": (contract != "python", "compiled sources"),
     }
     for key, (allowed, wanted) in needs.items():

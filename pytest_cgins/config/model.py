@@ -8,7 +8,7 @@ from typing import Literal
 
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.config.semantics import Declared
-from pytest_cgins.model import Contract
+from pytest_cgins.model import Contract, Specialized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +122,8 @@ class Implementation:
     """Function in the main source (contract `torch-extension`); that of a launcher or device kernel is in its schema line."""
     defines: tuple[tuple[str, str], ...] = ()
     """Preprocessor definitions, in the order of the file."""
+    specialized: Specialized | None = None
+    """Further builds for some sizes, as `specialize` says."""
     flags: tuple[str, ...] = ()
     """Further compiler flags."""
     archs: tuple[str, ...] = ()

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_cgins.kernels import architectures, cutlass, nvcc_phases, toolchain
+from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels import architectures, cutlass, nvcc_phases, specialize, toolchain
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels.process import Outcome, run_stages
 from pytest_cgins.kernels.source import portable_flags
@@ -37,6 +38,7 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
     """
     compiler = toolchain.nvcc()
     archs = source.archs or toolchain.present_archs()
+    _refuse_device_link(source)
     headers = cutlass.headers_for(source)
     statics = own_statics(source.flags)
     flags = [
@@ -53,7 +55,7 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         archs=tuple(archs),
         identity=(
             toolchain.version(compiler), toolchain.version(toolchain.cxx()), *FLAGS, *statics, *archs,
-            *portable_flags(source.flags), declarations, headers.version,
+            *portable_flags(source.flags), declarations, headers.version, *specialize.identity(source),
             *plans.environment_identity(
                 "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "LIBRARY_PATH"
             ),
@@ -105,27 +107,57 @@ class _Run:
     def __call__(self, folder: Path, name: str, deadline: float) -> Outcome:
         """See `plan.Run`."""
         architectures.require_known(self.archs, self.compiler)
-        (folder / plans.PROTOTYPE).write_text(self.prototype, encoding="utf-8")
-        compile_each, link = _commands(self.source, [*self.compiler], [*self.flags], folder)
+        for file, text in {plans.PROTOTYPE: self.prototype, **plans.dispatcher(self.source)}.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        stages: list[list[Sequence[str]]] = []
+        typed: list[list[str]] = []
+        environment: dict[str, str] = {}
+        builds = specialize.flags(self.source)
+        objects: list[str] = []
+        for number, macros in enumerate(builds):
+            name_of_build = f"build{number}-" if len(builds) > 1 else ""
+            compile_each = _commands(
+                self.source, [*self.compiler], [*self.flags, *macros], folder, name_of_build
+            )
+            stages += self._compile(compile_each, folder, name_of_build, environment)
+            typed += compile_each
+            made = [command[-1] for command in compile_each]
+            if len(builds) > 1:
+                joined = specialize.join(self.source, number, made)
+                stages += [[command] for command in joined]
+                typed += joined
+                made = [f"{number}.o"]
+            objects += made
+        if len(builds) > 1:
+            stages.append([specialize.compile_dispatcher(folder, plans.INCLUDE)])
+            objects.append("dispatcher.o")
+        if self.linked:
+            link = _link(self.source, [*self.compiler], [*self.flags], objects)
+            stages.append([link])
+            typed.append(link)
+        outcome = run_stages(stages, folder, name, deadline, environment)
+        return replace(outcome, command="\n".join(shlex.join(command) for command in typed))
+
+    def _compile(
+        self, compile_each: list[list[str]], folder: Path, name_of_build: str, environment: dict[str, str]
+    ) -> list[list[Sequence[str]]]:
+        """Stages that compile the sources of one build; what they need of the environment is added."""
         front: list[Sequence[str]] = []
         back: list[Sequence[str]] = []
-        environment: dict[str, str] = {}
         for index, command in enumerate(compile_each):
+            depfile = f"{name_of_build}{index}.d"
             parts = nvcc_phases.phases(
-                command, folder, f"{index}.d", temporary=folder / f"phases{index}", depend="-MD"
+                command, folder, depfile, temporary=folder / f"{name_of_build}phases{index}", depend="-MD"
             )
             if parts is None:
-                front.append([*command, "-MD", "-MF", f"{index}.d"])
+                front.append([*command, "-MD", "-MF", depfile])
                 continue
             for file, text in parts.files.items():
                 Path(file).write_text(text, encoding="utf-8")
             front += [["sh", "-c", chain] for chain in parts.front]
             back.append(["sh", "-c", parts.back])
             environment |= parts.environment
-        stages = [stage for stage in (front, back, [link] if self.linked else []) if stage]
-        outcome = run_stages(stages, folder, name, deadline, environment)
-        typed = [*compile_each, link] if self.linked else compile_each
-        return replace(outcome, command="\n".join(shlex.join(command) for command in typed))
+        return [stage for stage in (front, back) if stage]
 
 
 def _library_folder(compiler: tuple[str, ...]) -> list[str]:
@@ -143,20 +175,39 @@ def device_link(flags: Sequence[str]) -> list[str]:
     return [] if any(DEVICE_LINK.search(flag) for flag in (*flags, *appended)) else ["-nodlink"]
 
 
+def _refuse_device_link(source: KernelSource) -> None:
+    """Device code that is linked has one name in all builds: they could not be kept apart.
+
+    Raises:
+        SourceError: a flag asks for that, beside `specialize`.
+    """
+    words = " ".join(
+        [*source.flags, *(os.environ.get(f"NVCC_{name}_FLAGS", "") for name in ("PREPEND", "APPEND"))]
+    )
+    found = [word for word in words.split() if word.startswith(nvcc_phases.OTHERWISE)]
+    if source.specialized is not None and found:
+        raise SourceError(
+            f"{source.files[0]}: specialize cannot go with {found[0]}: device code that is linked has one name in all builds",
+            remedy=f"leave out {found[0]}, or specialize",
+        )
+
+
 def _commands(
-    source: KernelSource, compiler: list[str], flags: list[str], folder: Path
-) -> tuple[list[list[str]], list[str]]:
-    """What compiles each source, without a depfile, and what links them."""
-    objects = [f"{index}.o" for index in range(len(source.files))]
-    compile_each = [
+    source: KernelSource, compiler: list[str], flags: list[str], folder: Path, name_of_build: str = ""
+) -> list[list[str]]:
+    """What compiles each source, without a depfile."""
+    suffix = ".part" if name_of_build else ".o"
+    return [
         [
             *compiler, *flags, f"-I{plans.INCLUDE}", "-include", str(folder / plans.PROTOTYPE),
-            "-c", file, "-o", each,
+            "-c", file, "-o", f"{name_of_build}{index}{suffix}",
         ]
-        for file, each in zip(source.files, objects, strict=True)
+        for index, file in enumerate(source.files)
     ]  # fmt: skip
-    link = [
+
+
+def _link(source: KernelSource, compiler: list[str], flags: list[str], objects: list[str]) -> list[str]:
+    return [
         *compiler, "-shared", *flags, *device_link(source.flags), *objects,
         "-Xlinker=-Bsymbolic", f"-Xlinker=--require-defined={source.entry}", "-o", plans.LIBRARY,
     ]  # fmt: skip
-    return compile_each, link

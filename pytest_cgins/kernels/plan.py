@@ -12,6 +12,7 @@ from typing import Protocol
 
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels import source as sources
+from pytest_cgins.kernels import specialize
 from pytest_cgins.kernels.process import Outcome, run_stages
 from pytest_cgins.model import KernelSource
 
@@ -123,15 +124,34 @@ def environment_identity(*names: str) -> tuple[str, ...]:
     )
 
 
+def dispatcher(source: KernelSource) -> dict[str, str]:
+    """The generated source of a launcher with builds for some sizes, by file name; nothing for others."""
+    if source.specialized is None:
+        return {}
+    schema = schemas.parse(source.schema, source.files[0])
+    workspace = any(sources.wants_workspace(sources.read(Path(file)), schema.entry) for file in source.files)
+    text = specialize.dispatcher(source, schema, workspace=workspace, prototype=PROTOTYPE)
+    return {specialize.DISPATCHER: text}
+
+
 def compile_each(
-    source: KernelSource, compiler: list[str], flags: list[str], folder: Path
+    source: KernelSource, compiler: list[str], flags: list[str], folder: Path, *, build: int | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Object files, and the commands that compile them: the prototype goes before each source's first line."""
-    objects = [f"{index}.o" for index in range(len(source.files))]
+    """Object files, and the commands that compile them: the prototype goes before each source's first line.
+
+    Args:
+        source: the launcher.
+        compiler: its command.
+        flags: of this build.
+        folder: where the prototype is.
+        build: number of the build, where there are several, whose objects are joined; else None.
+    """
+    before, after = ("", ".o") if build is None else (f"build{build}-", ".part")
+    objects = [f"{before}{index}{after}" for index in range(len(source.files))]
     commands = [
         [
             *compiler, *flags, f"-I{INCLUDE}", "-include", str(folder / PROTOTYPE),
-            "-MD", "-MF", f"{index}.d", "-c", file, "-o", f"{index}.o",
+            "-MD", "-MF", f"{before}{index}.d", "-c", file, "-o", objects[index],
         ]
         for index, file in enumerate(source.files)
     ]  # fmt: skip

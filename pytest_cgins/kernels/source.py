@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import SourceError
-from pytest_cgins.kernels import imports, launch_line
+from pytest_cgins.kernels import imports, launch_line, specialize
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.model import CONTRACT_VERSION, KernelSource
@@ -48,6 +48,8 @@ def find(
         schema, line = schemas.locate(text, files[0])
         parsed = schemas.parse(schema, f"{files[0]}:{line}")
         entry = parsed.entry
+        if implementation.specialized is not None:
+            specialize.require_sizes(implementation.specialized, parsed, f"{files[0]}:{line}")
         if implementation.contract == "device":
             launch = launch_line.locate(text, files[0])
             launch_line.read(launch, parsed, str(files[0]))
@@ -77,6 +79,7 @@ def find(
         module=module,
         import_root=import_root,
         flags=(*(f"-D{name}={value}" for name, value in implementation.defines), *implementation.flags),
+        specialized=implementation.specialized,
         archs=implementation.archs,
         interpret=implementation.interpret,
     )
@@ -249,6 +252,9 @@ def _with_digest(source: KernelSource) -> KernelSource:
         source.contract, source.entry, source.schema, source.launch, source.module, *portable_flags(source.flags),
         *source.archs, str(source.interpret),
     ]  # fmt: skip
+    if source.specialized is not None:
+        it = source.specialized
+        parts += ["specialized", *it.macros, *it.sizes, *map(str, it.builds)]
     for file in source.files:
         parts += [Path(file).name, _content_digest(Path(file))]
     for part in parts:

@@ -115,6 +115,12 @@ def _chosen(kernel: KernelEntry, names: Sequence[str]) -> list[Implementation]:
                 f"{kernel.name}/{implementation.name} cannot be exported: {REASONS[implementation.contract]}",
                 remedy='export a launcher: one extern "C" function and a schema line',
             )
+        if implementation.specialized is not None:
+            raise ContractError(
+                f"{kernel.name}/{implementation.name} cannot be exported: a package has one build of its sources, and "
+                "specialize makes several",
+                remedy="export an implementation without specialize, of the same sources: --implementation NAME",
+            )
     for device in ("cpu", "cuda"):
         several = [i.name for i in found if i.device == device]
         if len(several) > 1:

@@ -9,7 +9,7 @@ from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.schema import Schema
 from pytest_cgins.kernels.source import wants_workspace
-from pytest_cgins.model import Trace
+from pytest_cgins.model import Specialized, Trace
 from pytest_cgins.regenerate.prompts import (
     blocks,
     calls,
@@ -274,4 +274,24 @@ def _options(context: Context) -> list[str]:
     flags = [flag for flag in it.flags if "/" not in flag]
     if flags:
         said.append("compiled with the flags " + ", ".join(blocks.code(flag) for flag in flags))
-    return [f"This implementation is {', '.join(said)}."] if said else []
+    told = [f"This implementation is {', '.join(said)}."] if said else []
+    return [*told, _specialized(it.specialized)] if it.specialized is not None else told
+
+
+def _specialized(it: Specialized) -> str:
+    """Which macros a source may look at, and that it must do without them."""
+    macros = ", ".join(
+        f"{blocks.code(macro)} is {blocks.code(size)}"
+        for macro, size in zip(it.macros, it.sizes, strict=True)
+    )
+    builds = "; ".join(
+        blocks.code(" ".join(f"-D{name}={value}" for name, value in it.named(build).items()))
+        for build in it.builds
+    )
+    return (
+        f"All sources are compiled several times, and the builds are linked into one library. Macros: {macros}. Builds: "
+        f"{builds}; and one without these macros, for all other calls. A generated function looks at the arguments of a call "
+        f"and takes the build whose macros they have. So under `#ifdef {it.macros[0]}` these numbers are constants of the call; "
+        "nothing else is (element types, strides, other sizes). Without the macros the source must be right for all sizes: "
+        "tests with other sizes call that build."
+    )

@@ -12,7 +12,7 @@ import pytest_cgins
 from pytest_cgins import expression
 from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.model import Argument, OpCall, Specialized, TensorMeta, Value
 from pytest_cgins.regenerate.prompts import contract, contract_text, generate
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.trace.store import PackReader
@@ -211,3 +211,17 @@ def test_other_contracts_say_where_the_state_is() -> None:
 def test_a_whole_prompt_for_a_module() -> None:
     """The maker of prompts takes it."""
     assert "`models.blocks.Gate`" in generate.messages(_module())[-1].text
+
+
+def test_a_prompt_tells_the_macros_of_every_build():
+    """A source that is built for some sizes is told each build's macros, and that it must do without them."""
+    context = context_of("softmax", "cuda", "optimise")
+    it = Specialized(
+        macros=("ROWS", "COLS"), sizes=("input.size(0)", "input.size(-1)"), builds=((128, 768), (1, 50257))
+    )
+    specialized = replace(context, implementation=replace(context.implementation, specialized=it))
+    text = contract.described(specialized)
+    assert "`ROWS` is `input.size(0)`, `COLS` is `input.size(-1)`" in text
+    assert "`-DROWS=128 -DCOLS=768`; `-DROWS=1 -DCOLS=50257`; and one without these macros" in text
+    assert "Without the macros the source must be right for all sizes" in text
+    assert "compiled several times" not in contract.described(context)

@@ -1,0 +1,146 @@
+"""`specialize` of an implementation: builds for some sizes, beside the one for all of them.
+
+Each macro is what an expression over the arguments says, so a build with `COLS` 768 is taken by calls in which the
+expression is 768, and by no other: no condition is written that could be another than what the macros say.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pytest_cgins.config.document import Section, Value
+from pytest_cgins.model import OpCall, Specialized, TensorMeta
+
+MOST_BUILDS = 16
+"""Each is one more compilation of all sources."""
+LARGEST = 2**31 - 1
+Kind = Literal["number", "item", "shape", "ndim", "numel"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_FORM = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)(?:\.(?:shape\[|size\()(?P<mode>-?\d{1,2})[\])]|\[(?P<item>-?\d{1,2})\]|(?P<ndim>\.ndim)|(?P<numel>\.numel\(\)))?"
+)
+_HOW = "write a size of an argument: input.size(-1), input.ndim, input.numel(), stride[0], or dim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What one macro is."""
+
+    argument: str
+    """Name of the argument."""
+    kind: Kind
+    """The argument itself, an item of it, or what of the tensor."""
+    index: int = 0
+    """Of the item or dimension; from the end if it is negative."""
+
+
+def parse(text: str) -> Size | None:
+    """A size of an argument; None for what is not one."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        return None
+    if found["mode"]:
+        return Size(argument=found["name"], kind="shape", index=int(found["mode"]))
+    if found["item"]:
+        return Size(argument=found["name"], kind="item", index=int(found["item"]))
+    kind: Kind = "ndim" if found["ndim"] else "numel" if found["numel"] else "number"
+    return Size(argument=found["name"], kind=kind)
+
+
+def value_of(text: str, call: OpCall, tensors: Sequence[TensorMeta]) -> int | None:
+    """A size of a recorded call; None where it has none."""
+    size = parse(text)
+    names = {argument.name.replace(".", "_"): argument.value for argument in call.arguments}
+    value = names.get(size.argument) if size else None
+    if size is None or value is None:
+        return None
+    if size.kind in ("shape", "ndim", "numel"):
+        if value.kind != "tensor":
+            return None
+        shape = tensors[int(value.value or 0)].shape
+        if size.kind == "ndim":
+            return len(shape)
+        if size.kind == "numel":
+            return math.prod(shape)
+        return shape[size.index] if -len(shape) <= size.index < len(shape) else None
+    if size.kind == "item":
+        items = value.items if value.kind in ("tuple", "list", "size") else (value,)
+        value = items[size.index] if -len(items) <= size.index < len(items) else None
+    return int(value.value or 0) if value is not None and value.kind in ("int", "bool") else None
+
+
+def unmet(
+    it: Specialized, calls: Sequence[tuple[OpCall, Sequence[TensorMeta]]]
+) -> tuple[tuple[int, ...], ...]:
+    """Builds that no recorded call takes, so that nothing would check them."""
+    seen = {tuple(value_of(text, *call) for text in it.sizes) for call in calls}
+    return tuple(build for build in it.builds if build not in seen)
+
+
+def specialized(value: Value | None, title: str, defines: tuple[str, ...]) -> Specialized | None:
+    """`specialize: {macros: {NAME: SIZE}, builds: [{NAME: NUMBER}]}`.
+
+    Args:
+        value: what the file has; None for nothing.
+        title: of the implementation, for messages.
+        defines: names of its other macros.
+
+    Raises:
+        ConfigError: a macro is no size, or a build does not give each macro one whole number; with file and line.
+    """
+    if value is None:
+        return None
+    section = value.mapping(f"specialize of {title}")
+    section.refuse_unknown(("macros", "builds"))
+    macros = section.require("macros", remedy="add macros: {COLS: input.size(-1)}").mapping(
+        f"macros of {section.title}"
+    )
+    sizes = {name: _size(macros, name, defines) for name in macros}
+    if not sizes:
+        section.fail(f"{section.title} has no macro", remedy="add macros: {COLS: input.size(-1)}")
+    listed = section.require("builds", remedy=f"add builds: [{{{next(iter(sizes))}: 768}}]")
+    items = listed.items()
+    if not 1 <= len(items) <= MOST_BUILDS:
+        listed.fail(
+            f"builds of {section.title} has {len(items)} entries", remedy=f"list 1 to {MOST_BUILDS} builds"
+        )
+    builds: dict[tuple[int, ...], int] = {}
+    for number, item in enumerate(items, 1):
+        build = _build(item.mapping(f"build {number} of {section.title}"), tuple(sizes))
+        if build in builds:
+            item.fail(
+                f"builds of {section.title} has the same twice, first in line {builds[build]}",
+                remedy="remove one",
+            )
+        builds[build] = item.line
+    return Specialized(macros=tuple(sizes), sizes=tuple(sizes.values()), builds=tuple(builds))
+
+
+def _size(macros: Section, name: str, defines: tuple[str, ...]) -> str:
+    value = macros.require(name, remedy="")
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        value.fail(f'"{name}" is not the name of a macro', remedy="use letters, digits and _")
+    if name in defines:
+        value.fail(
+            f'"{name}" is in defines as well', remedy="leave it out there: other calls have no such macro"
+        )
+    text = value.scalar().strip()
+    if parse(text) is None:
+        value.fail(f'"{name}" in {macros.title} is {text[:80]}, which is no size of an argument', remedy=_HOW)
+    return text
+
+
+def _build(section: Section, names: tuple[str, ...]) -> tuple[int, ...]:
+    section.refuse_unknown(names)
+    numbers = []
+    for name in names:
+        value = section.require(name, remedy=f"give each macro a number: {', '.join(names)}")
+        number = value.integer()
+        if number > LARGEST:
+            value.fail(f"{name} is {number}", remedy=f"give a whole number from 0 to {LARGEST}")
+        numbers.append(number)
+    return tuple(numbers)

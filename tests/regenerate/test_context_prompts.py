@@ -1,0 +1,82 @@
+"""Prompts of a search as a run makes them, from a real copy of a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_cgins.config import load
+from pytest_cgins.methods.axis_budget import Gaps
+from pytest_cgins.regenerate.context_prompts import ContextPrompts
+from pytest_cgins.regenerate.model import Ask, Attempt, Target
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.policies.refine import Refine
+from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
+from pytest_cgins.regenerate.search.policy import Means, Policy
+from pytest_cgins.regenerate.search.tree import Tree
+from tests.regenerate.projects import FILES, committed
+from tests.regenerate.prompts.example import CPU
+
+MEANS = Means(models=("",))
+
+
+def prompts_of(tmp_path: Path) -> ContextPrompts:
+    project = committed(tmp_path / "project")
+    copy = ProjectCopy(
+        load(project / "cgins.yaml"), "scale", "cpp", "cpu", tmp_path / "copy", baseline="merge-base"
+    )
+    target = Target(
+        kernel="scale",
+        implementation="cpp",
+        device="cpu",
+        op="torch.relu",
+        contract="launcher",
+        goal="optimise",
+    )
+    return ContextPrompts(target, copy, copy.incumbent(), lambda: CPU, ())
+
+
+def prompt(prompts: ContextPrompts, policy: Policy, tree: Tree, evidence: Evidence | None = None) -> str:
+    (ask,) = policy.next(tree)
+    sources = {"native/scale.cpp": FILES["native/scale.cpp"]}
+    return prompts.candidate(ask, tree, lambda _: sources, evidence)[-1].text
+
+
+def made(tree: Tree, policy: Policy, *, ratio: float | None, beats: bool = False) -> Tree:
+    """The tree with what the policy asks for answered so."""
+    (ask,) = policy.next(tree)
+    one = Attempt(
+        number=len(tree) + 1, goal="optimise", outcome="right" if ratio else "failed", reason="build-error",
+        message="no", ask=ask, time_ratio=ratio, beats_champion=beats,
+    )  # fmt: skip
+    return Tree((*tree, one))
+
+
+def test_refine_goes_through_the_stages(tmp_path: Path) -> None:
+    """Each step of one evolving kernel has the next stage in its prompt; a mending has none, and is the same stage's."""
+    prompts, policy, tree = prompts_of(tmp_path), Refine(MEANS, 24), Tree()
+    assert "## Stage 1 of 4: one pass over the data" in prompt(prompts, policy, tree)
+    tree = made(tree, policy, ratio=None)
+    assert "Stage" not in prompt(prompts, policy, tree)
+    tree = made(tree, policy, ratio=0.8, beats=True)
+    text = prompt(prompts, policy, tree, Evidence(case="c", gaps=Gaps(compute=0.9, memory=0.4, latency=0.6)))
+    assert "## Stage 2 of 4: wide accesses" in text
+    assert "Settled before, and to stay: (1) one pass over the data." in text
+    assert "begin with (3) work a thread, and the grid" in text
+    tree = made(tree, policy, ratio=0.85)
+    assert "## Stage 3 of 4: work a thread, and the grid" in prompt(prompts, policy, tree)
+
+
+def test_single_shot_has_all_stages(tmp_path: Path) -> None:
+    """The one pass is told all stages at once, with the hardware in view."""
+    text = prompt(prompts_of(tmp_path), SingleShot(MEANS, 5), Tree())
+    assert "## All stages in one pass" in text
+    assert text.index("1. One pass over the data") < text.index("4. Cost of instructions, and constants")
+
+
+def test_an_ablation_has_no_stage(tmp_path: Path) -> None:
+    """Leaving out a method is an experiment on what is there."""
+    tree = made(Tree(), Refine(MEANS, 24), ratio=0.8, beats=True)
+    ask = Ask(parent=1, kind="ablate", round=1, method="vector-access")
+    sources = {"native/scale.cpp": FILES["native/scale.cpp"]}
+    assert "Stage" not in prompts_of(tmp_path).candidate(ask, tree, lambda _: sources, None)[-1].text
