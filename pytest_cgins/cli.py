@@ -26,6 +26,7 @@ from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
 from pytest_cgins.trace.importers import commands as importers
 from pytest_cgins.verify import commands as verify
+from pytest_cgins.whole_model import commands as whole_model
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     history_commands.add_parsers(subparsers)
     calibrate_command.add_parsers(subparsers)
     ablate_command.add_parser(profiling.add_parsers(subparsers))
+    whole_model.add_parsers(subparsers)
     runs = regenerate.add_parsers(subparsers)
     resume_command.add_parser(runs)
     proposal_commands.add_parsers(subparsers)
