@@ -16,7 +16,7 @@ from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.methods import commands as methods
 from pytest_cgins.profiling import commands as profiling
-from pytest_cgins.regenerate import ablate_command
+from pytest_cgins.regenerate import ablate_command, judge_command
 from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     traces = trace.add_parsers(subparsers)
     maintenance_commands.add_parsers(traces)
     verify.add_parsers(traces)
+    judge_command.add_parser(traces)
     profile_commands.add_parsers(subparsers)
     exports = importers.add_parsers(subparsers)
     build_command.add_parsers(subparsers)

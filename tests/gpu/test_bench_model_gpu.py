@@ -44,7 +44,17 @@ def test_a_model_is_captured_with_kernels_in_it(tmp_path: Path) -> None:
     (project / "bench.py").write_text(MODELS)
     call = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", call, "bench-model", "bench:make", "--kernel", "gelu/cuda", "--device", "cuda"],
+        [
+            sys.executable,
+            "-c",
+            call,
+            "bench-model",
+            "bench:make",
+            "--kernel",
+            "gelu/cuda",
+            "--device",
+            "cuda",
+        ],
         cwd=project,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
