@@ -16,7 +16,7 @@ from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.methods import commands as methods
 from pytest_cgins.profiling import commands as profiling
-from pytest_cgins.regenerate import ablate_command, judge_command
+from pytest_cgins.regenerate import ablate_command, judge_command, verifiers_command
 from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
@@ -62,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     whole_model.add_parsers(subparsers)
     runs = regenerate.add_parsers(subparsers)
     resume_command.add_parser(runs)
+    verifiers_command.add_parser(runs)
     proposal_commands.add_parsers(subparsers)
     methods.add_parsers(subparsers)
     github.add_parsers(subparsers)
