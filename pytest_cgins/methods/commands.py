@@ -21,7 +21,7 @@ from pytest_cgins.text import nearest
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-MEMORY = Path(".cgins") / memory_file.NAME
+MEMORY = Path(memory_file.FOLDER) / memory_file.NAME
 
 
 def add_parsers(subparsers: Subparsers) -> None:

@@ -14,8 +14,10 @@ from pytest_cgins import documents
 from pytest_cgins.errors import JournalError
 from pytest_cgins.methods.classes import MethodMemory, Tried
 
+FOLDER = ".cgins"
+"""Of a project, beside its cgins.yaml."""
 NAME = "methods.json"
-"""In the project's folder `.cgins`."""
+"""In that folder."""
 LIMIT_NBYTES = 2**24
 LOCK_WAIT_S = 30.0
 _REMEDY = "remove the file: only what was learned of methods is lost"

@@ -6,7 +6,7 @@ import json
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from pytest_cgins.doctor import tools
 from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute import environment
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_timing import request_sets
 from pytest_cgins.model import Case, CompiledKernel
 
@@ -57,8 +58,9 @@ class Child:
         compiled: its kernel.
         pair: a set of inputs, and its tensors' bytes.
         import_root: folder that the op's module is imported from.
-        variables: added to the environment.
         timeout_s: limit of one process.
+        sandbox: put around the kernel's process and its profiler, which alone may write into the folder: what it
+            reports is not the kernel's to write. None for none.
     """
 
     def __init__(
@@ -69,13 +71,17 @@ class Child:
         pair: tuple[Any, Buffer],
         *,
         import_root: Path,
-        variables: Mapping[str, str],
         timeout_s: float,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self.folder = folder
         self._timeout_s = timeout_s
+        self._sandbox = sandbox
+        self._triton = folder / "triton"
+        self._triton.mkdir()
+        temporary = folder if sandbox is None else sandbox.for_tool(writable=folder).scratch
         # Numbers of ncu are written as the locale wants them.
-        self._variables = {**worker_environment(), "LC_ALL": "C", **variables}
+        self._variables = {**worker_environment(), "LC_ALL": "C", "TMPDIR": str(temporary)}
         content = folder / "content"
         content.write_bytes(pair[1].view())
         self._request = {
@@ -85,14 +91,22 @@ class Child:
             "set": request_sets([pair])[0],
             "content": str(content),
             "warm": WARM_CALLS,
+            # A cache of its own: what lies in it afterwards is this kernel's machine code.
+            "variables": {"TRITON_CACHE_DIR": str(self._triton)},
+            "encloses": None if sandbox is None else [str(self._triton)],
         }
+
+    @property
+    def cubins(self) -> tuple[Path, ...]:
+        """What Triton compiled in it."""
+        return tuple(sorted(self._triton.rglob("*.cubin")))
 
     def run(self, mode: Mode, *, around: Around = lambda command: command) -> Told:
         """Run it once.
 
         Args:
             mode: see `runner.main`.
-            around: puts a profiler, a sandbox or both around the command.
+            around: puts a profiler around the command.
         """
         token = secrets.token_hex(4)
         request, answer = self.folder / f"request-{token}.json", self.folder / f"answer-{token}.json"
@@ -103,7 +117,7 @@ class Child:
         words = [f"{name}={value}" for name, value in variables.items()]
         command = [shutil.which("env") or "/usr/bin/env", "-i", *words]
         ran = tools.run(
-            [*command, *around([sys.executable, "-u", "-c", boot])],
+            [*command, *self._fenced(around([sys.executable, "-u", "-c", boot]))],
             limit_s=self._timeout_s,
         )
         try:
@@ -111,3 +125,8 @@ class Child:
         except (OSError, ValueError):
             told = {}
         return Told(answer=told if isinstance(told, dict) else {}, ran=ran)
+
+    def _fenced(self, command: Sequence[str]) -> Sequence[str]:
+        return (
+            command if self._sandbox is None else self._sandbox.for_tool(writable=self.folder).wrap(command)
+        )

@@ -15,8 +15,10 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.endings import EndedError
 from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import resources, sass
 from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.source import find
 from pytest_cgins.kernels.supply import has_driver
 from pytest_cgins.model import Case
@@ -31,6 +33,7 @@ from pytest_cgins.profiling.model import (
     SignatureCheck,
 )
 
+CALL_LIMIT_S = 300.0
 MOST_MODIFIED = 60
 """So many opcodes with modifiers are kept of a function."""
 Checker = Callable[[Sequence[str], str], tuple[SignatureCheck, ...]]
@@ -138,10 +141,21 @@ class Disassembler:
         config: the file.
         archs: architectures to build for; () for those of the kernel, else of this machine.
         check: says which methods left their mark; None for none.
+        sandbox: put around a Python kernel that is called; None trusts it.
     """
 
-    def __init__(self, config: Config, *, archs: Sequence[str] = (), check: Checker | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        archs: Sequence[str] = (),
+        check: Checker | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
         self._config = config
+        self._sandbox = (
+            sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
+        )
         self._archs = tuple(archs)
         self._check = check
 
@@ -173,20 +187,18 @@ class Disassembler:
                 tempfile.TemporaryDirectory(prefix="cgins-sass-") as name,
                 evaluator.made_ready(case) as (compiled, _, pairs),
             ):
-                folder = Path(name)
                 child = Child(
-                    folder, case, compiled, pairs[0], import_root=self._config.root,
-                    variables={"TRITON_CACHE_DIR": str(folder / "triton")}, timeout_s=300,
+                    Path(name), case, compiled, pairs[0], import_root=self._config.root, timeout_s=CALL_LIMIT_S,
+                    sandbox=self._sandbox,
                 )  # fmt: skip
                 with evaluator.stage.alone_on(case.device):  # who times there must not be disturbed
                     told = child.run("call")
-                cubins = sorted((folder / "triton").rglob("*.cubin"))
-                if not cubins:
+                if not child.cubins:
                     why = told.trouble or "the module left none where Triton does"
                     return replace(empty, key=compiled.key, degraded=(f"machine code: {why}",))
                 functions: list[DisassembledFunction] = []
                 text = ""
-                for cubin in cubins:
+                for cubin in child.cubins:
                     some, listing = of_library(cubin)
                     functions += some
                     text += listing

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ class Profiler:
                     with self._evaluator.stage.alone_on(case.device):
                         self._timeline(child, found)
                         self._counters(child, case, found)
-                    found.cubins = tuple(sorted(Path(folder, "triton").rglob("*.cubin")))
+                    found.cubins = child.cubins
                 else:
                     found.degraded.append(NO_GPU)
                 return self._profile(case, compiled, found)
@@ -136,22 +136,14 @@ class Profiler:
             return _nothing(case, f"counters and timeline: {error.what} → {error.remedy}")
 
     def _child(self, folder: Path, case: Case, compiled: CompiledKernel, pair: tuple[Any, Buffer]) -> Child:
-        (folder / "triton").mkdir()
-        # A cache of its own: what lies in it afterwards is this kernel's machine code.
-        variables = {"TRITON_CACHE_DIR": str(folder / "triton"), "TMPDIR": str(folder)}
         root = self._evaluator.config.root
         return Child(
-            folder, case, compiled, pair, import_root=root, variables=variables, timeout_s=self._timeout_s
+            folder, case, compiled, pair, import_root=root, timeout_s=self._timeout_s, sandbox=self._sandbox
         )
-
-    def _fenced(self, folder: Path, command: Sequence[str]) -> Sequence[str]:
-        if self._sandbox is None:
-            return command
-        return replace(self._sandbox, writable=(*self._sandbox.writable, folder)).wrap(command)
 
     def _timeline(self, child: Child, found: _Findings) -> None:
         self._say("under torch's profiler")
-        told = child.run("timeline", around=lambda command: self._fenced(child.folder, command))
+        told = child.run("timeline")
         found.notes += _notes(told)
         if told.trouble:
             found.degraded.append(f"timeline: the kernel does not run by itself: {told.trouble}")
@@ -175,7 +167,7 @@ class Profiler:
         for extra in EXTRAS:
             self._say(f"under ncu, {len(extra)} counters besides its sections'")
             around = partial(program.around, report=report, extra=extra)
-            told = child.run("range", around=lambda command: self._fenced(child.folder, around(command)))  # noqa: B023
+            told = child.run("range", around=around)
             written = report.with_suffix(tool.SUFFIX)
             launches, trouble = program.read(written) if written.is_file() else ((), "")
             if launches or "ERR_NVGPUCTRPERM" in told.ran.output:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
+from pytest_cgins.execute.sandbox.init import enclose_in_scratch
 from pytest_cgins.execute.tensors import Kept
 from pytest_cgins.execute.timed_copy import Content, TimedCopy
 from pytest_cgins.kernels.imports import import_from
@@ -39,18 +41,25 @@ def main(request: str) -> None:
         request: path of a JSON file with `mode` (`call`: nothing is measured; `range`: one warm call stands between
             cudaProfilerStart and cudaProfilerStop; `timeline`: calls under torch's profiler), `kernel`
             (CompiledKernel), `device`, `import_root`, `set` (as the timing worker takes it), `content` (path of its
-            tensors' bytes), `warm` (calls before) and `answer` (path).
+            tensors' bytes), `warm` (calls before), `answer` (path), `variables` (of the environment, which a sandbox
+            would have set otherwise) and `encloses` (None, or folders that it may write to: it shares its sandbox with
+            a profiler, whose files are not the kernel's).
     """
     asked = json.loads(Path(request).read_text(encoding="utf-8"))
     answer: dict[str, Any]
-    try:
-        answer = _answer(asked)
-    except BaseException as error:  # noqa: BLE001 - a kernel may raise anything, also SystemExit
-        answer = {
-            "error": f"{type(error).__name__}: {error}".strip()[:2000],
-            "trace": traceback.format_exc()[-4000:],
-        }
-    Path(asked["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+    # Opened before the fence closes: the folder of the answers is the profiler's.
+    with Path(asked["answer"]).open("w", encoding="utf-8") as file:
+        try:
+            os.environ.update(asked["variables"])
+            if asked["encloses"] is not None:
+                enclose_in_scratch(*asked["encloses"])
+            answer = _answer(asked)
+        except BaseException as error:  # noqa: BLE001 - a kernel may raise anything, also SystemExit
+            answer = {
+                "error": f"{type(error).__name__}: {error}".strip()[:2000],
+                "trace": traceback.format_exc()[-4000:],
+            }
+        json.dump(answer, file)
     if "error" in answer:
         print(answer["trace"], file=sys.stderr)
         sys.exit(1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pytest_cgins.methods import registry
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.methods.classes import MethodMemory
+from pytest_cgins.methods.select import Situation
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.model import Advice, Ask, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
@@ -28,6 +29,7 @@ class ContextPrompts:
         incumbent: sources as they are in the project, by path, main file first.
         hardware: what it runs on, asked when it is needed.
         evaluations: what the gate had found.
+        memory: what is remembered of methods, asked again for each prompt.
     """
 
     def __init__(
@@ -37,12 +39,15 @@ class ContextPrompts:
         incumbent: Mapping[str, str],
         hardware: Callable[[], Hardware],
         evaluations: tuple[Evaluation, ...],
+        *,
+        memory: Callable[[], MethodMemory] = MethodMemory,
     ) -> None:
         self._target = target
         self._copy = copy
         self._incumbent = dict(incumbent)
         self._hardware = hardware
         self._evaluations = evaluations
+        self._memory = memory
         self._gathered: Context | None = None
 
     def first(
@@ -72,18 +77,44 @@ class ContextPrompts:
         shown = [
             search.Shown(attempt=one, sources=sources(one.number) if one.is_right else {}) for one in others
         ]
-        parent = tree[ask.parent]
-        offered = methods.offers(
+        offered = self._offers(context, ask, tree, evidence)
+        return search.candidate(
+            context,
+            ask,
+            tree[ask.parent],
+            shown=shown,
+            evidence=evidence.text() if evidence else "",
+            methods=offered.text() if offered is not None else "",
+        )
+
+    def complaints(
+        self,
+        ask: Ask,
+        tree: Tree,
+        sources: Callable[[int], Mapping[str, str]],
+        evidence: Evidence | None,
+        answer: str,
+    ) -> tuple[str, ...]:
+        """What is wrong with an answer's choice of methods: see `search.driver.SearchPrompts`."""
+        if ask.kind not in ("optimise", "regenerate"):
+            return ()
+        offered = self._offers(self._context(sources(ask.parent), (), ()), ask, tree, evidence)
+        return offered.complaints(answer) if offered is not None else ()
+
+    def situation(self) -> Situation | None:
+        """What methods are remembered for: see `search.driver.SearchPrompts`."""
+        return methods.situation(self._context(self._incumbent, (), ()))
+
+    def _offers(
+        self, context: Context, ask: Ask, tree: Tree, evidence: Evidence | None
+    ) -> methods.Offers | None:
+        return methods.offers(
             context,
             registry.shipped(),
-            MethodMemory(),
+            self._memory(),
             gaps=evidence.gaps if evidence else Gaps(),
             metrics=evidence.figures if evidence else {},
-            applied=parent.methods,
-        )
-        text = offered.text() if offered is not None else ""
-        return search.candidate(
-            context, ask, parent, shown=shown, evidence=evidence.text() if evidence else "", methods=text
+            applied=tree.applied(ask.parent),
         )
 
     def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:

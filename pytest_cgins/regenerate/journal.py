@@ -25,7 +25,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -36,7 +36,9 @@ from pytest_cgins import documents
 from pytest_cgins.config.llm import Policy
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import JournalError
+from pytest_cgins.methods.classes import MethodMemory, Tried
 from pytest_cgins.model import Evaluation
+from pytest_cgins.profiling.model import SassRow
 from pytest_cgins.regenerate.journal_files import read_files, sweep, write_files, write_text
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
 from pytest_cgins.regenerate.search.evidence import Evidence
@@ -304,6 +306,23 @@ class Journal:
         """Write it down."""
         self.write(self._place_of(target, number) / "evidence.json", evidence)
         self.tell(f"{target.name}: profiled {f'attempt {number}' if number else 'the incumbent'}")
+
+    def marks(self, target: Target, number: int) -> SassRow | None:
+        """What machine code says of a candidate's methods; None if it was not looked at."""
+        return self.read(SassRow, self.folder_of(target, number) / "sass_check.json")
+
+    def keep_marks(self, target: Target, number: int, marks: SassRow) -> None:
+        """Write it down."""
+        self.write(self.folder_of(target, number) / "sass_check.json", marks)
+
+    def tried(self, target: Target) -> tuple[Tried, ...]:
+        """What was learned of methods in this run, one a method and round."""
+        known = self.read(MethodMemory, self.folder / target.name / "methods.json")
+        return known.tried if known is not None else ()
+
+    def keep_tried(self, target: Target, tried: Iterable[Tried]) -> None:
+        """Write it down, in the place of what was known before."""
+        self.write(self.folder / target.name / "methods.json", MethodMemory(tried=tuple(tried)))
 
     def _place_of(self, target: Target, number: int) -> Path:
         return self.folder_of(target, number) if number else self.folder / target.name

@@ -11,10 +11,12 @@ from pathlib import Path
 from pytest_cgins import __version__
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
-from pytest_cgins.errors import RegenerateError
+from pytest_cgins.errors import JournalError, RegenerateError
 from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.methods import memory_file
+from pytest_cgins.methods.classes import Tried
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate import exchange_place, guard, scratch, static_check
 from pytest_cgins.regenerate.budget import Ledger
@@ -169,6 +171,7 @@ class Run:
         self._llm = llm
         self._conditions = conditions
         self._ledger = Ledger(llm.budget, llm.prices, earlier_s=journal.seconds)
+        self._methods = config.root / memory_file.FOLDER / memory_file.NAME
 
     def work(self) -> Ran:
         """Go on until every target is done, waits, or was stopped.
@@ -269,8 +272,9 @@ class Run:
             return tuple(one for one in findings(sources) if (one.file, one.code, one.message) not in known)
 
         prompts = ContextPrompts(
-            target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target)
-        )
+            target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target),
+            memory=lambda: memory_file.read(self._methods),
+        )  # fmt: skip
         goalposts = Goalposts(
             kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=copy.touched
         )
@@ -278,11 +282,19 @@ class Run:
             return Search(
                 target, self._journal, bench, prompts, self._policy(), settings=self._search_settings(),
                 incumbent=incumbent, check=check, goalposts=goalposts, on_event=self._on_event,
+                remember=self._remember,
             )  # fmt: skip
         return Repair(
             target, self._journal, bench, prompts, self._repair_settings(), incumbent=incumbent, check=check,
             goalposts=goalposts, on_event=self._on_event,
         )  # fmt: skip
+
+    def _remember(self, tried: tuple[Tried, ...]) -> None:
+        """For other runs; the journal has it in any case."""
+        try:
+            memory_file.remember(self._methods, tried)
+        except (OSError, JournalError) as error:
+            self._journal.tell(f"what was learned of methods is not in {self._methods}: {error}")
 
     def _policy(self) -> policy.Policy:
         """The one that the run was begun with."""

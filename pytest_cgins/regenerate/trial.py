@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,8 @@ from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, Environment, Evaluation, Reason, Status
-from pytest_cgins.profiling import ncu, selection
+from pytest_cgins.profiling import disassembly, ncu, selection
+from pytest_cgins.profiling.model import SassRow
 from pytest_cgins.profiling.profile import Profiler
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.model import Goal, Target, Trial
@@ -135,12 +136,14 @@ class Bench:
         found = self._all(self._alone(), seed=self._settings.seed, baseline=baseline, sanitize=False)
         return self._trial("times", found, self._settings.seed, started, ())
 
-    def evidence(self, files: Mapping[str, str], times: Trial | None, *, sm_count: int = 0) -> Evidence:
+    def evidence(
+        self, files: Mapping[str, str], timed: Sequence[Evaluation], *, sm_count: int = 0
+    ) -> Evidence:
         """What profilers find in a candidate that is right, on the case with the most bytes; never raises for them.
 
         Args:
             files: the candidate.
-            times: its trial of that name, if it was timed.
+            timed: what its times are, as far as they were taken.
             sm_count: multiprocessors of the device; 0 if that is not known.
         """
         self._copy.put(files)
@@ -153,9 +156,24 @@ class Bench:
                 profile = profiler.profile(case)
         finally:
             evaluator.close()
-        found = times.evaluations if times is not None else ()
-        measured = next((one.measurement for one in found if one.case.name == case.name), None)
+        measured = next((one.measurement for one in timed if one.case.name == case.name), None)
         return evidence.gathered(profile, measured, sm_count=sm_count)
+
+    def marks(self, files: Mapping[str, str]) -> SassRow | None:
+        """Which methods left their mark in the machine code of a candidate that is right; None if there is no GPU's."""
+        if self._target.device != "cuda":
+            return None
+        self._copy.put(files)
+        check, sandbox = disassembly.signatures(), self._settings.sandbox
+        evaluator = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
+        try:
+            disassembler = disassembly.Disassembler(evaluator.config, check=check, sandbox=sandbox)
+            if self._target.contract == "python":
+                (case,) = selection.heaviest(evaluator.cases())[:1]
+                return disassembler.compiled_when_called(evaluator, case)
+            return disassembler.built(*self._copy.entry(), evaluator.supply.builds)
+        finally:
+            evaluator.close()
 
     def accept(self, files: Mapping[str, str], *, goal: Goal, alpha_share: float = 1.0) -> Trial:
         """The whole gate in fresh processes: all cases of all kernels that share a source, held-out inputs, times.

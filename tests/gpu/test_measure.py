@@ -173,8 +173,7 @@ def test_the_host_s_launch_is_not_timed() -> None:
     """A tiny addition takes about a microsecond in a graph; launched one by one the host needs several."""
     found = measure({"kernel": adding(1, 1024), "torch": adding(1, 1024)})
     assert found.method == "cuda-graph"
-    # Where the host is late with the pilot, that seems slow, and the batch is short.
-    assert found.kernel.calls_per_batch >= 20
+    assert found.kernel.calls_per_batch >= 50
     assert found.kernel.median_ns_per_call < 3000
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from pytest_cgins.config import load
 from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.model import Case
 from pytest_cgins.profiling import profile
 from pytest_cgins.profiling.child import Child
@@ -52,6 +54,7 @@ def case_of(evaluator: Evaluator, implementation: str) -> Case:
     return next(case for case in evaluator.cases() if case.name.startswith(f"relu/{implementation}/"))
 
 
+@pytest.mark.parametrize("fenced", [False, True])
 @pytest.mark.parametrize(
     ("implementation", "trouble"),
     [
@@ -61,13 +64,15 @@ def case_of(evaluator: Evaluator, implementation: str) -> Case:
     ],
 )
 def test_a_kernel_runs_in_a_process_of_its_own(
-    evaluator: Evaluator, tmp_path: Path, implementation: str, trouble: str
+    evaluator: Evaluator, tmp_path: Path, implementation: str, trouble: str, fenced: bool
 ) -> None:
-    """It is loaded and called as in a worker; what it raises, and its last words, are told."""
+    """It is loaded and called as in a worker; what it raises, and its last words, are told, from a sandbox too."""
+    root = evaluator.config.root
+    fence = Sandbox(devices=False).around(visible=(root, default_cache()), hidden=())
     case = case_of(evaluator, implementation)
     with evaluator.made_ready(case) as (compiled, _, pairs):
         child = Child(
-            tmp_path, case, compiled, pairs[0], import_root=evaluator.config.root, variables={}, timeout_s=120
+            tmp_path, case, compiled, pairs[0], import_root=root, timeout_s=120, sandbox=fence if fenced else None
         )  # fmt: skip
         told = child.run("call")
     assert trouble in f"{told.trouble}\n" if trouble else told.trouble == "", told

@@ -89,15 +89,18 @@ def _work(fence: Fence, status: int) -> None:
     os.execvp(fence.command[0], fence.command)  # noqa: S606
 
 
-def enclose_in_scratch() -> None:
+def enclose_in_scratch(*others: str) -> None:
     """Fence in a worker that shares its sandbox with a tool: for the worker itself, before it runs what is not trusted.
 
     It writes to scratch only, connects to nobody, and has no hold on the tool, where the kernel has Landlock.
 
+    Args:
+        others: folders besides that it may write to.
+
     Raises:
         OSError: not in a sandbox.
     """
-    landlock.install([os.environ["TMPDIR"], _SHARED_MEMORY])
+    landlock.install([os.environ["TMPDIR"], *others, _SHARED_MEMORY])
     seccomp.install()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from pytest_cgins.errors import CginsError
@@ -79,13 +79,26 @@ def offers(
         metrics: figures that methods' triggers name.
         applied: ids of the methods that are in it already.
     """
+    known = situation(context)
+    if known is None:
+        return None
+    known = replace(known, metrics=metrics, applied=applied)
+    budget = axis_budget(gaps)
+    return Offers(
+        registry=registry, situation=known, budget=budget, memory=memory,
+        offered=select.select(registry, known, budget, memory),
+    )  # fmt: skip
+
+
+def situation(context: Context) -> Situation | None:
+    """What is known of a kernel before anybody measured it; None for a language that no method is for."""
     language = _LANGUAGES.get(languages.of(context))
     if language is None:
         return None
     hardware = context.hardware
     family = workload.family_of(context.target.op)
     named = _FAMILIES.get(family, family)
-    situation = Situation(
+    return Situation(
         kernel=context.target.kernel,
         device=context.target.device,
         device_name=hardware.name,
@@ -93,14 +106,7 @@ def offers(
         language=language,
         families=(named,) if named in get_args(Family) else (),  # type: ignore[arg-type]
         dtypes=tuple(sorted({one.case.dtype for one in context.evaluations})),
-        metrics=metrics,
-        applied=applied,
     )
-    budget = axis_budget(gaps)
-    return Offers(
-        registry=registry, situation=situation, budget=budget, memory=memory,
-        offered=select.select(registry, situation, budget, memory),
-    )  # fmt: skip
 
 
 def chosen(answer: str) -> tuple[str, ...]:

@@ -109,6 +109,9 @@ def _others(context: Context, shown: Sequence[Shown]) -> str:
 
 def _line(one: Attempt) -> str:
     methods = f" with {', '.join(one.methods)}" if one.methods else ""
+    methods += (
+        f" (its choice: {blocks.one_line('; '.join(one.complaints), _MOST_LINE)})" if one.complaints else ""
+    )
     if one.time_ratio is not None:
         return f"{one.number}{methods}: right, {one.time_ratio:.3g} times the incumbent's time"
     return f"{one.number}{methods}: {one.outcome} ({one.reason}): {blocks.one_line(one.message, _MOST_LINE)}"

@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pytest_cgins.errors import BudgetError
+from pytest_cgins.methods.classes import Tried
+from pytest_cgins.methods.sass_signature import Shown
+from pytest_cgins.methods.select import Situation
 from pytest_cgins.model import Status
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.journal import Journal
@@ -29,7 +32,7 @@ from pytest_cgins.regenerate.model import (
 from pytest_cgins.regenerate.prompts import methods
 from pytest_cgins.regenerate.repair import Steps
 from pytest_cgins.regenerate.screen import Check, Screen
-from pytest_cgins.regenerate.search import standing, verifiers
+from pytest_cgins.regenerate.search import lessons, standing, verifiers
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
@@ -66,6 +69,21 @@ class SearchPrompts(Protocol):
         """For a verifier, about a candidate that nobody has run."""
         ...
 
+    def complaints(
+        self,
+        ask: Ask,
+        tree: Tree,
+        sources: Callable[[int], Mapping[str, str]],
+        evidence: Evidence | None,
+        answer: str,
+    ) -> tuple[str, ...]:
+        """What is wrong with an answer's choice of methods, in words; the other arguments are those of its prompt."""
+        ...
+
+    def situation(self) -> Situation | None:
+        """What methods are remembered for; None where none are offered."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
@@ -93,6 +111,7 @@ class Search:
         check: the static check of sources.
         goalposts: what no candidate may move.
         on_event: told at each stage.
+        remember: takes what was learned of methods, again and again.
     """
 
     def __init__(
@@ -108,6 +127,7 @@ class Search:
         check: Check,
         goalposts: Goalposts,
         on_event: Callable[[Event], object],
+        remember: Callable[[tuple[Tried, ...]], object] = lambda _: None,
     ) -> None:
         self.target = target
         self._journal = journal
@@ -119,6 +139,7 @@ class Search:
         self._screen = Screen(target.goal, incumbent, check)
         self._goalposts = goalposts
         self._on_event = on_event
+        self._remember = remember
         self._tree = Tree()
         self._best: Attempt = ROOT
 
@@ -139,6 +160,7 @@ class Search:
                 if why := self._near_peak(asks):
                     break
                 yield from self._batch(asks)
+                self._learn()
                 if any(one.outcome == "tampered" for one in self._tree):
                     break
         except BudgetError as error:
@@ -191,12 +213,13 @@ class Search:
             id=name,
             role="generator",
             model=ask.model,
-            messages=self._prompts.candidate(
-                ask, self._tree, self._sources, self._evidence(ask.parent) if ask.shows_evidence else None
-            ),
+            messages=self._prompts.candidate(ask, self._tree, self._sources, self._shown_evidence(ask)),
             max_tokens=self._settings.max_tokens,
             temperature=ask.temperature,
         )
+
+    def _shown_evidence(self, ask: Ask) -> Evidence | None:
+        return self._evidence(ask.parent) if ask.shows_evidence else None
 
     def _evidence(self, number: int) -> Evidence | None:
         """What profilers find in a candidate, asked once; None if it is not right."""
@@ -205,8 +228,9 @@ class Search:
         known = self._journal.evidence(self.target, number)
         if known is None:
             self._tell(number, "profiling")
-            timed = [trial for trial in self._tree[number].trials if trial.stage == "times"]
-            known = self._bench.evidence(self._sources(number), timed[-1] if timed else None)
+            trials = [trial.evaluations for trial in self._tree[number].trials if trial.stage == "times"]
+            timed = trials[-1] if trials else self._journal.before(self.target) if number == INCUMBENT else ()
+            known = self._bench.evidence(self._sources(number), timed)
             self._journal.keep_evidence(self.target, number, known)
         return known
 
@@ -222,7 +246,11 @@ class Search:
         made, sources, is_candidate = self._screen.read(number, answer, self._sources(ask.parent))
         if is_candidate:
             self._screen.remember(made)
-        return replace(made, ask=ask, methods=methods.chosen(answer.text)), sources, is_candidate
+        said = self._prompts.complaints(
+            ask, self._tree, self._sources, self._shown_evidence(ask), answer.text
+        )
+        read = replace(made, ask=ask, methods=methods.chosen(answer.text), complaints=said)
+        return read, sources, is_candidate
 
     def _ranked(
         self, read: dict[int, tuple[Attempt, dict[str, str], bool]], *, tries: int
@@ -263,6 +291,31 @@ class Search:
             messages=self._prompts.verifier(sources),
             max_tokens=self._settings.max_tokens,
         )
+
+    def _learn(self) -> None:
+        """What the candidates until now teach about methods."""
+        situation = self._prompts.situation()
+        if situation is None or not any(one.methods for one in self._tree):
+            return
+        marks = {
+            one.number: self._marks(one.number)
+            for one in self._tree
+            if one.is_right and self._tree.added(one.number) and self._tree.ask(one.number).kind != "ablate"
+        }
+        found = lessons.lessons(self._tree, marks, situation, run=self._journal.record.id)
+        if found != self._journal.tried(self.target):
+            self._journal.keep_tried(self.target, found)
+            self._remember(found)
+
+    def _marks(self, number: int) -> dict[str, Shown]:
+        """What machine code says of a candidate's methods, looked at once."""
+        known = self._journal.marks(self.target, number)
+        if known is None:
+            known = self._bench.marks(self._sources(number))
+            if known is None:
+                return {}
+            self._journal.keep_marks(self.target, number, known)
+        return {one.method: one.state for one in known.signatures}
 
     # ---- one candidate
 

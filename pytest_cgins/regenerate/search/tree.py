@@ -75,6 +75,24 @@ class Tree:
                 found.add(one.number)
         return tuple(self[one] for one in sorted(found - {number}))
 
+    def source_of(self, number: int) -> Attempt:
+        """The nearest right one above a candidate: what it was made from, mendings left out."""
+        return next(one for one in self.ancestors(number) if one.is_right)
+
+    def added(self, number: int) -> tuple[str, ...]:
+        """Methods by which a candidate differs from `source_of` it, those of wrong ones that it mends among them."""
+        named: list[str] = []
+        for one in (self[number], *self.ancestors(number)):
+            if one is not self[number] and one.is_right:
+                break
+            named = [*one.methods, *named]
+        return tuple(dict.fromkeys(named))
+
+    def applied(self, number: int) -> tuple[str, ...]:
+        """All methods that were named on the way from the incumbent to a candidate."""
+        way = [self[number], *self.ancestors(number)]
+        return tuple(dict.fromkeys(name for one in reversed(way) for name in one.methods))
+
     def ancestors(self, number: int) -> tuple[Attempt, ...]:
         """From the parent up to the incumbent."""
         found = []

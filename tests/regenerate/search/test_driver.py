@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,8 +14,10 @@ import pytest
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.measurement import Comparison, Measurement, Power
 from pytest_cgins.methods.axis_budget import Gaps
+from pytest_cgins.methods.select import Situation
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.options import POLICIES
+from pytest_cgins.profiling.model import SassRow, SignatureCheck
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts
@@ -43,6 +46,9 @@ TARGET = journals.target("scale", goal="optimise")
 MAIN = "kernels/scale.cpp"
 INCUMBENT = {MAIN: "// time 1000\n"}
 MEANS = Means(models=("m",), seed=3)
+ABSENT = ("absent-method",)
+"""Methods that no machine code of a test has."""
+SITUATION = Situation(kernel="scale", device="cuda", device_name="a GPU", capability=90, language="cuda")
 MakeEvaluation = Callable[..., Evaluation]
 
 
@@ -82,7 +88,15 @@ class Oracle:
         base = time_of((champion or INCUMBENT)[MAIN])
         return self._trial("times", self._timed(time_of(files[MAIN]), base, self.lucky))
 
-    def evidence(self, files: Mapping[str, str], times: Trial | None) -> Evidence:
+    def marks(self, files: Mapping[str, str]) -> SassRow:
+        """What a kernel has of the methods that its text names as `sass: a, b`."""
+        shown = re.findall(r"sass: (.*)", files[MAIN])
+        names = shown[0].split(", ") if shown else []
+        checks = [SignatureCheck(method=name, arch="sm_90a", state="present") for name in names]
+        checks += [SignatureCheck(method=name, arch="sm_90a", state="absent") for name in ABSENT]
+        return SassRow(implementation="cuda-cuda", key="k", functions=(), signatures=tuple(checks))
+
+    def evidence(self, files: Mapping[str, str], timed: Sequence[Evaluation]) -> Evidence:
         self.profiled.append(time_of(files[MAIN]))
         peak = "near its peak" if time_of(files[MAIN]) < self.peak else ""
         return Evidence(case="c", gaps=Gaps(), near_peak=peak, lines=("a figure",))
@@ -160,6 +174,19 @@ class Writes:
 
     def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
         return (Message(role="user", text=sources[MAIN]),)
+
+    def complaints(
+        self,
+        ask: Ask,
+        tree: Tree,
+        sources: Callable[[int], Mapping[str, str]],
+        evidence: Evidence | None,
+        answer: str,
+    ) -> tuple[str, ...]:
+        return ("it is not offered",) if "not-offered" in answer else ()
+
+    def situation(self) -> Situation:
+        return SITUATION
 
 
 def searched(

@@ -88,10 +88,10 @@ class Branch:
 
     def _ablations(self, tree: Tree) -> tuple[Ask, ...]:
         champion = tree.champion
-        if champion.number == INCUMBENT or not champion.methods:
+        if champion.number == INCUMBENT:
             return ()
         done = {tree.ask(one.number).method for one in tree.children(champion.number)}
-        left = [method for method in champion.methods if method not in done]
+        left = [method for method in tree.added(champion.number) if method not in done]
         return tuple(
             Ask(
                 parent=champion.number,

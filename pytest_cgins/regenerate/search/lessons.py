@@ -1,0 +1,114 @@
+"""What the candidates of a search teach about the methods that are in them.
+
+A method's worth is what happens without it. That is told by an ablation; by a step that added it and nothing else; and, of
+a round that came out no faster, by all that the round tried. A candidate that is faster by several methods at once says
+nothing of any one of them, and one that is wrong says nothing of what it wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pytest_cgins.methods.classes import Tried, classify
+from pytest_cgins.methods.sass_signature import Shown
+from pytest_cgins.methods.select import Situation
+from pytest_cgins.profiling.attribution import attribute
+from pytest_cgins.regenerate.model import Attempt
+from pytest_cgins.regenerate.search.tree import Tree
+
+Marks = Mapping[int, Mapping[str, Shown]]
+"""Number of a candidate → what machine code says of methods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proof:
+    """What is known of one method."""
+
+    proven: bool | None
+    slowdown_without: float | None
+    note: str
+
+
+def lessons(tree: Tree, marks: Marks, situation: Situation, *, run: str) -> tuple[Tried, ...]:
+    """All that is known by now, one entry a method and round; told again it says the same, or more.
+
+    Args:
+        tree: all candidates until now.
+        marks: what machine code says of the right ones; a method that is not in it is unknown.
+        situation: of the kernel.
+        run: the run's id.
+    """
+    found: dict[tuple[int, str], Tried] = {}
+    # The champion of a round comes last: what it says of a method is what counts.
+    for one in sorted(tree, key=lambda one: (one.beats_champion, one.number)):
+        ask = tree.ask(one.number)
+        if not one.is_right or ask.kind == "ablate":
+            continue
+        for method in tree.added(one.number):
+            shown = marks.get(one.number, {}).get(method, "unknown")
+            proof = _proof(tree, one, method)
+            if proof is None and shown != "absent":
+                continue
+            known = proof or _Proof(proven=None, slowdown_without=None, note="it is not in the machine code")
+            found[ask.round, method] = Tried(
+                kernel=situation.kernel,
+                device_name=situation.device_name,
+                language=situation.language,
+                method=method,
+                result=classify(shown, known.proven),
+                shown=shown,
+                proven=known.proven,
+                slowdown_without=known.slowdown_without,
+                families=situation.families,
+                run=run,
+                round=ask.round,
+                note=known.note,
+            )
+    return tuple(found.values())
+
+
+def _proof(tree: Tree, one: Attempt, method: str) -> _Proof | None:
+    """What is known of a method in a candidate; None if nothing follows."""
+    ablated = [child for child in tree.children(one.number) if tree.ask(child.number).method == method]
+    if ablated:
+        return _of_ablation(one, ablated[-1], method)
+    if one.beats_champion:
+        return _of_step(tree, one, method)
+    if any(other.beats_champion for other in _tried_together(tree, one)):
+        return None
+    return _Proof(proven=False, slowdown_without=None, note="nothing in its round was faster")
+
+
+def _of_ablation(one: Attempt, without: Attempt, method: str) -> _Proof:
+    evaluations = without.trials[-1].evaluations if without.trials else ()
+    found = attribute(method, evaluations)
+    slowdown = None
+    if without.time_ratio is not None and one.time_ratio:
+        slowdown = without.time_ratio / one.time_ratio
+    proven = None if found.state == "not-ablated" else found.contributes
+    note = f"candidate {without.number} is {one.number} without it: {found.message}"
+    return _Proof(proven=proven, slowdown_without=slowdown, note=note)
+
+
+def _of_step(tree: Tree, one: Attempt, method: str) -> _Proof | None:
+    parent = tree.source_of(one.number)
+    if tree.added(one.number) != (method,) or parent.time_ratio is None or not one.time_ratio:
+        return None
+    # `beats_champion` was proven against the best one until then: that must have been the parent.
+    if _champion_before(tree, one) != parent.number:
+        return None
+    return _Proof(
+        proven=True,
+        slowdown_without=parent.time_ratio / one.time_ratio,
+        note=f"candidate {one.number} is {parent.number} with it, and nothing else that is named",
+    )
+
+
+def _champion_before(tree: Tree, one: Attempt) -> int:
+    earlier = [other.number for other in tree if other.number < one.number and other.beats_champion]
+    return earlier[-1] if earlier else 0
+
+
+def _tried_together(tree: Tree, one: Attempt) -> Iterator[Attempt]:
+    return (other for other in tree.of_round(tree.ask(one.number).round) if other is not one)
