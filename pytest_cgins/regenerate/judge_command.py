@@ -52,7 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise PackError(
             f'no op with "{arguments.op}" in its name', remedy="`cgins traces show PACK` lists them"
         )
-    with closing(provider.of_settings(settings)) as asked:
+    again = f"cgins traces judge {' '.join(map(str, arguments.packs))}"
+    with closing(provider.of_settings(settings, command=again)) as asked:
         found = task_judge.judged(
             tasks, settings, asked, config.root / FOLDER,
             say=lambda line: print(f"cgins: judged {line}", file=sys.stderr),

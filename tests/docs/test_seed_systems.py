@@ -11,12 +11,23 @@ from pathlib import Path
 from tables import rows
 
 from pytest_cgins import cli
+from pytest_cgins.methods import registry
 
 PACKAGE = Path(cli.__file__).parent
 REPOSITORY = Path(__file__).parents[2]
 TEXT = (REPOSITORY / ".github" / "SEED_SYSTEMS.md").read_text(encoding="utf-8")
 ROWS = list(rows(TEXT))
-LINES = {*map(str, range(1, 31)), "29a", "29b", "29c", "requirements", "later form", "format", "defaults"}
+LINES = {
+    *map(str, range(1, 31)),
+    "29a",
+    "29b",
+    "29c",
+    "requirements",
+    "later form",
+    "format",
+    "other summary",
+    "defaults",
+}
 EXCUSES = ("missing: ", "coming: ")
 """What a note begins with if a row has nothing to show."""
 
@@ -39,6 +50,16 @@ def test_tests_exist() -> None:
         for name in (*_quoted(test), *(one for one in _quoted(note) if "::" in one)):
             file, _, function = name.partition("::")
             assert function in _functions(REPOSITORY / "tests" / file), f"{line}, {ability}: {name}"
+
+
+def test_methods_exist() -> None:
+    """Each method that a note names is in the registry."""
+    named = {
+        name for *_, note in ROWS if "methods `" in note for name in _quoted(note.partition("methods ")[2])
+    }
+    assert len(named) > 3
+    for name in named:
+        assert registry.shipped().get(name).id == name
 
 
 def test_what_is_not_shown_has_a_reason() -> None:

@@ -126,7 +126,10 @@ def test_answers_by_hand_are_awaited(project: Path, capsys: pytest.CaptureFixtur
     assert cli.main(words) == EXIT_WAITING
     prompt = project / "ask" / task().id / "prompt.md"
     assert str(prompt) in capsys.readouterr().err
-    assert "conv_relu_pool" in prompt.read_text()
+    text = prompt.read_text()
+    assert "conv_relu_pool" in text
+    assert "cgins traces judge" in text
+    assert "cgins runs resume" not in text, "there is no run, and the newest one is another"
     (prompt.with_name("answer.md")).write_text("redundant: yes\ninefficient: no\nwhy: no reason\n")
     assert cli.main(words) == 0
     assert "1 tasks, 1 redundant or inefficient" in capsys.readouterr().out
