@@ -14,6 +14,7 @@ from pytest_cgins.history_file import history_schema
 from pytest_cgins.model import REPORT_VERSION, TracePack
 from pytest_cgins.profiling import model as evidence
 from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, proposal_schema
+from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
 from pytest_cgins.report.document import report_schema
 from pytest_cgins.trace.profile import PROFILE_VERSION, PackProfile
 from pytest_cgins.whole_model.document import MODEL_BENCH_VERSION, ModelBench
@@ -38,6 +39,7 @@ SCHEMAS = {
     f"history-{HISTORY_VERSION}.json": history_schema(),
     f"proposal-{PROPOSAL_VERSION}.json": proposal_schema(),
     f"report-{REPORT_VERSION}.json": report_schema(),
+    f"search-summary-{SUMMARY_VERSION}.json": documents.json_schema(SearchSummary),
     "trace-pack-2.json": documents.json_schema(TracePack),
     f"profile-{PROFILE_VERSION}.json": documents.json_schema(PackProfile),
 }

@@ -67,6 +67,12 @@ def _add_runs(subparsers: Subparsers) -> Subparsers:
     _add_folder(listed)
     for parser in (shown, exported):
         add_run(parser)
+    shown.add_argument(
+        "--summary",
+        default="",
+        metavar="TARGET",
+        help="print all that the search of one target found, as tables",
+    )
     exported.add_argument("--as", dest="layout", choices=("gins",), required=True, help="that tool")
     exported.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="made if need be")
     skill = kinds.add_parser("skill", help="print instructions for a coding agent that writes the answers")
@@ -239,8 +245,34 @@ def run_show(arguments: argparse.Namespace) -> int:
     """All attempts of a run, in words."""
     from pytest_cgins.regenerate import journal, run_text
 
-    print(run_text.whole(journal.Journal.read_only(run_folder(arguments))), end="")
+    read = journal.Journal.read_only(run_folder(arguments))
+    print(_summary(read, arguments.summary) if arguments.summary else run_text.whole(read), end="")
     return 0
+
+
+def _summary(journal: Journal, name: str) -> str:
+    """What the search of a target found.
+
+    Raises:
+        JournalError: the run has no such target, or it was not searched for.
+    """
+    from pytest_cgins.regenerate.search import summary, summary_text
+    from pytest_cgins.text import nearest
+
+    names = [target.name for target in journal.record.targets]
+    if name not in names:
+        raise JournalError(
+            f'run {journal.record.id} has no target "{name}"',
+            remedy=nearest(name, names) or f"it has {', '.join(names)}",
+        )
+    target = journal.record.targets[names.index(name)]
+    found = summary.of(journal, target)
+    if found is None:
+        raise JournalError(
+            f"{name} was not searched for: its goal is {target.goal}",
+            remedy="cgins runs show tells its attempts",
+        )
+    return summary_text.terminal(found)
 
 
 def run_export(arguments: argparse.Namespace) -> int:

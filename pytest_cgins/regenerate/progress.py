@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 STAGES: dict[Stage, str] = {
     "asking": "asking the generator",
     "checking": "building and checking",
+    "timing": "timing beside the best until then",
+    "profiling": "profiling",
     "accepting": "accepting on fresh inputs",
     "asking the helper": "asking the helper",
     "waiting": "waiting for an answer",

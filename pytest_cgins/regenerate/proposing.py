@@ -12,6 +12,7 @@ from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Result, Target, Trial
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import document
 
@@ -68,7 +69,13 @@ def _write(
         guarded=journal.guarded(target) or Guarded(files={}),
         base_commit=record.base_commit,
         notes=_notes(answers, trial),
+        search=_search(journal, target),
     )
+
+
+def _search(journal: Journal, target: Target) -> list[str]:
+    found = summary.of(journal, target)
+    return [f"{label}: {text}" for label, text in summary_text.brief(found)] if found is not None else []
 
 
 def _evidence(trial: Trial, started_at: str, base: str) -> SessionReport:

@@ -17,6 +17,7 @@ from pytest_cgins.errors import CginsError
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Result, Target
 from pytest_cgins.regenerate.progress import fitted
+from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.regenerate.standing import (
     State,
@@ -140,6 +141,7 @@ def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
     yield _field("found", _found(journal, target))
     for attempt in attempts:
         yield from _of_attempt(journal, target, attempt)
+    yield from _of_search(journal, target)
     if result is not None and result.why:
         yield _field("why", result.why)
     yield from stopped
@@ -152,6 +154,17 @@ def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
     ):
         if folder.is_dir():
             yield _field(kind, _shown(folder), whole=True)
+
+
+def _of_search(journal: Journal, target: Target) -> Iterator[str]:
+    """What it found, in a few lines; `--summary` has it all."""
+    found = summary.of(journal, target)
+    if found is not None and found.candidates:
+        for label, text in summary_text.brief(found):
+            yield _field(label, text)
+        kept = journal.folder / target.name / summary.MARKDOWN
+        if kept.exists():
+            yield _field("summary", _shown(kept), whole=True)
 
 
 def _stopped(journal: Journal, target: Target, done: bool, asked: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pytest_cgins.errors import CginsError
 from pytest_cgins.regenerate.journal import Journal, load
 from pytest_cgins.regenerate.journal_files import is_locked
-from pytest_cgins.regenerate.model import Answer, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
 from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in
 from pytest_cgins.regenerate.spent import Spent
 
@@ -59,20 +59,23 @@ def give_up(journal: Journal) -> None:
             journal.keep_result(result, last)
 
 
-def spent_on(journal: Journal, target: Target | None = None, attempt: int | None = None) -> Spent:
+def spent_on(
+    journal: Journal, target: Target | None = None, attempt: int | None = None, *, role: Role | None = None
+) -> Spent:
     """What answers, and requests without one, have taken; `seconds` is how long answers were awaited.
 
     Args:
         journal: of the run.
         target: only for this one.
         attempt: only for this attempt of it; the helper's advice on it counts as well.
+        role: only what this one was asked.
     """
     where = f"{target.name if target else '*'}/attempt-{'*' if attempt is None else f'{attempt:02d}'}"
     total = Spent()
     for file in sorted(journal.folder.glob(f"{where}/*/request.json")):
         request, answer = load(Request, file), journal.read(Answer, file.parent / "answer.json")
         usage = answer.usage if answer else taken_in(file.parent)
-        if usage is None:
+        if usage is None or role not in (None, request.role):
             continue
         # Who has no name is a person or an agent, whom the run does not pay.
         priced = usage.usd is not None or not request.model

@@ -8,6 +8,7 @@ import pty
 import re
 import threading
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -87,6 +88,14 @@ def test_lines_of_a_log() -> None:
         == "cgins: softmax-cpu-cpp: accepted after 2 of 5 attempts"
     )
     assert ended(event(stage="done", attempt=0, detail="stopped")) == "stopped before the first attempt"
+
+
+@pytest.mark.parametrize("stage", get_args(Stage))
+def test_every_stage_has_words(stage: Stage) -> None:
+    """A target can be at any stage, in a log and in a terminal."""
+    assert plain(event(stage=stage)).startswith("cgins: softmax-cpu-cpp: ")
+    board = seen(event(stage=stage))
+    assert any("softmax" in line for line in board.lines(100, 5, 0.0, SPENT)) == (stage != "done")
 
 
 @settings(max_examples=100, deadline=None)

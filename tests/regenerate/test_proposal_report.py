@@ -105,6 +105,7 @@ def hostile(make_evaluation: Make, text: str) -> dict[str, Any]:
         "sandbox": False,
         "sandbox_note": text,
         "notes": [text],
+        "search": [text, f"round 1: {text}"],
         "target": proposals.target(op=text),
     }
 
@@ -126,6 +127,22 @@ def test_any_patch_stays_in_its_fence(parts: list[str]) -> None:
     text = proposal_report.fenced("".join(f"+{line}\n" for line in lines).encode())
     harmless(text)
     assert Page(text).plain.strip() == ""
+
+
+def test_what_a_search_found_is_told_in_short(tmp_path: Path, make_evaluation: Make) -> None:
+    """A line each, as many as there is room for; the others are counted, and a repair has none."""
+    assert "What the search found" not in report(tmp_path / "a", make_evaluation)
+    lines = [f"round {number}: best" for number in range(1, proposal_report.SEARCH_LINES + 4)]
+    text = report(tmp_path / "b", make_evaluation, search=["headline: 2x", *lines])
+    page = Page(text)
+    assert "What the search found" in page.plain
+    assert "headline: 2x" in page.code
+    assert lines[-5] in page.code
+    assert lines[-4] not in page.code
+    assert "… 4 more" in page.plain
+    contents = proposal.read(tmp_path / "b")
+    assert contents.proposal.search[-1] == lines[-1]
+    assert f"\n{lines[-1]}\n" in proposal_text.text(contents, colour=False)
 
 
 def test_what_is_told(tmp_path: Path, make_evaluation: Make) -> None:

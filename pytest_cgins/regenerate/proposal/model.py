@@ -130,6 +130,8 @@ class Proposal(Document):
     """Devices that it was tested on."""
     notes: tuple[str, ...] = ()
     """What a person should know, one line each."""
+    search: tuple[str, ...] = ()
+    """What a search came to, one line each: headline, rounds, methods, cost; empty where nothing was searched."""
 
     def __post_init__(self) -> None:
         for name in (self.target.kernel, self.target.implementation):

@@ -26,6 +26,8 @@ TEXT_LENGTH = 600
 WRONG_LENGTH = 12_000
 """Characters of them all."""
 NOTES = 20
+SEARCH_LINES = 25
+SEARCH_LENGTH = 300
 CASES_LENGTH = 16_000
 """Characters of the table of cases."""
 ATTEMPTS = 20
@@ -47,6 +49,7 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
         _cases(figures.rows(proposal, evidence)),
         _patch(patch),
         _facts(figures.facts(proposal, evidence)),
+        _search(proposal.search),
         _attempts(proposal),
         f"\n### Again\n\n<p>{_code(proposal.command, 2 * TEXT_LENGTH)}</p>\n",
     ]
@@ -110,6 +113,15 @@ def _wrong(failures: Sequence[tuple[str, str]]) -> str:
         text, shown = text + part, shown + 1
     left_out = len(failures) - shown
     return text + (f"<p>… {left_out} more cases failed.</p>\n" if left_out > 0 else "")
+
+
+def _search(lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    shown = "".join(f"<li>{_code(line, SEARCH_LENGTH)}</li>\n" for line in lines[:SEARCH_LINES])
+    left_out = len(lines) - SEARCH_LINES
+    more = f"<li>… {left_out} more</li>\n" if left_out > 0 else ""
+    return f"\n### What the search found\n\n<ul>\n{shown}{more}</ul>\n"
 
 
 def _cases(rows: tuple[figures.Row, ...]) -> str:

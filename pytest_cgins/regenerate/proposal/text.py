@@ -28,6 +28,7 @@ def text(contents: Contents, *, colour: bool) -> str:
     out.append(_facts(figures.facts(proposal, evidence)))
     out += [_failure(*one) for one in figures.wrong_before(proposal)[:MESSAGES]]
     out.append(f"\n{_cases(contents, colour=colour)}\n")
+    out += [f"{_line(said)}\n" for said in proposal.search] + ["\n"] * bool(proposal.search)
     out += [
         _patch_line(line, colour=colour)
         for line in contents.patch.decode("utf-8", "replace").split("\n")[:-1]

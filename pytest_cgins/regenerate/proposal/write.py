@@ -43,6 +43,7 @@ MOST_BEFORE = 1000
 MESSAGES_BEFORE = 50
 """Cases whose message of before is kept."""
 MESSAGE_LENGTH = 1000
+MOST_SEARCH_LINES = 100
 UNSANDBOXED = "the sandbox was switched off: candidates ran with the user's own rights"
 
 
@@ -67,6 +68,7 @@ def write(
     guarded: Guarded,
     base_commit: str,
     notes: Sequence[str] = (),
+    search: Sequence[str] = (),
 ) -> Proposal:
     """Write a proposal. Whoever looks sees the old folder, none, or the whole new one.
 
@@ -93,6 +95,7 @@ def write(
         guarded: digests that were the same before and after.
         base_commit: the commit that the working tree was at; "" if none.
         notes: what a person should know, one line each.
+        search: what a search came to, one line each.
 
     Raises:
         ProposalError: such a proposal would not be read: nothing changes, a path or a file is not allowed, the
@@ -145,6 +148,7 @@ def write(
         command=command,
         environments=after.environments,
         notes=tuple(notes),
+        search=tuple(_clean(line) for line in search[:MOST_SEARCH_LINES]),
     )
     parts = {f"{FILES}/{path}": content for path, content in contents.items()}
     return _write(folder, about, after, {PATCH: patch, EVIDENCE: evidence, **parts})

@@ -32,7 +32,7 @@ from pytest_cgins.regenerate.model import (
 from pytest_cgins.regenerate.prompts import methods
 from pytest_cgins.regenerate.repair import Steps
 from pytest_cgins.regenerate.screen import Check, Screen
-from pytest_cgins.regenerate.search import lessons, standing, verifiers
+from pytest_cgins.regenerate.search import lessons, standing, summary, verifiers
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
@@ -179,6 +179,7 @@ class Search:
             remedy=" ".join(remedy.split("\n")),
         )
         self._journal.keep_result(result, {})
+        summary.write(self._journal, result, result.why)
         return result
 
     # ---- one batch
@@ -376,10 +377,10 @@ class Search:
         else:
             count = len(self._tree)
             text = f"nothing faster in {count} candidate{'s'[: count != 1]}: {why}"
-            return self._finished("failed", text, {})
+            return self._finished("failed", text, {}, text)
         if attempt.outcome == "tampered":
-            return self._finished("failed", attempt.message, self._sources(attempt.number))
-        return self._finished("accepted", "", self._sources(attempt.number))
+            return self._finished("failed", attempt.message, self._sources(attempt.number), attempt.message)
+        return self._finished("accepted", "", self._sources(attempt.number), why)
 
     def _accepted(self, champion: Attempt, share: float) -> Attempt:
         """The champion on fresh blocks and held-out inputs; each candidate was one more chance to win by luck."""
@@ -395,13 +396,14 @@ class Search:
         self._tree = Tree(candidates)
         return found
 
-    def _finished(self, state: str, why: str, sources: Mapping[str, str]) -> Result:
+    def _finished(self, state: str, why: str, sources: Mapping[str, str], ended: str) -> Result:
         result = Result(
             target=self.target,
             state="accepted" if state == "accepted" else "failed",
             attempts=tuple(self._tree),
             why=why,
         )
+        summary.write(self._journal, result, ended)
         self._journal.keep_result(result, sources)
         self._tell(len(self._tree), "done", state)
         return result

@@ -32,11 +32,11 @@ def make(work: Path, bugs: Sequence[Bug], python: str) -> Path:
         shutil.rmtree(project, ignore_errors=True)
         _copy(project)
         subprocess.run([python, "-m", "record.new_ops"], cwd=project, env=environment(), check=True)
-        _commit(project)
+        commit(project)
         for bug in bugs:
             bug.plant(project)
     elif not (project / ".git").is_dir():
-        _restore(project)
+        restore(project)
     return project
 
 
@@ -50,8 +50,8 @@ def _copy(project: Path) -> None:
     (project / ".gitignore").write_text("__pycache__/\n.cgins/\n", encoding="utf-8")
 
 
-def _commit(project: Path) -> None:
-    """All kernels as they should be: the base revision."""
+def commit(project: Path, bundle: str = BUNDLE) -> None:
+    """All of a project as its base revision, with a bundle of it beside the project."""
     _git(project, "init", "-q", "-b", "main")
     _git(project, "add", "-A")
     _git(
@@ -64,13 +64,14 @@ def _commit(project: Path) -> None:
         "-qm",
         "The example project",
     )
-    _git(project, "bundle", "create", "-q", f"../{BUNDLE}", "main")
+    _git(project, "bundle", "create", "-q", f"../{bundle}", "main")
 
 
-def _restore(project: Path) -> None:
+def restore(project: Path, bundle: str = BUNDLE) -> None:
+    """The repository of a project that was carried without it, from the file beside the project."""
     _git(project, "init", "-q", "-b", "main")
     _git(project, "config", "core.fileMode", "false")  # a folder that was carried may have lost them
-    _git(project, "fetch", "-q", f"../{BUNDLE}", "main")
+    _git(project, "fetch", "-q", f"../{bundle}", "main")
     _git(project, "update-ref", "refs/heads/main", "FETCH_HEAD")
     _git(project, "reset", "-q", "--mixed")
 

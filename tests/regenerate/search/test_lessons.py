@@ -16,7 +16,7 @@ from pytest_cgins.regenerate.model import Ask, Attempt, Trial
 from pytest_cgins.regenerate.search.lessons import lessons
 from pytest_cgins.regenerate.search.tree import Tree
 from tests.regenerate import journals
-from tests.regenerate.search.test_driver import SITUATION, TARGET, Model, Oracle, answer, searched, source
+from tests.regenerate.search.oracle import SITUATION, TARGET, Model, Oracle, answer, searched, source
 
 MakeEvaluation = Callable[..., Evaluation]
 

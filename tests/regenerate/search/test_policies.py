@@ -96,6 +96,22 @@ def test_branch_has_rounds_of_variants_and_ablations_of_champions() -> None:
     ]  # fmt: skip
 
 
+def test_branch_goes_on_from_a_champion_that_was_ablated() -> None:
+    """Ablations are no round that began from it: the next one does."""
+
+    def becomes(number: int, ask: Ask, tree: Tree) -> Attempt:
+        return replace(
+            steadily_faster(number, ask, tree),
+            methods=("tiling",) if number <= 4 else ("tiling", f"m{number}"),
+        )
+
+    tree, _ = grown("branch", becomes)
+    ablated = {tree.ask(one.number).parent for one in tree if tree.ask(one.number).kind == "ablate"}
+    starts = [tree.ask(tree.of_round(number)[0].number).parent for number in range(1, tree.rounds + 1)]
+    assert starts[0] == 0
+    assert set(starts[1:]) <= ablated
+
+
 def test_branch_repeats_a_round_in_which_all_were_wrong_three_times() -> None:
     """Then it ends."""
     tree, sizes = grown("branch", all_wrong)

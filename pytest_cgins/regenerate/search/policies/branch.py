@@ -77,7 +77,8 @@ class Branch:
     def _start(self, tree: Tree) -> Attempt:
         """The champion; where a whole round from it brought nothing, the best of the frontier that was not yet tried."""
         champion = tree.champion
-        if not any(one.is_right for one in tree.children(champion.number)):
+        tried = [one for one in tree.children(champion.number) if tree.ask(one.number).kind != "ablate"]
+        if not any(one.is_right for one in tried):
             return champion
         frontier = [
             one

@@ -1,0 +1,228 @@
+"""What a search came to, from nothing but its journal: `summary.json` and `summary.md` of its target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Literal
+
+from pytest_cgins.methods.axis_budget import TIES
+from pytest_cgins.methods.classes import MethodClass, Tried
+from pytest_cgins.methods.model import Axis
+from pytest_cgins.model import Status
+from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal_files import write_text
+from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt, Result, Role, Target
+from pytest_cgins.regenerate.search import summary_text, verifiers
+from pytest_cgins.regenerate.search.decided import decided
+from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.headline import headline, pooled
+from pytest_cgins.regenerate.search.summary_model import (
+    SUMMARY_VERSION,
+    Ablation,
+    Bottleneck,
+    Candidate,
+    Cost,
+    Round,
+    SearchSummary,
+    Verifiers,
+)
+from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.standing import spent_on
+
+JSON, MARKDOWN = "summary.json", "summary.md"
+CLASSES: tuple[MethodClass, ...] = ("effective", "ineffective", "implementation-failed", "unknown")
+"""Those that worked first."""
+_ROLES: tuple[Role, ...] = ("generator", "helper", "verifier")
+
+Asked = tuple[Attempt, Ask]
+
+
+def write(journal: Journal, result: Result, ended: str) -> None:
+    """Keep what a search came to beside its result.
+
+    Args:
+        journal: of the run; it has all attempts.
+        result: what is known of the target.
+        ended: why nothing more was asked for, in a line.
+    """
+    made = _made(journal, result.target, result, ended)
+    folder = journal.folder / result.target.name
+    journal.write(folder / JSON, made)
+    write_text(folder / MARKDOWN, summary_text.markdown(made))
+
+
+def of(journal: Journal, target: Target) -> SearchSummary | None:
+    """What a search came to, or has come to until now; None for a target that is not searched for.
+
+    Raises:
+        JournalError: the journal is damaged.
+    """
+    if target.goal != "optimise":
+        return None
+    ended = journal.ended(target)
+    kept = journal.read(SearchSummary, journal.folder / target.name / JSON)
+    if kept is not None and ended is not None and kept.state == ended.state:
+        return kept
+    return _made(journal, target, ended, ended.why if ended is not None else "")
+
+
+def _made(journal: Journal, target: Target, result: Result | None, ended: str) -> SearchSummary:
+    attempts = journal.attempts(target)
+    asked = [(one, one.ask) for one in attempts if one.ask is not None]
+    devices = [
+        device.device_name for one in attempts for trial in one.trials for device in trial.environments
+    ]
+    return SearchSummary(
+        version=SUMMARY_VERSION,
+        run=journal.record.id,
+        target=target,
+        policy=journal.record.policy,
+        provider=journal.record.provider,
+        device_name=devices[-1] if devices else "",
+        state=result.state if result is not None else "under-way",
+        ended=" ".join(ended.split()),
+        remedy=result.remedy if result is not None else "",
+        right=sum(1 for one in attempts if one.is_right),
+        headline=headline(target, attempts),
+        rounds=tuple(_rounds(journal.record.policy, asked)),
+        candidates=tuple(_candidate(journal, target, *one) for one in asked),
+        drift=tuple(_drift(journal, target, attempts)),
+        methods=tuple(sorted(journal.tried(target), key=_worth)),
+        ablations=tuple(_ablation(*one, attempts) for one in asked if one[1].kind == "ablate"),
+        verifiers=_verifiers(attempts),
+        costs=tuple(_costs(journal, target)),
+    )
+
+
+def _candidate(journal: Journal, target: Target, one: Attempt, ask: Ask) -> Candidate:
+    took = spent_on(journal, target, one.number)
+    acceptance = sum(trial.seconds for trial in one.trials if trial.stage == "acceptance")
+    return Candidate(
+        number=one.number,
+        round=ask.round,
+        branch=ask.branch,
+        kind=ask.kind,
+        parent=ask.parent,
+        model=ask.model,
+        temperature=ask.temperature,
+        profiled=ask.shows_evidence,
+        variant=ask.variant,
+        methods=one.methods,
+        without=ask.method,
+        rank=one.rank,
+        outcome=one.outcome,
+        reason=one.reason,
+        message=one.message.partition("\n")[0],
+        time_ratio=one.time_ratio,
+        became_champion=one.beats_champion,
+        seconds=took.seconds + one.seconds + acceptance,
+        prompt_tokens=took.prompt_tokens,
+        answer_tokens=took.answer_tokens,
+        usd=None if took.unpriced else took.usd,
+    )
+
+
+def _rounds(policy: str, asked: Sequence[Asked]) -> Iterator[Round]:
+    # What is kept in order of numbers is in order of rounds, too: a policy ends one before it begins the next.
+    for number, group in groupby(asked, key=lambda one: one[1].round):
+        members = list(group)
+        ratios = [one.time_ratio for one, _ in members if one.time_ratio is not None]
+        champions = [one.number for one, _ in members if one.beats_champion]
+        yield Round(
+            number=number,
+            decided=decided(policy, [ask for _, ask in members]),
+            candidates=tuple(one.number for one, _ in members),
+            tried=sum(1 for one, _ in members if one.trials),
+            right=len(ratios),
+            time_ratio=min(ratios, default=None),
+            champion=champions[-1] if champions else None,
+        )
+
+
+def _drift(journal: Journal, target: Target, attempts: Sequence[Attempt]) -> Iterator[Bottleneck]:
+    champions = {INCUMBENT, *(one.number for one in attempts if one.beats_champion)}
+    for number in (INCUMBENT, *(one.number for one in attempts)):
+        found = journal.evidence(target, number)
+        if found is not None:
+            yield Bottleneck(
+                number=number,
+                was_champion=number in champions,
+                case=found.case,
+                gaps=found.gaps,
+                largest=_largest(found),
+                near_peak=found.near_peak,
+                degraded=found.degraded,
+            )
+
+
+def _largest(found: Evidence) -> Axis | None:
+    known = {axis: gap for axis in TIES if (gap := found.gaps.of(axis)) is not None}
+    return max(known, key=lambda axis: known[axis], default=None)
+
+
+def _worth(one: Tried) -> tuple[int, float, int]:
+    return CLASSES.index(one.result), -(one.slowdown_without or 0.0), one.round
+
+
+def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> Ablation:
+    low = slowdown = high = None
+    parent = next((other for other in attempts if other.number == ask.parent), None)
+    found = [each for trial in one.trials if trial.stage == "times" for each in trial.evaluations]
+    if one.time_ratio is not None and parent is not None and parent.time_ratio is not None:
+        slowdown = one.time_ratio / parent.time_ratio
+        logs = [
+            test.log_ratios
+            for each in found
+            if each.measurement is not None and (test := each.measurement.against("base")) is not None
+        ]
+        if logs:
+            low, middle, high = pooled(logs)
+            # It was timed beside the best one until then. That is whose method was left out, and nobody else.
+            if not math.isclose(middle, slowdown, rel_tol=1e-6):
+                low = high = None
+    slower = any(each.verdict.status is Status.SLOWER for each in found)
+    return Ablation(
+        number=one.number,
+        champion=ask.parent,
+        method=ask.method,
+        found="wrong"
+        if one.outcome == "failed"
+        else "no-answer"
+        if not one.is_right
+        else "slower"
+        if slower
+        else "not-proven",
+        slowdown=slowdown,
+        low=low,
+        high=high,
+    )
+
+
+def _verifiers(attempts: Sequence[Attempt]) -> Verifiers | None:
+    ranked = sum(1 for one in attempts if one.rank is not None)
+    if not ranked:
+        return None
+    score = verifiers.score(attempts)
+    return Verifiers(ranked=ranked, score=score, precision=score.precision, recall=score.recall)
+
+
+def _costs(journal: Journal, target: Target) -> Iterator[Cost]:
+    for role in _ROLES:
+        took = spent_on(journal, target, role=role)
+        if took.requests:
+            yield _cost(role, took)
+    yield _cost("all", spent_on(journal, target))
+
+
+def _cost(role: Role | Literal["all"], took: Spent) -> Cost:
+    return Cost(
+        role=role,
+        requests=took.requests,
+        prompt_tokens=took.prompt_tokens,
+        answer_tokens=took.answer_tokens,
+        usd=took.usd,
+        unpriced=took.unpriced,
+        seconds=took.seconds,
+    )
