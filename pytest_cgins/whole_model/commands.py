@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from pytest_cgins.config import Config
     from pytest_cgins.config.model import Implementation, KernelEntry
+    from pytest_cgins.errors import CginsError
     from pytest_cgins.kernels.callable import LoadedKernel
-    from pytest_cgins.whole_model.document import ModelBench, SwappedKernel
-    from pytest_cgins.whole_model.swap import Tally
+    from pytest_cgins.whole_model.document import ModelBench
 
 FILE = Path(".cgins/model_bench.json")
+NOT_COMPARED = "the model's outputs are no tensors of one form, and were not compared"
 _PROVEN = {
     "faster": "proven faster",
     "slower": "proven slower",
@@ -81,7 +82,7 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
     from pytest_cgins.timing.environment import describe
     from pytest_cgins.trace.console import import_path
     from pytest_cgins.whole_model import bench, workload
-    from pytest_cgins.whole_model.document import MODEL_BENCH_VERSION, ModelBench
+    from pytest_cgins.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
     from pytest_cgins.whole_model.swap import Swap
 
     has_gpu = torch.cuda.is_available()
@@ -93,8 +94,9 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
     chosen = _chosen(config, arguments.kernel, device.partition(":")[0])
     import_from(str(config.root))
     with import_path(Path.cwd()):
-        loaded = _loaded(config, chosen)
-        pair = bench.Pair(workload.made(arguments.model, device), Swap(loaded, device), list(loaded), device)
+        loaded, left_out = _loaded(config, chosen, all_of_them=bool(arguments.kernel))
+        swap = Swap({op: kernel for op, (kernel, _) in loaded.items()}, device)
+        pair = bench.Pair(workload.made(arguments.model, device), swap, list(loaded), device)
         with pair.ready():
             tallies, difference = pair.compared()
             seed = random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed
@@ -107,13 +109,14 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
         device=device,
         device_name=environment.device_name,
         torch=environment.torch,
-        kernels=tuple(_row(entry, one, tallies[op]) for (entry, one), op in zip(chosen, loaded, strict=True)),
+        kernels=tuple(
+            SwappedKernel(kernel=label, op=op, calls=tallies[op].swapped, left=dict(tallies[op].left))
+            for op, (_, label) in loaded.items()
+        ),
         difference=difference,
         measurement=measurement,
         ratio=ratio,
-        notes=()
-        if difference is not None
-        else ("the model's outputs are no tensors, and were not compared",),
+        notes=(*left_out, *([] if difference is not None else [NOT_COMPARED])),
     )
 
 
@@ -142,22 +145,44 @@ def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[Kernel
     return list(ops.values())
 
 
-def _loaded(config: Config, chosen: list[tuple[KernelEntry, Implementation]]) -> dict[str, LoadedKernel]:
-    """Kernels by their ops, built and loaded into this process."""
+def _loaded(
+    config: Config, chosen: list[tuple[KernelEntry, Implementation]], *, all_of_them: bool
+) -> tuple[dict[str, tuple[LoadedKernel, str]], list[str]]:
+    """Kernels with their labels by their ops, built and loaded into this process; and why some are left out.
+
+    Raises:
+        CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
+    """
+    from pytest_cgins.errors import CginsError
     from pytest_cgins.kernels.ahead import Ahead
     from pytest_cgins.kernels.callable import load
     from pytest_cgins.kernels.source import find
     from pytest_cgins.trace.ops import qualified_name, resolve, trust
 
-    sources = [find(config, entry, one) for entry, one in chosen]
+    found: dict[str, tuple[LoadedKernel, str]] = {}
+    left_out: list[str] = []
     with closing(Ahead()) as ahead:
-        ahead.add(sources)
-        compiled = [ahead.result(source) for source in sources]
-    for entry, _ in chosen:
-        trust(entry.op)
-    return {
-        qualified_name(resolve(entry.op)): load(one) for (entry, _), one in zip(chosen, compiled, strict=True)
-    }
+        sources = {}
+        for entry, one in chosen:
+            label = f"{entry.name}/{one.name}"
+            try:
+                trust(entry.op)
+                sources[label] = (qualified_name(resolve(entry.op)), find(config, entry, one))
+            except CginsError as error:
+                _leave_out(label, error, left_out, all_of_them=all_of_them)
+        ahead.add([source for _, source in sources.values()])
+        for label, (op, source) in sources.items():
+            try:
+                found[op] = load(ahead.result(source)), label
+            except CginsError as error:
+                _leave_out(label, error, left_out, all_of_them=all_of_them)
+    return found, left_out
+
+
+def _leave_out(label: str, error: CginsError, left_out: list[str], *, all_of_them: bool) -> None:
+    if all_of_them:
+        raise error
+    left_out.append(f"{label} is left out: {error.what.partition(chr(10))[0]}")
 
 
 def _show(made: ModelBench) -> None:
@@ -180,11 +205,3 @@ def _show(made: ModelBench) -> None:
     )
     for note in (*measured.notes, *made.notes):
         print(note)
-
-
-def _row(entry: KernelEntry, one: Implementation, tally: Tally) -> SwappedKernel:
-    from pytest_cgins.whole_model.document import SwappedKernel
-
-    return SwappedKernel(
-        kernel=f"{entry.name}/{one.name}", op=entry.op, calls=tally.swapped, left=dict(tally.left)
-    )

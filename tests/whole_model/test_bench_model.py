@@ -81,6 +81,7 @@ kernels:
   relu: {op: torch.nn.functional.relu, device: cpu, source: kernels/relu.cpp}
   scale: {op: models.scaled_, device: cpu, source: kernels/scale.cpp}
   sigmoid: {op: torch.sigmoid, device: cpu, source: kernels/sigmoid.cpp}
+  broken: {op: torch.tanh, device: cpu, source: kernels/broken.cpp}
   slow: {op: models.slow, device: cpu, target: "quick:quick", contract: python}
 """
 
@@ -93,6 +94,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "kernels/relu.cpp").write_text(RELU)
     (folder / "kernels/scale.cpp").write_text(SCALE)
     (folder / "kernels/sigmoid.cpp").write_text(RELU.replace("relu", "sigmoid"))
+    (folder / "kernels/broken.cpp").write_text(f"#error no\n{RELU.replace('relu', 'broken')}")
     (folder / "models.py").write_text(MODELS)
     (folder / "quick.py").write_text("def quick(x):\n    return x.sin()\n")
     (folder / "cgins.yaml").write_text(CONFIG)
@@ -127,6 +129,9 @@ def test_kernels_are_swapped_in_and_the_model_is_timed(project: Path) -> None:
     assert made.difference.finite
     assert made.difference.relative_rms > 0.01, "the quick kernel is another function"
     assert "proven faster" in done.stdout
+    (note,) = made.notes
+    assert note.startswith("broken/cpp is left out: ")
+    assert note in done.stdout
     assert "the model does not call it" in done.stdout
 
 
@@ -149,6 +154,7 @@ def test_right_kernels_change_nothing(project: Path) -> None:
         (("nowhere:make",), "importing nowhere raised ModuleNotFoundError"),
         (("models:closure", "--kernel", "scale"), "no call of the model goes to a kernel"),
         (("models:make", "--kernel", "gelu"), "gelu"),
+        (("models:make", "--kernel", "broken"), "refused kernels/broken.cpp"),
     ],
 )
 def test_what_cannot_be_run_is_told(project: Path, words: tuple[str, ...], told: str) -> None:
