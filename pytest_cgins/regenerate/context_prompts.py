@@ -12,11 +12,21 @@ from pytest_cgins.methods.select import Situation
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.model import Advice, Ask, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts import advise, generate, methods, optimise, repair, schema_line, search
+from pytest_cgins.regenerate.prompts import (
+    advise,
+    generate,
+    methods,
+    optimise,
+    repair,
+    schema_line,
+    search,
+    stages,
+)
 from pytest_cgins.regenerate.prompts.context import Context, gather
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.search import verifiers
 from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.stage import stage_of
 from pytest_cgins.regenerate.search.tree import Tree
 
 
@@ -85,6 +95,7 @@ class ContextPrompts:
             shown=shown,
             evidence=evidence.text() if evidence else "",
             methods=offered.text() if offered is not None else "",
+            stage=stages.described(context, stage_of(ask, tree), evidence.gaps if evidence else None),
         )
 
     def complaints(

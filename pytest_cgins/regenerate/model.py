@@ -181,6 +181,8 @@ class Ask(Document):
     """Other candidates that the prompt tells of, the nearest first."""
     method: str = ""
     """For `ablate`: id of the method that is to be left out."""
+    staged: bool = True
+    """Whether one thing is worked on after the other; else the prompt has all stages in one pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

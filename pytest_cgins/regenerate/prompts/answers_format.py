@@ -5,6 +5,9 @@ from __future__ import annotations
 from pytest_cgins.regenerate.prompts import blocks, languages
 from pytest_cgins.regenerate.prompts.context import Context
 
+LONG_CHARACTERS = 3_000
+"""From here on a change is asked for as edits: about eighty lines."""
+
 
 def described(context: Context) -> str:
     """The form, with the paths of the very files."""
@@ -17,8 +20,8 @@ def described(context: Context) -> str:
         f"````text\n```{info}\n(the whole file)\n```\n````"
     )
     edits = (
-        "Or, for small changes, edits in the same fence. SEARCH has whole lines exactly as they "
-        "stand in the file above and occurs there once:\n"
+        "SEARCH has whole lines exactly as they stand in the file above, as few as occur there once. A fence may "
+        "have several edits, and an answer several fences, each with its own file's path:\n"
         f"````text\n```{info}\n<<<<<<< SEARCH\n(lines as they are)\n=======\n(lines as they are to "
         "be)\n>>>>>>> REPLACE\n```\n````"
     )
@@ -28,10 +31,17 @@ def described(context: Context) -> str:
             "Headers that are read only cannot be changed; "
             "if they lack something, write it into your own file."
         ),
-        whole,
     ]
-    if any(context.files.values()):
-        parts.append(edits)
+    length = sum(len(text) for text in context.files.values())
+    if length >= LONG_CHARACTERS:
+        parts += [
+            f"Your files are long: change them by edits, and leave the rest as it is. {edits}",
+            f"Only if most of a file changes: {whole[0].lower()}{whole[1:]}",
+        ]
+    elif length:
+        parts += [whole, f"Or, for small changes, edits in the same fence. {edits}"]
+    else:
+        parts.append(whole)
     first = (
         "the cause, and what you change" if any(context.sources.values()) else "how the kernel goes about it"
     )

@@ -21,6 +21,10 @@ _LANGUAGES: dict[languages.Language, Language] = {
 }  # fmt: skip
 _FAMILIES = {"pooling": "convolution", "fused": "elementwise"}
 """Where the registry has another word."""
+_CPP = re.compile(
+    r"\w<\w+|\bSM\d+_\w+|\w::\w|CUTE_\w+|__\w+|\b(?:CUTLASS|FastDivmod|NamedBarrier|Pipeline\w+|GmmaFP8\w+|Kernel\w+)\b|template"
+)
+"""Names of CuTe's C++, which its Python language writes in another way."""
 _LINE = re.compile(r"^\W*methods\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 
@@ -84,10 +88,10 @@ def offers(
         return None
     known = replace(known, metrics=metrics, applied=applied)
     budget = axis_budget(gaps)
-    return Offers(
-        registry=registry, situation=known, budget=budget, memory=memory,
-        offered=select.select(registry, known, budget, memory),
-    )  # fmt: skip
+    offered = select.select(registry, known, budget, memory)
+    if languages.of(context) == "cute-dsl":
+        offered = tuple(_without_cpp(one) for one in offered)
+    return Offers(registry=registry, situation=known, budget=budget, memory=memory, offered=offered)
 
 
 def situation(context: Context) -> Situation | None:
@@ -107,6 +111,12 @@ def situation(context: Context) -> Situation | None:
         families=(named,) if named in get_args(Family) else (),  # type: ignore[arg-type]
         dtypes=tuple(sorted({one.case.dtype for one in context.evaluations})),
     )
+
+
+def _without_cpp(offer: Offer) -> Offer:
+    """An offer without the line on how to do it, where that is for CuTe in C++."""
+    how = {language: text for language, text in offer.method.how.items() if not _CPP.search(text)}
+    return replace(offer, method=replace(offer.method, how=how))
 
 
 def chosen(answer: str) -> tuple[str, ...]:

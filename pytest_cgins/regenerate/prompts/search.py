@@ -44,7 +44,14 @@ class Shown:
 
 
 def candidate(
-    context: Context, ask: Ask, parent: Attempt, *, shown: Sequence[Shown], evidence: str, methods: str
+    context: Context,
+    ask: Ask,
+    parent: Attempt,
+    *,
+    shown: Sequence[Shown],
+    evidence: str,
+    methods: str,
+    stage: str = "",
 ) -> tuple[Message, ...]:
     """The prompt for the generator; the same arguments give the same text.
 
@@ -55,6 +62,7 @@ def candidate(
         shown: others, the nearest first.
         evidence: what profilers found in the parent; "" for nothing.
         methods: those that are offered, as a section; "" for none.
+        stage: what is in focus, as a section; "" for a prompt that has no stage.
     """
     task = _TASKS.get(ask.kind, optimise.TASK).format(method=blocks.one_line(ask.method, 80))
     if ask.variant:
@@ -66,6 +74,7 @@ def candidate(
         _others(context, shown),
         figures.described(replace(context, attempts=(parent,) if parent.trials else ())),
         blocks.section("What profilers found", [blocks.data("Figures", evidence)] if evidence else []),
+        stage,
         methods if ask.kind in ("optimise", "regenerate") else "",
         _wrong(context, parent),
     ]

@@ -8,7 +8,7 @@ from pytest_cgins.regenerate.prompts import blocks, languages
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.definitions import word
 from pytest_cgins.regenerate.prompts.hardware import Hardware
-from pytest_cgins.regenerate.prompts.workload_advice import ADVICE, COMMON, Place
+from pytest_cgins.regenerate.prompts.workload_advice import ADVICE, COMMON, SPELLED, Place
 
 Family = Literal[
     "matmul", "convolution", "elementwise", "norm", "reduction", "attention", "embedding", "pooling", "fused"
@@ -154,7 +154,7 @@ def described(context: Context) -> str:
     """Advice for one kernel on one device."""
     op = context.target.op
     place = place_of(context)
-    lines = list(COMMON[place])
+    lines = [*COMMON[place], *SPELLED.get(languages.of(context), ())]
     for family in families_of(op):
         lines += ADVICE[family][place]
     if "@backward" in op:

@@ -46,15 +46,31 @@ COMMON: Mapping[Place, tuple[str, ...]] = {
         ),
     ),
     "cute": (
-        "Name layouts once as static types; change tile shapes there and nowhere else.",
-        (
-            "Copies by copy_if with predicates and 128-bit vector atoms (UniversalCopy<uint128_t>, "
-            "SM80_CP_ASYNC_CACHEGLOBAL) where alignment allows it."
-        ),
-        "Swizzled shared-memory layouts (Swizzle<3,3,3> for 16-bit rows of 64) against bank conflicts.",
+        "Name layouts once as static ones; change tile shapes there and nowhere else.",
+        "Predicated copies by 128-bit vector atoms where alignment allows it.",
+        "Swizzled shared-memory layouts (3, 3, 3 for 16-bit rows of 64) against bank conflicts.",
     ),
 }
 """For every kernel of a place."""
+
+SPELLED: Mapping[str, tuple[str, ...]] = {
+    "cute": (
+        (
+            "Names: copy_if, UniversalCopy<uint128_t> and SM80_CP_ASYNC_CACHEGLOBAL for copies, "
+            "SM80_16x8x16_F32F16F16F32_TN and SM90_64x128x16_F32F16F16_SS for products, Swizzle<3,3,3>, Int<128>{}."
+        ),
+    ),
+    "cute-dsl": (
+        (
+            "Names: cute.copy(…, pred=…) with cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), dtype, "
+            "num_bits_per_copy=128) or cute.nvgpu.cpasync.CopyG2SOp(), cute.make_tiled_copy_tv(atom, thread_layout, "
+            "value_layout), cute.make_tiled_mma(cute.nvgpu.warp.MmaF16BF16Op(dtype, cutlass.Float32, (16, 8, 16))), "
+            "cute.make_swizzle(3, 3, 3), cute.arch.shuffle_sync_bfly. Constants are cutlass.Constexpr, loops over them "
+            "cutlass.range_constexpr."
+        ),
+    ),
+}
+"""How the languages of one place write the same thing."""
 
 ADVICE: Mapping[str, Mapping[Place, tuple[str, ...]]] = {
     "matmul": {
@@ -94,7 +110,7 @@ ADVICE: Mapping[str, Mapping[Place, tuple[str, ...]]] = {
         "cute": (
             (
                 "sm_90a: wgmma with TMA loads, warp-specialized producer, 128×128×64 tiles and 4 stages; "
-                "sm_80: SM80_16x8x16_F32F16F16F32_TN with ldmatrix and cp.async."
+                "sm_80: warp-level 16×8×16 products with matrix loads and asynchronous copies."
             ),
             (
                 "Accumulators in fp32, epilogue (bias, activation) on the fragments before they are "

@@ -33,6 +33,7 @@ class SingleShot:
                 branch=0,
                 model=self._means.model(count),
                 temperature=self._means.temperature,
+                staged=False,
             ),
         )
 

@@ -1,0 +1,191 @@
+"""What a search works on first, and what after it, by kind of op and language: the text of one stage.
+
+The stages are data, in `stages.yaml`. What figures say goes before the plan: a stage is where to look first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+from pytest_cgins.config import document
+from pytest_cgins.config.document import Section
+from pytest_cgins.methods.axis_budget import LEAST_GAP, TIES, Gaps
+from pytest_cgins.methods.model import Axis
+from pytest_cgins.regenerate.prompts import blocks, languages, workload
+from pytest_cgins.regenerate.prompts.context import Context
+from pytest_cgins.regenerate.prompts.workload_advice import Place
+from pytest_cgins.regenerate.search.stage import STAGES, Focus, Stage
+
+DATA = Path(__file__).parent / "stages.yaml"
+VERSION = 1
+BUSY = 0.5
+"""Where compute or memory is nearer to its peak than this, the other's gap is in the nature of the op."""
+_OF_AXIS: Mapping[Axis, Stage] = {"compute": "structure", "memory": "memory", "latency": "parallelism"}
+_PLACES: tuple[Place, ...] = get_args(Place)
+_WHOLE = {
+    "all": (
+        "All stages in one pass",
+        "There is one pass: go through these in order, and decide on the whole before you write.",
+    ),
+    "again": (
+        "Stages: all were gone through",
+        (
+            "Each was tried once on the way to this kernel. Keep what is there; go back to the one that figures and "
+            "times point to, and change that alone."
+        ),
+    ),
+}
+"""Heading and first sentence where there is more than one stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """One stage of one kind of op."""
+
+    title: str
+    """What it is about, as a phrase."""
+    everywhere: tuple[str, ...]
+    """What to do, in every language."""
+    of_place: Mapping[Place, tuple[str, ...]]
+    """What to do besides, by language."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The stages of all kinds of ops."""
+
+    families: Mapping[str, Mapping[Stage, Lines]]
+    """By family."""
+    constants: Mapping[str, str]
+    """What may be tuned without another design, by language."""
+
+    def lines(self, families: Sequence[str], place: Place, stage: Stage) -> tuple[str, ...]:
+        """What to do in a stage, for an op of several kinds."""
+        return tuple(
+            line
+            for family in families
+            for it in (self.families[family][stage],)
+            for line in (*it.everywhere, *it.of_place[place])
+        )
+
+
+@cache
+def shipped() -> Plan:
+    """The stages that come with the package."""
+    return read(DATA)
+
+
+def read(file: Path) -> Plan:
+    """The stages of a file.
+
+    Raises:
+        ConfigError: it cannot be read, or something in it is missing, unknown or empty.
+    """
+    top = document.read(file)
+    top.refuse_unknown(("version", "families", "constants"))
+    version = top.require("version", remedy=f"write version: {VERSION}")
+    if version.integer() != VERSION:
+        version.fail(f"version {version.scalar()} of a file of stages", remedy=f"write version: {VERSION}")
+    families = top.require("families", remedy="write families:").mapping("families")
+    constants = top.require("constants", remedy="write constants:").mapping("constants")
+    names = get_args(languages.Language)
+    constants.refuse_unknown(names)
+    known = (*get_args(workload.Family), "backward")
+    families.refuse_unknown(known)
+    return Plan(
+        families={name: _family(families, name) for name in known},
+        constants={name: constants.require(name, remedy="write it").text() for name in names},
+    )
+
+
+def _family(families: Section, name: str) -> dict[Stage, Lines]:
+    it = families.require(name, remedy="write its stages").mapping(f'family "{name}"')
+    it.refuse_unknown(STAGES)
+    found: dict[Stage, Lines] = {}
+    for stage in STAGES:
+        section = it.require(stage, remedy="write it").mapping(f'stage "{stage}" of family "{name}"')
+        section.refuse_unknown(("title", "all", *_PLACES))
+        found[stage] = Lines(
+            title=section.require("title", remedy="write what it is about").text(),
+            everywhere=_texts(section, "all"),
+            of_place={place: _texts(section, place) for place in _PLACES},
+        )
+    return found
+
+
+def _texts(section: Section, key: str) -> tuple[str, ...]:
+    value = section.require(key, remedy="write a list of sentences")
+    return tuple(item.text() for item in value.items())
+
+
+def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -> str:
+    """The section of a prompt; "" for a prompt that has no stage.
+
+    Args:
+        context: of the kernel.
+        focus: as `search.stage.stage_of` says.
+        gaps: how far the parent is from the peaks; None if the prompt shows no figures.
+    """
+    if focus is None:
+        return ""
+    plan = shipped()
+    place = workload.place_of(context)
+    families: list[str] = [*workload.families_of(context.target.op)]
+    if "@backward" in context.target.op:
+        families.append("backward")
+    titles = {stage: plan.families[families[0]][stage].title for stage in STAGES}
+    tuned = f"Constants that may be tuned: {plan.constants[languages.of(context)]}."
+    if focus == "all" or focus == "again":  # noqa: PLR1714 - mypy narrows by `==`
+        numbered = [
+            f"{number}. {titles[stage].capitalize()}\n{blocks.bullets(plan.lines(families, place, stage))}"
+            for number, stage in enumerate(STAGES, 1)
+        ]
+        heading, opening = _WHOLE[focus]
+        return blocks.section(heading, [opening, *numbered, tuned, _evidence(titles, None, gaps)])
+    at = STAGES.index(focus)
+    done = [_numbered(titles, stage) for stage in STAGES[:at]]
+    later = [_numbered(titles, stage) for stage in STAGES[at + 1 :]]
+    return blocks.section(
+        f"Stage {at + 1} of {len(STAGES)}: {titles[focus]}",
+        [
+            f"Settled before, and to stay: {'; '.join(done)}." if done else "",
+            f"In focus now:\n{blocks.bullets(plan.lines(families, place, focus))}",
+            f"Later, so leave it now: {'; '.join(later)}." if later else "",
+            tuned,
+            _evidence(titles, focus, gaps),
+        ],
+    )
+
+
+def leading(gaps: Gaps) -> Axis | None:
+    """The axis with most to win; None if nothing was measured, or all are near their peaks.
+
+    A kernel that keeps the memory busy has a large gap of compute by nature, and the other way round: that is not counted.
+    """
+    found = {axis: gap for axis in TIES if (gap := gaps.of(axis)) is not None}
+    compute, memory = found.get("compute"), found.get("memory")
+    if compute is not None and memory is not None and min(compute, memory) < BUSY and compute != memory:
+        del found["compute" if compute > memory else "memory"]
+    best = max(found, key=lambda axis: found[axis], default=None)
+    return best if best is not None and found[best] >= LEAST_GAP else None
+
+
+def _numbered(titles: Mapping[Stage, str], stage: Stage) -> str:
+    return f"({STAGES.index(stage) + 1}) {titles[stage]}"
+
+
+def _evidence(titles: Mapping[Stage, str], focus: Stage | None, gaps: Gaps | None) -> str:
+    if gaps is None:
+        return "Times that say otherwise go before this plan." if focus else ""
+    axis = leading(gaps)
+    if axis is None:
+        return "Figures that say otherwise go before this plan."
+    stage = _OF_AXIS[axis]
+    told = f"The figures leave most to win on {axis} (gap {gaps.of(axis):.2f})"
+    if stage == focus:
+        return f"{told}, which is in focus."
+    return f"{told}: evidence goes before this plan, so begin with {_numbered(titles, stage)}, even if it was settled or is due later."
