@@ -16,7 +16,7 @@ from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
 from pytest_cgins.methods import commands as methods
 from pytest_cgins.profiling import commands as profiling
-from pytest_cgins.regenerate import ablate_command
+from pytest_cgins.regenerate import ablate_command, judge_command, verifiers_command
 from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
@@ -26,6 +26,7 @@ from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
 from pytest_cgins.trace.importers import commands as importers
 from pytest_cgins.verify import commands as verify
+from pytest_cgins.whole_model import commands as whole_model
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     traces = trace.add_parsers(subparsers)
     maintenance_commands.add_parsers(traces)
     verify.add_parsers(traces)
+    judge_command.add_parser(traces)
     profile_commands.add_parsers(subparsers)
     exports = importers.add_parsers(subparsers)
     build_command.add_parsers(subparsers)
@@ -57,8 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     history_commands.add_parsers(subparsers)
     calibrate_command.add_parsers(subparsers)
     ablate_command.add_parser(profiling.add_parsers(subparsers))
+    whole_model.add_parsers(subparsers)
     runs = regenerate.add_parsers(subparsers)
     resume_command.add_parser(runs)
+    verifiers_command.add_parser(runs)
     proposal_commands.add_parsers(subparsers)
     methods.add_parsers(subparsers)
     github.add_parsers(subparsers)

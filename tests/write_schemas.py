@@ -17,6 +17,7 @@ from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, proposal_schema
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary
 from pytest_cgins.report.document import report_schema
 from pytest_cgins.trace.profile import PROFILE_VERSION, PackProfile
+from pytest_cgins.whole_model.document import MODEL_BENCH_VERSION, ModelBench
 
 EVIDENCE = {
     "env": evidence.EnvironmentEvidence,
@@ -34,6 +35,7 @@ SCHEMAS = {
         f"evidence-{name}-{evidence.EVIDENCE_VERSION}.json": documents.json_schema(cls)
         for name, cls in EVIDENCE.items()
     },
+    f"model-bench-{MODEL_BENCH_VERSION}.json": documents.json_schema(ModelBench),
     f"history-{HISTORY_VERSION}.json": history_schema(),
     f"proposal-{PROPOSAL_VERSION}.json": proposal_schema(),
     f"report-{REPORT_VERSION}.json": report_schema(),

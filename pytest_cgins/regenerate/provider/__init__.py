@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.provider.order import Limits
 
 
-def of_settings(settings: LlmSettings, *, run: str = "") -> Provider:
-    """The provider that the section `llm` of cgins.yaml names, for a run of this name."""
+def of_settings(settings: LlmSettings, *, run: str = "", command: str = "") -> Provider:
+    """The provider that the section `llm` of cgins.yaml names, for a run of this name, or a command that is no run."""
     from pytest_cgins.regenerate.provider.order import Limits
 
     # Time for one more answer if the first is lost, and for the pauses that providers ask for.
@@ -26,6 +26,7 @@ def of_settings(settings: LlmSettings, *, run: str = "") -> Provider:
         api_key_env=settings.api_key_env,
         path=settings.path,
         run=run,
+        command=command,
         prices=settings.prices,
         stream=settings.stream,
         limits=Limits(idle_s=settings.timeout_s, try_s=settings.timeout_s, deadline_s=deadline_s),
@@ -39,6 +40,7 @@ def make(
     api_key_env: str = "",
     path: Path | None = None,
     run: str = "",
+    command: str = "",
     prices: Mapping[str, Price] | None = None,
     stream: bool = True,
     limits: Limits | None = None,
@@ -52,6 +54,7 @@ def make(
         api_key_env: variable that holds its key; "" for the provider's own, or none.
         path: folder of `replay` and `exchange`.
         run: name of the run, which prompts of `exchange` tell.
+        command: what they tell instead where there is no run.
         prices: by model.
         stream: whether answers come in pieces.
         limits: how long, and how often a server is asked.
@@ -70,7 +73,7 @@ def make(
             remedy=nearest(name, PROVIDERS) or f"take one of: {', '.join(PROVIDERS)}",
         )
     if name in {"replay", "exchange"}:
-        return _of_files(name, path, run, strict=strict)
+        return _of_files(name, path, run, command=command, strict=strict)
     own = {
         "openai": openai_compatible.OPENAI_URL,
         "gemini": openai_compatible.GEMINI_URL,
@@ -87,10 +90,10 @@ def make(
     )
 
 
-def _of_files(name: str, path: Path | None, run: str, *, strict: bool) -> Provider:
+def _of_files(name: str, path: Path | None, run: str, *, command: str, strict: bool) -> Provider:
     from pytest_cgins.regenerate.provider.exchange import Exchange
     from pytest_cgins.regenerate.provider.replay import Replay
 
     if path is None:
         raise ConfigError(f'llm.provider is "{name}" without a folder', remedy="set llm.path")
-    return Replay(path, strict=strict) if name == "replay" else Exchange(path, run)
+    return Replay(path, strict=strict) if name == "replay" else Exchange(path, run, command=command)

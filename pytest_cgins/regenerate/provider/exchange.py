@@ -25,8 +25,8 @@ _EVERY_S = 0.05
 _TOP = """\
 <!-- prompt {digest} -->
 > **To do:** answer the prompt below, as if it had been said to you, and save the answer as `{answer}` in this folder.
-> If it cannot be saved at once, write `{answer}.part` and rename it. Then resume the run:
-> `cgins runs resume{run}`. Nothing else here is to be changed. To say who answered, begin the file with
+> If it cannot be saved at once, write `{answer}.part` and rename it. Then {next}:
+> `{command}`. Nothing else here is to be changed. To say who answered, begin the file with
 > `---`, `model: NAME` and `---`, each on a line of its own.
 """
 
@@ -37,11 +37,13 @@ class Exchange:
     Args:
         folder: of prompts and answers.
         run: name of the run, for the prompts to tell how it is resumed.
+        command: what reads the answers where there is no run to resume.
     """
 
-    def __init__(self, folder: Path, run: str = "") -> None:
+    def __init__(self, folder: Path, run: str = "", *, command: str = "") -> None:
         self._folder = folder
         self._run = run
+        self._command = command
         self._waiting: dict[Path, None] = {}
 
     @property
@@ -60,7 +62,7 @@ class Exchange:
         if files.is_settled(place):
             self._waiting.pop(prompt, None)
             return files.answer_in(place)
-        _offer(prompt_text(request, self._run), prompt)
+        _offer(prompt_text(request, self._run, command=self._command), prompt)
         self._waiting[prompt] = None
         data = _at_rest(folder / ANSWER)
         if not data.strip():
@@ -85,10 +87,15 @@ class Exchange:
         """Nothing is held."""
 
 
-def prompt_text(request: Request, run: str = "") -> str:
-    """What is written for whoever answers."""
+def prompt_text(request: Request, run: str = "", *, command: str = "") -> str:
+    """What is written for whoever answers; `run` and `command` as of `Exchange`."""
     again = f" {run}" if run else ""
-    top = _TOP.format(digest=written.digest_of(request), answer=ANSWER, run=again)
+    top = _TOP.format(
+        digest=written.digest_of(request),
+        answer=ANSWER,
+        next="run this again" if command else "resume the run",
+        command=command or f"cgins runs resume{again}",
+    )
     many = len(request.messages) > 1
     parts = [
         f"<!-- {message.role} -->\n{message.text.strip()}\n" if many else f"{message.text.strip()}\n"

@@ -50,8 +50,13 @@ class Score(Document):
 
 def opinions(text: str) -> list[float]:
     """Chances that an answer gives, 0 to 1, one a question that it has a line for: `compiles: 90%`."""
-    said = {match["what"].lower(): min(100, int(match["share"])) / 100 for match in _LINE.finditer(text)}
-    return [said[name] for name in QUESTIONS if name in said]
+    return list(said(text).values())
+
+
+def said(text: str) -> dict[str, float]:
+    """The same by question, in the order of `QUESTIONS`."""
+    found = {match["what"].lower(): min(100, int(match["share"])) / 100 for match in _LINE.finditer(text)}
+    return {name: found[name] for name in QUESTIONS if name in found}
 
 
 def score(attempts: Iterable[Attempt]) -> Score:

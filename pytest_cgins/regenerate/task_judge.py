@@ -1,0 +1,208 @@
+"""A model's opinion of tasks: is a part of what an op computes without effect, or computed in a roundabout way?
+
+A kernel that leaves such a part out is right and fast, and has shown nothing: robust-kbench has a model look for tasks like
+that ("Towards Robust Agentic CUDA Kernel Benchmarking", Lange et al., 2025). `cgins traces audit` measures what a case can
+tell; this reads the source. Its word gates nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins import documents
+from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.document_base import Document
+from pytest_cgins.model import Trace
+from pytest_cgins.regenerate.budget import Ledger
+from pytest_cgins.regenerate.model import Answer, Message, Request
+from pytest_cgins.regenerate.prompts import blocks, calls, definitions, torch_schema
+from pytest_cgins.regenerate.provider import files
+from pytest_cgins.regenerate.provider.base import Provider
+
+WAIT_S = 1.0
+MOST_CALLS = 8
+"""Forms of calls that a prompt lists."""
+MOST_SOURCE = 8000
+_SYSTEM = (
+    "You review tasks for people who write GPU kernels: an op of PyTorch, or a function or module of a project, that one "
+    "kernel is to compute as a whole. You look for tasks in which a kernel can win by leaving work out."
+)
+_QUESTIONS = (
+    (
+        "redundant: yes or no (some of the computation cannot change the outputs, whatever the inputs: a sum over "
+        "probabilities, a branch never taken, a term that cancels)"
+    ),
+    (
+        "inefficient: yes or no (the definition does avoidable work: the same value twice, a large intermediate that a plain "
+        "rewriting avoids, so that to be faster than it says little)"
+    ),
+    "why: one sentence that names the lines or terms",
+)
+_LINE = re.compile(r"^\W*(redundant|inefficient)\W*:\W*(yes|no)\b", re.IGNORECASE | re.MULTILINE)
+_WHY = re.compile(r"^\W*why\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One op of a pack."""
+
+    pack: str
+    """Name of the pack."""
+    op: str
+    """Qualified name."""
+    traces: tuple[Trace, ...]
+    """Its calls."""
+    root: Path
+    """Where the project's functions are looked for."""
+
+    @property
+    def id(self) -> str:
+        """Of its request, and of recorded answers."""
+        return f"judge/{self.pack}/{re.sub(r'[^A-Za-z0-9]+', '_', self.op).strip('_')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion(Document):
+    """What a model says of one task."""
+
+    pack: str
+    """Name of the pack."""
+    op: str
+    """Qualified name."""
+    redundant: bool | None
+    """Whether a part of it cannot matter; None if the answer does not say."""
+    inefficient: bool | None
+    """Whether its definition does avoidable work; None if the answer does not say."""
+    why: str
+    """In a sentence; "" if the answer has none."""
+    model: str
+    """Who says so."""
+
+
+def request(task: Task, settings: LlmSettings) -> Request:
+    """What is asked of a task; the same for the same task and model."""
+    models = settings.models
+    user = blocks.join(
+        [
+            "# Task\nSay of the op below whether it is redundant or inefficient. Most are neither.",
+            blocks.section("The op", [f"Op: {blocks.code(task.op)}.", _definition(task)]),
+            blocks.section("Recorded calls", [blocks.data("Calls", "\n".join(_listed(task.traces)))]),
+            blocks.section(
+                "Answer", [f"These three lines and nothing else:\n{blocks.fenced(chr(10).join(_QUESTIONS))}"]
+            ),
+        ]
+    )
+    return Request(
+        id=task.id,
+        role="verifier",
+        model=(models.verifier or models.generator)[0],
+        messages=(
+            Message(role="system", text=f"{_SYSTEM}\n{blocks.DATA_RULE}"),
+            Message(role="user", text=user),
+        ),
+        max_tokens=settings.max_answer_tokens,
+        temperature=settings.temperature.verifier,
+    )
+
+
+def read(task: Task, answer: Answer) -> Opinion:
+    """The opinion in an answer; what it leaves out is None."""
+    said = {match[1].lower(): match[2].lower() == "yes" for match in _LINE.finditer(answer.text)}
+    why = _WHY.search(answer.text)
+    return Opinion(
+        pack=task.pack,
+        op=task.op,
+        redundant=said.get("redundant"),
+        inefficient=said.get("inefficient"),
+        why=blocks.one_line(why[1], 400) if why else "",
+        model=answer.model,
+    )
+
+
+def judged(
+    tasks: Sequence[Task],
+    settings: LlmSettings,
+    provider: Provider,
+    folder: Path,
+    *,
+    say: Callable[[str], object] = lambda _: None,
+) -> list[Opinion | None]:
+    """Ask about all tasks at once; None for one whose answer comes by hand, and is not there yet.
+
+    Answers stay in `folder`: what was asked once is not asked again, as long as the prompt and the model are the same.
+
+    Args:
+        tasks: what is judged.
+        settings: who is asked, and what it may take.
+        provider: made from these.
+        folder: made if need be.
+        say: takes a line for each answer.
+
+    Raises:
+        BudgetError: the budget is used up.
+        ProviderError: there will be no answer.
+    """
+    ledger = Ledger(settings.budget, settings.prices)
+    wanted = {task.id: request(task, settings) for task in tasks}
+    found: dict[str, Opinion] = {}
+    begun: dict[str, tuple[Request, Path, bool]] = {}
+    while True:
+        for task in tasks:
+            if task.id in found:
+                continue
+            if task.id not in begun:
+                begun[task.id] = _begin(wanted[task.id], folder, ledger)
+            asked, place, is_new = begun[task.id]
+            answer = provider.ask(asked, place)
+            if answer is not None:
+                if is_new:
+                    ledger.settle(asked, answer)
+                found[task.id] = read(task, answer)
+                say(f"{task.pack}: {task.op} ({len(found)} of {len(tasks)})")
+        if len(found) == len(tasks) or not provider.wait(WAIT_S):
+            return [found.get(task.id) for task in tasks]
+
+
+def _begin(asked: Request, folder: Path, ledger: Ledger) -> tuple[Request, Path, bool]:
+    """A request within the budget, its place, and whether it was not asked before."""
+    digest = hashlib.sha256(documents.dump(asked).encode()).hexdigest()[:12]
+    place = folder / f"{asked.id.removeprefix('judge/')}-{digest}"
+    if files.is_settled(place) and files.failure_in(place) is None:
+        return asked, place, False
+    place.mkdir(parents=True, exist_ok=True)
+    asked = ledger.require(asked)
+    files.retract_failure(place)
+    files.write_json(place / files.REQUEST, asked)
+    return asked, place, True
+
+
+def _definition(task: Task) -> str:
+    forward = task.op.partition("@")[0]
+    note = "It is the backward of this op, for the arguments in its name." if "@" in task.op else ""
+    known = definitions.SENTENCES.get(definitions.word(forward)) if forward.startswith("torch.") else None
+    if known:
+        return f"{note}\nDefinition: {known}".strip()
+    if forward.startswith("torch."):
+        said = torch_schema.documentation(forward)
+        return f"{note}\n{blocks.data('Documentation', blocks.head(said.strip(), MOST_SOURCE))}".strip()
+    source = definitions.find(task.root, forward)
+    if source is None:
+        return f"{note}\nIts source was not found; judge by its name and its calls.".strip()
+    return f"{note}\n{blocks.data('Source', blocks.head(source[1], MOST_SOURCE))}".strip()
+
+
+def _listed(traces: Sequence[Trace]) -> list[str]:
+    lines = [
+        ", ".join(f"{one.name}={calls.plain(one.value, trace.tensors)}" for one in calls.arguments(trace))
+        + f" → {calls.outputs(trace)}; {trace.count} calls"
+        for trace in traces[:MOST_CALLS]
+    ]
+    more = len(traces) - MOST_CALLS
+    return [
+        *(blocks.one_line(line, 600) for line in lines),
+        *([f"and {more} more forms"] if more > 0 else []),
+    ]

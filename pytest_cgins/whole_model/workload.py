@@ -1,0 +1,87 @@
+"""One run of a user's model, made by a function that is named on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from pytest_cgins.errors import ConfigError
+from pytest_cgins.text import nearest
+
+Run = Callable[[], object]
+_FORMS = "return a function of no arguments, or (model, inputs)"
+
+
+def made(name: str, device: str) -> Run:
+    """What runs the model once, on its inputs.
+
+    Args:
+        name: `MODULE:FUNCTION`. The function takes nothing, or the device; it gives a function of no arguments, or a model
+            and its inputs (a tensor, a tuple for arguments, a mapping for keywords), which are then moved to the device.
+        device: `cpu` or `cuda:0`.
+
+    Raises:
+        ConfigError: there is no such function, it raises, or gives something else.
+    """
+    factory = _found(name)
+    try:
+        takes_device = "device" in inspect.signature(factory).parameters
+        given = factory(device=device) if takes_device else factory()
+    except Exception as error:  # whatever a user's function raises
+        raise ConfigError(
+            f"{name} raised {type(error).__name__}: {error}", remedy="it must run by itself, or with device="
+        ) from error
+    if isinstance(given, tuple) and len(given) == 2 and callable(given[0]):
+        return _run_of(given[0], given[1], device)
+    if callable(given) and not isinstance(given, torch.nn.Module):
+        run: Run = given
+        return run
+    raise ConfigError(f"{name} returned {type(given).__name__}", remedy=_FORMS)
+
+
+def _found(name: str) -> Callable[..., Any]:
+    module_name, _, function = name.partition(":")
+    if not module_name or not function.isidentifier():
+        raise ConfigError(
+            f"{name!r} names no function", remedy="write MODULE:FUNCTION, such as models.bert:make"
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a user's module raises
+        raise ConfigError(
+            f"{name}: importing {module_name} raised {type(error).__name__}: {error}",
+            remedy="modules are looked up in the folder of cgins.yaml, and then in this one",
+        ) from error
+    factory = getattr(module, function, None)
+    if not callable(factory):
+        known = [one for one, value in vars(module).items() if callable(value)]
+        raise ConfigError(
+            f"{name}: {module_name} has no function {function}",
+            remedy=nearest(function, known) or "name one of its own",
+        )
+    made_by: Callable[..., Any] = factory
+    return made_by
+
+
+def _run_of(model: Callable[..., object], inputs: object, device: str) -> Run:
+    if isinstance(model, torch.nn.Module):
+        model = model.to(device)
+    moved = _moved(inputs, device)
+    if isinstance(moved, Mapping):
+        return lambda: model(**moved)
+    arguments = moved if isinstance(moved, tuple) else (moved,)
+    return lambda: model(*arguments)
+
+
+def _moved(inputs: Any, device: str) -> Any:
+    if isinstance(inputs, torch.Tensor):
+        return inputs.to(device)
+    if isinstance(inputs, Mapping):
+        return {name: _moved(one, device) for name, one in inputs.items()}
+    if type(inputs) in (tuple, list):
+        return type(inputs)(_moved(one, device) for one in inputs)
+    return inputs

@@ -1,0 +1,72 @@
+"""`cgins bench-model` on a GPU: swaps are captured in a graph, and take no time of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins import documents
+from pytest_cgins.whole_model.document import ModelBench
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).parents[2]
+MODELS = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(8))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.nn.functional.gelu(layer(x))
+        return x
+
+
+def make():
+    torch.manual_seed(0)
+    return Net().eval(), torch.randn(64, 256)
+"""
+
+
+def test_a_model_is_captured_with_kernels_in_it(tmp_path: Path) -> None:
+    """Every call goes to the kernel; both arms are graphs, so that a swap costs less than what Python does for it."""
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "example_project", project, ignore=shutil.ignore_patterns(".cgins", "traces"))
+    (project / "bench.py").write_text(MODELS)
+    call = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            call,
+            "bench-model",
+            "bench:make",
+            "--kernel",
+            "gelu/cuda",
+            "--device",
+            "cuda",
+        ],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    made = documents.load(ModelBench, (project / ".cgins/model_bench.json").read_bytes())
+    (row,) = made.kernels
+    assert (row.calls, row.left) == (8, {})
+    assert made.measurement.method == "cuda-graph"
+    assert made.difference is not None
+    assert made.difference.relative_rms < 1e-5
+    assert made.measurement.kernel.median_ns_per_call < 2 * made.ratio.ns_per_call

@@ -1,0 +1,42 @@
+"""Prompts of a search: what they tell of other candidates, and how much."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_cgins.regenerate.model import Ask, Attempt
+from pytest_cgins.regenerate.prompts import search
+from tests.regenerate.prompts.example import context_of
+
+
+def shown(number: int, text: str, *, ratio: float | None = 0.9) -> search.Shown:
+    attempt = Attempt(
+        number=number, goal="optimise", outcome="right" if ratio else "failed", reason="not-faster", message="lost its tail",
+        time_ratio=ratio, methods=("vector-access",),
+    )  # fmt: skip
+    return search.Shown(attempt=attempt, sources={"kernels/gelu.cu": text} if ratio else {})
+
+
+def prompt(*others: search.Shown) -> str:
+    parent = Attempt(number=0, goal="optimise", outcome="right", reason="ok", message="", time_ratio=1.0)
+    ask = Ask(parent=0, kind="optimise", round=1)
+    made = search.candidate(context_of("gelu", "cuda"), ask, parent, shown=others, evidence="", methods="")
+    return made[-1].text
+
+
+def test_sources_of_others_have_twelve_kilobytes_together() -> None:
+    """The nearest ones come first and whole, what is over the limit is left out and said; failed ones are a line each."""
+    texts = [f"// {mark}\n" * 450 for mark in ("aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd")]
+    text = prompt(*(shown(number, one) for number, one in enumerate(texts, 1)), shown(5, "", ratio=None))
+    quoted = sum(len(found) for found in re.findall(r"// ([abcd]{8})\n", text)) // 8 * len("// aaaaaaaa\n")
+    assert 11_000 < quoted <= search.MOST_SHOWN_CHARACTERS == 12_000
+    assert text.count("aaaaaaaa") == 450
+    assert 0 < text.count("cccccccc") < text.count("bbbbbbbb") == text.count("aaaaaaaa")
+    assert "dddddddd" not in text
+    assert "more characters are left out" in text
+    assert "5 with vector-access: failed (not-faster): lost its tail" in text
+
+
+def test_without_others_nothing_is_told_of_them() -> None:
+    """No heading without what is under it."""
+    assert "What else was tried" not in prompt()
