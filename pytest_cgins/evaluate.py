@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -227,6 +227,44 @@ class Evaluator:
         logger.info("%s: %s (%s) in %.2f s%s", case.name, status, reason, seconds, numbers)
         return replace(result, seconds=seconds)
 
+    def time(self, right: Evaluation) -> Evaluation:
+        """Time a case that was verified before, by this evaluator or one with the same seed, and judge it by its time.
+
+        Args:
+            right: what was found of the case; its kernel is built from the same sources.
+        """
+        started = time.monotonic()
+        result = replace(right, build_seconds=0.0)
+        try:
+            self._describe()
+            self._require_device(right.case)
+            compiled = self._compiled(right.case)
+            question = self._question(right.case)
+            with ExitStack() as open_buffers:
+                with self._beside_no_timing(right.case.device):
+                    prepared = self._reference("prepare", question)
+                    _closing(open_buffers, prepared)
+                result = self._timed(result, compiled, question, prepared)
+        except EndedError as end:
+            result = replace(result, verdict=end.verdict, output=end.output)
+        return replace(result, seconds=time.monotonic() - started)
+
+    def start(self, role: str) -> None:
+        """Have the worker of a role ready for the cases, beside nobody who times; what fails is told when it is used.
+
+        Args:
+            role: `verification` or `timing`.
+        """
+        with suppress(CginsError, EndedError), ExitStack() as stack:
+            self._describe()
+            for device in dict.fromkeys(case.device for case in self.cases()):
+                stack.enter_context(self._beside_no_timing(device))
+            for case in self.cases()[:1]:
+                name = f"{role}/interpret" if self._is_interpreted(case) else role
+                self._pool.start(name)
+                if role == "timing":
+                    self._runs.ask(name, "ready", {"device": case.device}, (), timeout_s=self._timeout_s)
+
     @contextmanager
     def made_ready(
         self, case: Case
@@ -269,6 +307,10 @@ class Evaluator:
         """The devices of this machine, `cpu` and `cuda`, as the reference worker sees them; it is started for that."""
         if self._environments is None:
             self.warm()
+        return self._describe()
+
+    def _describe(self) -> Mapping[str, Environment]:
+        if self._environments is None:
             reply = self._reference("describe", {})
             self._environments = {
                 name: documents.load_python(Environment, value)

@@ -272,7 +272,7 @@ class Run:
             target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target)
         )
         goalposts = Goalposts(
-            kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=copy.touched
+            kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=bench.touched
         )
         if target.goal == "optimise":
             return Search(
@@ -354,8 +354,8 @@ def _key(one: Evaluation) -> tuple[str, str, str]:
 
 
 def _warm_one(works: Sequence[Work], benches: Sequence[Bench]) -> None:
-    """Have the worker of one candidate import torch while its answer is awaited."""
+    """Have the workers of one target's next candidates import torch while their answers are awaited."""
     for work, bench in zip(works, benches, strict=True):
         if not work.done:
-            bench.warm()
+            bench.warm(work.awaited if isinstance(work, Search) else 1)
             return

@@ -169,7 +169,9 @@ def _project(work: Path, device: str) -> Path:
     project = work / f"project-{device}"
     if not (project / ".git").is_dir():
         shutil.rmtree(project, ignore_errors=True)
-        shutil.copytree(EXAMPLE / "kernels", project / "kernels", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        shutil.copytree(
+            EXAMPLE / "kernels", project / "kernels", ignore=shutil.ignore_patterns("*.py", "__pycache__")
+        )
         (project / "cgins.yaml").write_text(YAML.replace("SOURCE", SOURCES[device]), encoding="utf-8")
         (project / ".gitignore").write_text(".cgins/\n", encoding="utf-8")
         subprocess.run([sys.executable, "-c", RECORD], cwd=project, env=environment(), check=True)
@@ -180,16 +182,27 @@ def _project(work: Path, device: str) -> Path:
 
 
 def _found(
-    journal: Journal, result: Result, stages: Stages, model: Renamed, whole_s: float, arguments: argparse.Namespace
+    journal: Journal,
+    result: Result,
+    stages: Stages,
+    model: Renamed,
+    whole_s: float,
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """What the run came to, as JSON."""
     attempts = result.attempts
     trials = [trial for one in attempts for trial in one.trials]
-    measurements = [one.measurement for trial in trials for one in trial.evaluations if one.measurement is not None]
+    measurements = [
+        one.measurement for trial in trials for one in trial.evaluations if one.measurement is not None
+    ]
     wall = {**stages.seconds}
     total_s = sum(wall.values())
-    commit = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    environments = {json.dumps(documents.dump_python(one)): one for trial in trials for one in trial.environments}
+    commit = subprocess.run(
+        ["git", "-C", REPOSITORY, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    environments = {
+        json.dumps(documents.dump_python(one)): one for trial in trials for one in trial.environments
+    }
     return {
         "commit": commit.stdout.strip(),
         "policy": arguments.policy,
@@ -247,7 +260,10 @@ def markdown(found: dict[str, Any]) -> str:
         "",
         "| of all candidates | busy s | s a candidate |",
         "|---|---:|---:|",
-        *(f"| {name} | {seconds:.2f} | {seconds / count:.3f} |" for name, seconds in found["busy_seconds"].items()),
+        *(
+            f"| {name} | {seconds:.2f} | {seconds / count:.3f} |"
+            for name, seconds in found["busy_seconds"].items()
+        ),
     ]
     return "\n".join(lines) + "\n"
 

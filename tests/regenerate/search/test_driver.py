@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -69,6 +69,9 @@ class Oracle:
         self.peak = 0.0
         self.lucky: set[float] = set()
         """Times that look faster until they are measured again."""
+
+    def begin(self, candidates: Sequence[Mapping[str, str]], champion: Mapping[str, str] | None) -> None:
+        del candidates, champion
 
     def check(self, files: Mapping[str, str]) -> Trial:
         self.tried.append(files[MAIN])
