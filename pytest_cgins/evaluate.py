@@ -34,6 +34,7 @@ from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.kernels import doomed
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.compilers import Fence
@@ -248,6 +249,17 @@ class Evaluator:
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
         return replace(result, seconds=time.monotonic() - started)
+
+    def can_build(self, case: Case) -> bool:
+        """Whether a case's kernel can be built, once that is known; starts no worker that would run it."""
+        with suppress(EndedError):
+            self._describe()
+        return self.supply.can_build(_kernel_of(case))
+
+    def is_doomed(self, case: Case) -> bool:
+        """Whether a case's kernel most likely cannot be built: known much sooner, and no verdict."""
+        source = self.supply.source(_kernel_of(case))
+        return source is not None and doomed.is_doomed(source, self.supply.builds)
 
     def start(self, role: str) -> None:
         """Have the worker of a role ready for the cases, beside nobody who times; what fails is told when it is used.

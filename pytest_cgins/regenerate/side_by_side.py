@@ -103,7 +103,7 @@ class SideBySide:
         self._make_builds = builds
         self._check = check
         self._threads = threads or default_threads()
-        # With cores to spare the worker that times imports torch while the kernel is compiled and checked.
+        # With cores to spare, workers import torch while the kernel is compiled.
         self._starts_early = default_jobs() >= CORES
         self._places: list[Place] = []
         self._under_way: list[Place] = []
@@ -134,7 +134,7 @@ class SideBySide:
             place.copy.put(files)
             place.files, place.champion = dict(files), champion
             place.checker = place.checker or self._evaluator(place.copy, builds, None, timing=False)
-            # Only the builds: a worker starts when it is its candidate's turn.
+            # The builds alone: a worker starts when it is its candidate's turn.
             place.checker.supply.build_ahead(
                 (one.kernel, one.implementation, one.device.partition(":")[0])
                 for one in place.checker.cases()
@@ -174,10 +174,12 @@ class SideBySide:
         assert place.checker is not None
         checker = place.checker
         try:
-            if timed and self._starts_early:
+            case = checker.cases()[0]
+            early = self._starts_early and not checker.is_doomed(case)
+            if early and timed:
                 place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
                 place.timer.pool.warm(["timing"])
-            if not self._stopped.is_set():
+            if (early or checker.can_build(case)) and not self._stopped.is_set():
                 checker.start("verification")
             found = self._check(checker, self._stopped)
         finally:

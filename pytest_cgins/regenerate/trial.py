@@ -128,7 +128,8 @@ class Bench:
             self._reference.warm(["reference"])
             self._side_by_side.begin([files], None, timed=False)
             place = self._side_by_side.place_of(files)
-        assert place is not None and place.checked is not None
+        assert place is not None
+        assert place.checked is not None
         found = place.checked.result()
         self._lately = place.copy
         notes = (f"{found.left} more cases were not run",) if found.left else ()
@@ -163,7 +164,8 @@ class Bench:
         if not self._settings.timing:
             return self._trial("times", right, self._settings.seed, 0.0, ())
         place = self._side_by_side.place_of(files)
-        assert place is not None and place.checked is not None
+        assert place is not None
+        assert place.checked is not None
         self._crown(champion)
         evaluator = self._side_by_side.timer(place, champion)
         try:

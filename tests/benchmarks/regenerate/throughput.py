@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import statistics
@@ -119,6 +120,7 @@ def main() -> int:
     work: Path = arguments.work.resolve()
     project = _project(work, arguments.device)
     shutil.rmtree(work / "cache", ignore_errors=True)
+    os.environ["CGINS_CACHE_DIR"] = str(work / "cache")
     loaded = configuration.load(project / "cgins.yaml")
     (entry,) = loaded.kernels
     target = targets.target_of(entry, entry.implementations[0], "optimise")
@@ -130,7 +132,7 @@ def main() -> int:
     with run.begin(loaded, settings, [target], (), record=record) as journal:
         conditions = run.Conditions(
             sandbox=conduct.sandbox_of(arguments.sandbox), noise=TimingOptions(noise=Calibrations().noise),
-            cache=work / "cache", on_event=stages,
+            on_event=stages,
         )  # fmt: skip
         began = time.monotonic()
         (result,) = run.Run(journal, loaded, settings, conditions).work().results
@@ -208,7 +210,7 @@ def _found(
         "policy": arguments.policy,
         "device": arguments.device,
         "sandbox": arguments.sandbox,
-        "cores": len(__import__("os").sched_getaffinity(0)),
+        "cores": len(os.sched_getaffinity(0)),
         "environments": [documents.dump_python(one) for one in environments.values()],
         "cases": sorted({one.case.name for trial in trials for one in trial.evaluations}),
         "candidates": len(attempts),
@@ -244,12 +246,16 @@ def markdown(found: dict[str, Any]) -> str:
     """The tables."""
     total_s, count = found["search_seconds"], found["candidates"]
     lines = [
-        f"{count} candidates in {total_s:.1f} s: **{found['candidates_a_minute']:.1f} a minute** (policy "
-        f"{found['policy']}, {found['device']}, {found['cores']} cores, {len(found['cases'])} cases, sandbox "
-        f"{found['sandbox']}, commit {found['commit'][:10]}).",
+        (
+            f"{count} candidates in {total_s:.1f} s: **{found['candidates_a_minute']:.1f} a minute** (policy "
+            f"{found['policy']}, {found['device']}, {found['cores']} cores, {len(found['cases'])} cases, sandbox "
+            f"{found['sandbox']}, commit {found['commit'][:10]})."
+        ),
         "",
-        f"{found['right']} were right, {found['beat_the_champion']} seemed faster than the best until then, "
-        f"{found['accepted']} were accepted as faster.",
+        (
+            f"{found['right']} were right, {found['beat_the_champion']} seemed faster than the best until then, "
+            f"{found['accepted']} were accepted as faster."
+        ),
         "",
         "| the search was at | wall s | share |",
         "|---|---:|---:|",
