@@ -187,6 +187,14 @@ class Evaluator:
         self._bases.close()
         self.supply.close()
 
+    def retire(self) -> None:
+        """As `close`, beside nobody who times: a process that gives back its GPU disturbs as one that takes it."""
+        try:
+            with self._beside_no_timing_of_any():
+                self.close()
+        except (CginsError, EndedError):
+            self.close()
+
     def build_ahead(self, cases: Iterable[Case]) -> None:
         """Begin to build the kernels of some cases, and wait for nothing; errors are told by `evaluate`.
 
@@ -267,10 +275,7 @@ class Evaluator:
         Args:
             role: `verification` or `timing`.
         """
-        with suppress(CginsError, EndedError), ExitStack() as stack:
-            self._describe()
-            for device in dict.fromkeys(case.device for case in self.cases()):
-                stack.enter_context(self._beside_no_timing(device))
+        with suppress(CginsError, EndedError), self._beside_no_timing_of_any():
             for case in self.cases()[:1]:
                 name = f"{role}/interpret" if self._is_interpreted(case) else role
                 self._pool.start(name)
@@ -422,6 +427,15 @@ class Evaluator:
                 stack.enter_context(lock.verifying(self._lock_key(device), wait_s=LOCK_WAIT_S))
             except InfrastructureError as error:
                 raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
+            yield
+
+    @contextmanager
+    def _beside_no_timing_of_any(self) -> Iterator[None]:
+        """As `_beside_no_timing`, of all devices that the cases are for; errors as there, and of the reference worker."""
+        self._describe()
+        with ExitStack() as stack:
+            for device in sorted({case.device for case in self.cases()}):
+                stack.enter_context(self._beside_no_timing(device))
             yield
 
     def _sanitized(

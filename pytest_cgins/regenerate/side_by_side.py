@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -148,13 +148,25 @@ class SideBySide:
         return next((one for one in self._under_way if one.files == files), None)
 
     def timer(self, place: Place, champion: Files | None) -> Evaluator:
-        """The evaluator that times a candidate beside a champion; its owner closes it."""
-        made, place.timer = place.timer, None
-        if made is not None and place.champion == champion:
-            return made
-        if made is not None:
-            made.close()
-        return self._evaluator(place.copy, self._ahead(), champion, timing=True)
+        """The evaluator that times a candidate beside a champion; closed when the batch is at its end."""
+        if place.timer is None or place.champion != champion:
+            if place.timer is not None:
+                place.timer.retire()
+            place.timer, place.champion = None, champion
+            place.timer = self._evaluator(place.copy, self._ahead(), champion, timing=True)
+        return place.timer
+
+    def alone(self, place: Place) -> Checked:
+        """Check a candidate once more, when no other one is: side by side it may have lacked what others had."""
+        wait([one.checked for one in self._under_way if one.checked is not None])
+        checker = place.checker = self._evaluator(place.copy, self._ahead(), None, timing=False)
+        place.checked = Future()
+        try:
+            place.checked.set_result(self._check(checker, self._stopped))
+        finally:
+            checker.retire()
+            place.checker = None
+        return place.checked.result()
 
     def close(self) -> None:
         """End all that is under way, at once."""
@@ -174,7 +186,7 @@ class SideBySide:
         assert place.checker is not None
         checker = place.checker
         try:
-            case = checker.cases()[0]
+            case, *_ = checker.cases()
             early = self._starts_early and not checker.is_doomed(case)
             if early and timed:
                 place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
@@ -183,8 +195,8 @@ class SideBySide:
                 checker.start("verification")
             found = self._check(checker, self._stopped)
         finally:
+            checker.retire()
             place.checker = None
-            checker.close()
         right = not found.left and all(one.verdict.status.outcome == "pass" for one in found.evaluations)
         if timed and right and not self._stopped.is_set():
             if place.timer is None:
@@ -209,8 +221,9 @@ class SideBySide:
             return
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._executor = None
-        for place in self._under_way:
-            place.close()
+        # Processes with a GPU take their time to end.
+        with ThreadPoolExecutor(max(1, len(self._under_way))) as ending:
+            list(ending.map(Place.close, self._under_way))
         self._under_way = []
         self._end_builds()
 

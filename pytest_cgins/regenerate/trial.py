@@ -131,6 +131,8 @@ class Bench:
         assert place is not None
         assert place.checked is not None
         found = place.checked.result()
+        if any(one.verdict.reason is Reason.OUT_OF_MEMORY for one in found.evaluations):
+            found = self._side_by_side.alone(place)
         self._lately = place.copy
         notes = (f"{found.left} more cases were not run",) if found.left else ()
         return self._trial("check", found.evaluations, self._settings.seed, found.seconds, notes)
@@ -168,10 +170,7 @@ class Bench:
         assert place.checked is not None
         self._crown(champion)
         evaluator = self._side_by_side.timer(place, champion)
-        try:
-            found = [on_its_device(evaluator.time(one)) for one in place.checked.result().evaluations]
-        finally:
-            evaluator.close()
+        found = [on_its_device(evaluator.time(one)) for one in place.checked.result().evaluations]
         return self._trial("times", found, self._settings.seed, time.monotonic() - started, ())
 
     def evidence(self, files: Mapping[str, str], times: Trial | None, *, sm_count: int = 0) -> Evidence:

@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.evaluate import Evaluator, worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.model import Status
+from pytest_cgins.model import Case, Evaluation, Reason, Status
 from pytest_cgins.regenerate import side_by_side, targets
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
@@ -189,6 +190,29 @@ def test_the_end_does_not_wait_for_a_kernel_that_hangs(
     bench.begin([relu("c")], None)
     assert bench.check(relu("c")).evaluations[0].verdict.status is Status.PASSED
     assert copy.touched() == ()
+
+
+def test_what_lacked_memory_is_checked_once_more_alone(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside others it may have had less than it needs: that is not its fault."""
+    bench, copy = make_bench(side_by_side=2)
+    evaluate, asked = Evaluator.evaluate, []
+
+    def short(self: Evaluator, case: Case) -> Evaluation:
+        asked.append(self.config.root)
+        found = evaluate(self, case)
+        if asked.count(copy.top) != 1 or self.config.root != copy.top:
+            return found
+        verdict = replace(found.verdict, status=Status.RUNTIME_ERROR, reason=Reason.OUT_OF_MEMORY)
+        return replace(found, verdict=verdict)
+
+    monkeypatch.setattr(Evaluator, "evaluate", short)
+    bench.begin([relu("a"), relu("b")], None)
+    for files in (relu("a"), relu("b")):
+        assert bench.check(files).evaluations[0].verdict.status is Status.PASSED
+    assert asked.count(copy.top) == 2
+    assert len(asked) == 3
 
 
 def test_what_nvrtc_refuses_and_the_compiler_takes_is_checked(
