@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.kernels import doomed
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.compilers import Fence
@@ -186,6 +187,14 @@ class Evaluator:
         self._bases.close()
         self.supply.close()
 
+    def retire(self) -> None:
+        """As `close`, beside nobody who times: a process that gives back its GPU disturbs as one that takes it."""
+        try:
+            with self._beside_no_timing_of_any():
+                self.close()
+        except (CginsError, EndedError):
+            self.close()
+
     def build_ahead(self, cases: Iterable[Case]) -> None:
         """Begin to build the kernels of some cases, and wait for nothing; errors are told by `evaluate`.
 
@@ -226,6 +235,52 @@ class Evaluator:
         status, reason = result.verdict.status.value, result.verdict.reason.value
         logger.info("%s: %s (%s) in %.2f s%s", case.name, status, reason, seconds, numbers)
         return replace(result, seconds=seconds)
+
+    def time(self, right: Evaluation) -> Evaluation:
+        """Time a case that was verified before, by this evaluator or one with the same seed, and judge it by its time.
+
+        Args:
+            right: what was found of the case; its kernel is built from the same sources.
+        """
+        started = time.monotonic()
+        result = replace(right, build_seconds=0.0)
+        try:
+            self._describe()
+            self._require_device(right.case)
+            compiled = self._compiled(right.case)
+            question = self._question(right.case)
+            with ExitStack() as open_buffers:
+                with self._beside_no_timing(right.case.device):
+                    prepared = self._reference("prepare", question)
+                    _closing(open_buffers, prepared)
+                result = self._timed(result, compiled, question, prepared)
+        except EndedError as end:
+            result = replace(result, verdict=end.verdict, output=end.output)
+        return replace(result, seconds=time.monotonic() - started)
+
+    def can_build(self, case: Case) -> bool:
+        """Whether a case's kernel can be built, once that is known; starts no worker that would run it."""
+        with suppress(EndedError):
+            self._describe()
+        return self.supply.can_build(_kernel_of(case))
+
+    def is_doomed(self, case: Case) -> bool:
+        """Whether a case's kernel most likely cannot be built: known much sooner, and no verdict."""
+        source = self.supply.source(_kernel_of(case))
+        return source is not None and doomed.is_doomed(source, self.supply.builds)
+
+    def start(self, role: str) -> None:
+        """Have the worker of a role ready for the cases, beside nobody who times; what fails is told when it is used.
+
+        Args:
+            role: `verification` or `timing`.
+        """
+        with suppress(CginsError, EndedError), self._beside_no_timing_of_any():
+            for case in self.cases()[:1]:
+                name = f"{role}/interpret" if self._is_interpreted(case) else role
+                self._pool.start(name)
+                if role == "timing":
+                    self._runs.ask(name, "ready", {"device": case.device}, (), timeout_s=self._timeout_s)
 
     @contextmanager
     def made_ready(
@@ -269,6 +324,10 @@ class Evaluator:
         """The devices of this machine, `cpu` and `cuda`, as the reference worker sees them; it is started for that."""
         if self._environments is None:
             self.warm()
+        return self._describe()
+
+    def _describe(self) -> Mapping[str, Environment]:
+        if self._environments is None:
             reply = self._reference("describe", {})
             self._environments = {
                 name: documents.load_python(Environment, value)
@@ -368,6 +427,15 @@ class Evaluator:
                 stack.enter_context(lock.verifying(self._lock_key(device), wait_s=LOCK_WAIT_S))
             except InfrastructureError as error:
                 raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
+            yield
+
+    @contextmanager
+    def _beside_no_timing_of_any(self) -> Iterator[None]:
+        """As `_beside_no_timing`, of all devices that the cases are for; errors as there, and of the reference worker."""
+        self._describe()
+        with ExitStack() as stack:
+            for device in sorted({case.device for case in self.cases()}):
+                stack.enter_context(self._beside_no_timing(device))
             yield
 
     def _sanitized(

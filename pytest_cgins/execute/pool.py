@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
+from pytest_cgins.errors import WorkerCrashed
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.launch import Wrap
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.local import LocalWorker
 from pytest_cgins.execute.process import START_TIMEOUT_S, Reply, WorkerProcess
+from pytest_cgins.model import Reason
 
 logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {
@@ -36,6 +40,7 @@ class WorkerPool:
 
     A role may carry a variant after a slash, `verification/interpret`: the same service in a process of its
     own. A worker that died costs the request that it was serving, and the next call starts a new one.
+    Threads may share a pool: requests to one worker wait for each other.
     """
 
     def __init__(
@@ -68,6 +73,9 @@ class WorkerPool:
         self._isolation = isolation
         self._start_timeout_s = start_timeout_s
         self._workers: dict[str, WorkerProcess | LocalWorker] = {}
+        self._starts = threading.RLock()
+        self._turns: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._is_ended = False
 
     def call(
         self,
@@ -79,12 +87,28 @@ class WorkerPool:
         timeout_s: float,
     ) -> Reply:
         """Call a method of the role's service; errors are those of `WorkerProcess.call`."""
-        return self._worker(role).call(method, params, buffers, timeout_s=timeout_s)
+        with self._turn(role):
+            return self._worker(role).call(method, params, buffers, timeout_s=timeout_s)
 
     def warm(self, roles: Iterable[str]) -> None:
         """Start the processes now, so that they import in parallel, and wait for none of them."""
         for role in roles:
             self._worker(role)
+
+    def start(self, role: str) -> None:
+        """As `warm` for one role, and wait for its imports; errors are those of `call`."""
+        with self._turn(role):
+            worker = self._worker(role)
+            if isinstance(worker, WorkerProcess):
+                worker.wait_until_started()
+
+    def end(self) -> None:
+        """Kill all workers, also while other threads wait for their answers: these calls fail, and all that follow."""
+        with self._starts:
+            self._is_ended = True
+            for worker in self._workers.values():
+                if isinstance(worker, WorkerProcess):
+                    worker.kill()
 
     def discard(self, role: str) -> None:
         """End the role's worker, if there is one: its next call gets a process without a past."""
@@ -106,15 +130,26 @@ class WorkerPool:
     ) -> None:
         self.close()
 
+    def _turn(self, role: str) -> threading.RLock:
+        with self._starts:
+            return self._turns[role]
+
     def _worker(self, role: str) -> WorkerProcess | LocalWorker:
-        worker = self._workers.get(role)
-        if worker is None or not worker.alive:
-            if worker is not None:
-                logger.debug("%s: process %d cannot be used any more and is replaced", role, worker.pid)
-            self.discard(role)
-            atexit.register(self.close)
-            worker = self._workers[role] = self._start(role)
-        return worker
+        with self._starts:
+            if self._is_ended:
+                raise WorkerCrashed(
+                    f"the {role} worker was ended with its run",
+                    remedy="run again",
+                    fault=Reason.WORKER_LOST.value,
+                )
+            worker = self._workers.get(role)
+            if worker is None or not worker.alive:
+                if worker is not None:
+                    logger.debug("%s: process %d cannot be used any more and is replaced", role, worker.pid)
+                self.discard(role)
+                atexit.register(self.close)
+                worker = self._workers[role] = self._start(role)
+            return worker
 
     def _start(self, role: str) -> WorkerProcess | LocalWorker:
         base = role.partition("/")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,9 +204,7 @@ class WorkerProcess:
             ProtocolError: it answered something that is not an answer; it was killed.
         """
         try:
-            if self._starting:
-                self._starting = False
-                self._started()
+            self.wait_until_started()
             with self._limited(method, timeout_s) as deadline:
                 self._request(method, params, buffers, deadline)
                 return self._answer(method, deadline)
@@ -220,6 +219,19 @@ class WorkerProcess:
             # The answer to this request may still come: nobody must read it as the next one's.
             self._end(grace_s=0)
             raise
+
+    def wait_until_started(self) -> None:
+        """Wait for its imports; errors are those of `call`."""
+        if self._starting:
+            self._starting = False
+            self._started()
+
+    def kill(self) -> None:
+        """Kill the process while another thread waits for its answer, which finds it dead, and closes this."""
+        process = self._process
+        if process is not None and not self._ended and self._owner == os.getpid():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process and its whole group; a second time does nothing."""

@@ -115,6 +115,22 @@ class Supply:
         self._told.add(source)
         return compiled
 
+    def source(self, name: Name) -> KernelSource | None:
+        """The source of an implementation; None where it cannot be read, which `kernel` tells."""
+        found = self._source(name)
+        return found if isinstance(found, KernelSource) else None
+
+    def can_build(self, name: Name) -> bool:
+        """Whether a kernel can be built, once that is known; `kernel` tells why it cannot, and its build time."""
+        source = self.source(name)
+        if source is None:
+            return False
+        try:
+            self.builds.result(source)
+        except (CginsError, OSError):
+            return False
+        return True
+
     def _source(self, name: Name) -> KernelSource | CginsError:
         if name not in self._sources:
             try:

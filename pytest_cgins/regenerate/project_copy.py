@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,14 +103,31 @@ class ProjectCopy:
         """The incumbent, as a baseline."""
         return INCUMBENT
 
+    def beside(self, number: int) -> ProjectCopy:
+        """Another folder with the same files and commits, in which another candidate lies at the same time.
+
+        Args:
+            number: which; each is made once.
+        """
+        made = copy(self)
+        made.top = self.top.parent / f"{self.top.name}-{number}"
+        self._git("worktree", "add", "--quiet", "--force", "--detach", str(made.top), INCUMBENT)
+        made.config = made._moved(self._own)
+        return made
+
     def crown(self, files: Mapping[str, str]) -> None:
-        """Have these sources be the champion, which other candidates are compared with."""
-        self.put(files)
-        self._git("add", "--force", "--", *self.files)
-        tree = self._git("write-tree").strip()
+        """Have these sources be the champion, which other candidates are compared with; no file is touched."""
+        with tempfile.TemporaryDirectory(prefix="cgins-") as folder:
+            index = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+            self._git("read-tree", INCUMBENT, extra=index)
+            for path, text in files.items():
+                place = Path(folder, "source")
+                place.write_text(text, encoding="utf-8", newline="")
+                blob = self._git("hash-object", "-w", "--no-filters", "--", str(place)).strip()
+                self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", extra=index)
+            tree = self._git("write-tree", extra=index).strip()
         commit = self._git("commit-tree", tree, "-p", INCUMBENT, "-m", "champion").strip()
         self._git("update-ref", CHAMPION, commit)
-        self.put({})
 
     def entry(self) -> tuple[KernelEntry, Implementation]:
         """The kernel and the implementation, as they are in the copy."""

@@ -276,7 +276,7 @@ class Run:
             memory=lambda: memory_file.read(self._methods),
         )  # fmt: skip
         goalposts = Goalposts(
-            kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=copy.touched
+            kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=bench.touched
         )
         if target.goal == "optimise":
             return Search(
@@ -366,8 +366,8 @@ def _key(one: Evaluation) -> tuple[str, str, str]:
 
 
 def _warm_one(works: Sequence[Work], benches: Sequence[Bench]) -> None:
-    """Have the worker of one candidate import torch while its answer is awaited."""
+    """Have the workers of one target's next candidates import torch while their answers are awaited."""
     for work, bench in zip(works, benches, strict=True):
         if not work.done:
-            bench.warm()
+            bench.warm(work.awaited if isinstance(work, Search) else 1)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,9 @@ from pytest_cgins.config import Config
 from pytest_cgins.errors import RegenerateError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, Environment, Evaluation, Reason, Status
 from pytest_cgins.profiling import disassembly, ncu, selection
@@ -30,6 +33,7 @@ from pytest_cgins.regenerate.model import Goal, Target, Trial
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
 from pytest_cgins.regenerate.search import evidence
 from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.side_by_side import Checked, Files, SideBySide
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.timing_stage import TimingOptions
 
@@ -55,6 +59,8 @@ class TrialSettings:
     """Folder of built kernels, by default the user's."""
     sanitize: tuple[str, ...] = ()
     """Tools of compute-sanitizer, for acceptance on a GPU."""
+    side_by_side: int = 0
+    """Candidates that are checked at the same time; 0 for as many as the machine has room for."""
     noise: TimingOptions = field(default_factory=TimingOptions)
     """What is known of the noise of devices; its other fields are not used."""
 
@@ -89,52 +95,84 @@ class Bench:
         self._root = trusted_root
         self.before = dict(before or {})
         """As given."""
-        self._next: Evaluator | None = None
         self._environments: tuple[Environment, ...] = ()
+        self._lately = copy
+        self._crowned: Files | None = None
+        self._side_by_side = SideBySide(
+            copy, self._made, self._builds, self._checked, threads=settings.side_by_side
+        )
 
-    def warm(self) -> None:
-        """Start the worker of the next candidate, while its answer is awaited."""
-        if self._next is None:
-            self._next = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
-            self._next.warm()
+    def warm(self, count: int = 1) -> None:
+        """Start the workers of the next candidates, while their answers are awaited."""
+        self._reference.warm(["reference"])
+        self._side_by_side.warm(count)
+
+    def begin(self, candidates: Sequence[Files], champion: Files | None) -> None:
+        """Build and check candidates side by side from now on; `check` waits for each.
+
+        Args:
+            candidates: sources, in the order in which they will be checked and timed.
+            champion: the best one until now; None for the incumbent.
+        """
+        self._reference.warm(["reference"])
+        self._crown(champion)
+        self._side_by_side.begin(candidates, champion, timed=self._settings.timing)
+
+    def touched(self) -> tuple[str, ...]:
+        """Files that changed in the copy in which a candidate was tried last, and are not its own."""
+        return self._lately.touched()
 
     def check(self, files: Mapping[str, str]) -> Trial:
         """Whether a candidate is right on the inputs of the run; ends at the third case that is not."""
+        place = self._side_by_side.place_of(files)
+        if place is None:
+            self._reference.warm(["reference"])
+            self._side_by_side.begin([files], None, timed=False)
+            place = self._side_by_side.place_of(files)
+        assert place is not None
+        assert place.checked is not None
+        found = place.checked.result()
+        if any(one.verdict.reason is Reason.OUT_OF_MEMORY for one in found.evaluations):
+            found = self._side_by_side.alone(place)
+        self._lately = place.copy
+        notes = (f"{found.left} more cases were not run",) if found.left else ()
+        return self._trial("check", found.evaluations, self._settings.seed, found.seconds, notes)
+
+    def _checked(self, evaluator: Evaluator, stopped: threading.Event) -> Checked:
+        """In a thread of its own: one case after the other, until enough is known."""
         started = time.monotonic()
-        self._copy.put(files)
-        self.warm()
-        evaluator, self._next = self._next, None
-        assert evaluator is not None
         found: list[Evaluation] = []
-        try:
-            cases = sorted(evaluator.cases(), key=self._passed_before)
-            evaluator.build_ahead(cases[:1])
-            for case in cases:
-                found.append(on_its_device(evaluator.evaluate(case)))
-                failures = [one for one in found if one.verdict.status.outcome == "fail"]
-                if len(failures) >= ENOUGH_FAILURES or any(_concerns_all(one) for one in failures):
-                    break
-        finally:
-            self._environments = evaluator.environments() or self._environments
-            evaluator.close()
-        left = len(cases) - len(found)
-        notes = (f"{left} more cases were not run",) if left else ()
-        return self._trial("check", found, self._settings.seed, started, notes)
+        cases = sorted(evaluator.cases(), key=self._passed_before)
+        for case in cases:
+            if stopped.is_set():
+                break
+            found.append(on_its_device(evaluator.evaluate(case)))
+            failures = [one for one in found if one.verdict.status.outcome == "fail"]
+            if len(failures) >= ENOUGH_FAILURES or any(_concerns_all(one) for one in failures):
+                break
+        self._environments = evaluator.environments() or self._environments
+        return Checked(
+            evaluations=tuple(found), left=len(cases) - len(found), seconds=time.monotonic() - started
+        )
 
     def times(self, files: Mapping[str, str], champion: Mapping[str, str] | None) -> Trial:
-        """How fast a candidate that is right is, beside the best one until now; no probes are run again.
+        """How fast a candidate that is right is, beside the best one until now; it is not verified again.
 
         Args:
             files: the candidate.
             champion: sources of the best one; None for the incumbent.
         """
+        right = self.check(files).evaluations
         started = time.monotonic()
-        if champion is not None:
-            self._copy.crown(champion)
-        self._copy.put(files)
-        baseline = INCUMBENT if champion is None else CHAMPION
-        found = self._all(self._alone(), seed=self._settings.seed, baseline=baseline, sanitize=False)
-        return self._trial("times", found, self._settings.seed, started, ())
+        if not self._settings.timing:
+            return self._trial("times", right, self._settings.seed, 0.0, ())
+        place = self._side_by_side.place_of(files)
+        assert place is not None
+        assert place.checked is not None
+        self._crown(champion)
+        evaluator = self._side_by_side.timer(place, champion)
+        found = [on_its_device(evaluator.time(one)) for one in place.checked.result().evaluations]
+        return self._trial("times", found, self._settings.seed, time.monotonic() - started, ())
 
     def evidence(
         self, files: Mapping[str, str], timed: Sequence[Evaluation], *, sm_count: int = 0
@@ -146,7 +184,7 @@ class Bench:
             timed: what its times are, as far as they were taken.
             sm_count: multiprocessors of the device; 0 if that is not known.
         """
-        self._copy.put(files)
+        self._put(files)
         evaluator = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
         try:
             (case,) = selection.heaviest(evaluator.cases())[:1]
@@ -163,15 +201,20 @@ class Bench:
         """Which methods left their mark in the machine code of a candidate that is right; None if there is no GPU's."""
         if self._target.device != "cuda":
             return None
-        self._copy.put(files)
+        place = self._side_by_side.place_of(files)
+        if place is None:
+            self._put(files)
+        copy = self._copy if place is None else place.copy
         check, sandbox = disassembly.signatures(), self._settings.sandbox
-        evaluator = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
+        evaluator = self._evaluator(
+            copy.with_implementation(alone=True), seed=self._settings.seed, timing=False
+        )
         try:
             disassembler = disassembly.Disassembler(evaluator.config, check=check, sandbox=sandbox)
             if self._target.contract == "python":
                 (case,) = selection.heaviest(evaluator.cases())[:1]
                 return disassembler.compiled_when_called(evaluator, case)
-            return disassembler.built(*self._copy.entry(), evaluator.supply.builds)
+            return disassembler.built(*copy.entry(), evaluator.supply.builds)
         finally:
             evaluator.close()
 
@@ -185,7 +228,7 @@ class Bench:
         """
         started = time.monotonic()
         seed = random.SystemRandom().randrange(2**31)
-        self._copy.put(files)
+        self._put(files)
         whole = self._copy.with_implementation(alone=False)
         base = self._copy.against_base
         found = self._all(whole, seed=seed, baseline=base if self._settings.timing else NONE)
@@ -195,13 +238,22 @@ class Bench:
                 *_others(found, self._target),
                 *self._all(alone, seed=seed, baseline=self._copy.against_incumbent),
             ]
-        return self._trial("acceptance", found, seed, started, ())
+        return self._trial("acceptance", found, seed, time.monotonic() - started, ())
 
     def close(self) -> None:
-        """End workers that wait."""
-        if self._next is not None:
-            self._next.close()
-            self._next = None
+        """End all that is under way."""
+        self._side_by_side.close()
+
+    def _put(self, files: Files) -> None:
+        """Have a candidate in the project's first copy, alone: nothing is under way any more."""
+        self._side_by_side.close()
+        self._copy.put(files)
+        self._lately = self._copy
+
+    def _crown(self, champion: Files | None) -> None:
+        if champion is not None and champion != self._crowned:
+            self._copy.crown(champion)
+            self._crowned = dict(champion)
 
     def _alone(self) -> Config:
         return self._copy.with_implementation(alone=True)
@@ -215,8 +267,28 @@ class Bench:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
 
+    def _made(self, copy: ProjectCopy, builds: Ahead, champion: Files | None, *, timing: bool) -> Evaluator:
+        """See `MakesEvaluator`."""
+        baseline = NONE if not timing else INCUMBENT if champion is None else CHAMPION
+        config = copy.with_implementation(alone=True)
+        return self._evaluator(
+            config, seed=self._settings.seed, timing=timing, baseline=baseline, builds=builds
+        )
+
+    def _builds(self) -> Ahead:
+        sandbox = self._settings.sandbox
+        fence = BuildFence(sandbox) if sandbox is not None else None
+        return Ahead(cache=self._settings.cache, fence=fence)
+
     def _evaluator(
-        self, config: Config, *, seed: int, timing: bool, baseline: str = NONE, sanitize: bool = False
+        self,
+        config: Config,
+        *,
+        seed: int,
+        timing: bool,
+        baseline: str = NONE,
+        sanitize: bool = False,
+        builds: Ahead | None = None,
     ) -> Evaluator:
         settings = self._settings
         return Evaluator(
@@ -229,6 +301,7 @@ class Bench:
             sanitize=settings.sanitize if sanitize and self._target.device == "cuda" else (),
             sandbox=settings.sandbox,
             environment=settings.environment,
+            builds=builds,
             reference=self._reference,
             trusted_root=self._root,
         )
@@ -242,7 +315,7 @@ class Bench:
         stage: Literal["check", "times", "acceptance"],
         found: Iterable[Evaluation],
         seed: int,
-        started: float,
+        seconds: float,
         notes: tuple[str, ...],
     ) -> Trial:
         made = Trial(
@@ -254,11 +327,11 @@ class Bench:
             sanitized=stage == "acceptance"
             and bool(self._settings.sanitize)
             and self._target.device == "cuda",
-            seconds=time.monotonic() - started,
+            seconds=seconds,
             notes=notes,
         )
         # The copy is gone when somebody reads this, and a resumed run has another: its files have the project's names.
-        top = json.dumps(f"{self._copy.top}/", ensure_ascii=False)[1:-1]
+        top = json.dumps(f"{self._lately.top}/", ensure_ascii=False)[1:-1]
         return documents.load(Trial, documents.dump(made).replace(top, ""))
 
 

@@ -7,7 +7,7 @@ and so its policy asks for the same again; what was answered and tried is found 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -142,6 +142,8 @@ class Search:
         self._remember = remember
         self._tree = Tree()
         self._best: Attempt = ROOT
+        self.awaited = 1
+        """How many answers it waits for, while it does."""
 
     @property
     def done(self) -> bool:
@@ -191,6 +193,7 @@ class Search:
         }
         missing = {number: ask for number, ask in enumerate(asks, first) if known[number] is None}
         if missing:
+            self.awaited = len(missing)
             self._tell(first, "asking", asks[0].kind)
             got = yield tuple(self._request(number, ask) for number, ask in missing.items())
             read = {
@@ -198,6 +201,7 @@ class Search:
                 for number, answer in zip(missing, got, strict=True)
             }
             order = yield from self._ranked(read, tries=self._policy.tries(len(asks)))
+            self._begin(known.values(), [read[number] for number in order])
             for number in order:
                 known[number] = self._tried(*read[number])
         done = [one for _, one in sorted(known.items()) if one is not None]
@@ -206,6 +210,26 @@ class Search:
             if one.beats_champion:
                 self._best = one
         self._tree = Tree((*self._tree, *done))
+
+    def _begin(
+        self, known: Iterable[Attempt | None], read: Sequence[tuple[Attempt, dict[str, str], bool]]
+    ) -> None:
+        """Have all candidates of a batch built and checked from now on, side by side; they are timed in this order.
+
+        Args:
+            known: of the batch, what an earlier part of the run tried before these.
+            read: what is to be tried, and what is not.
+        """
+        earlier = [one for one in known if one is not None and one.beats_champion]
+        # In the order in which they were tried: by the verifiers' ranks, then by numbers.
+        self._best = max(earlier, key=lambda one: (-(one.rank or 0.0), one.number), default=self._best)
+        candidates = [sources for _, sources, is_candidate in read if is_candidate]
+        if candidates:
+            self._bench.begin(candidates, self._champion())
+
+    def _champion(self) -> dict[str, str] | None:
+        """Sources of the best one until now; None for the incumbent."""
+        return None if self._best.number == INCUMBENT else self._sources(self._best.number)
 
     def _request(self, number: int, ask: Ask) -> Request:
         name = f"{self.target.name}/attempt-{number:02d}/generator"
@@ -340,8 +364,7 @@ class Search:
         if bad:
             return judged(made, "failed", bad, (check,))
         self._tell(made.number, "timing")
-        champion = None if self._best.number == INCUMBENT else self._sources(self._best.number)
-        times = self._bench.times(sources, champion)
+        times = self._bench.times(sources, self._champion())
         bad = tuple(
             one for one in rejections(times.evaluations, self.target) if one.verdict.status not in _SPEEDS
         )

@@ -70,6 +70,7 @@ class Oracle:
         self._make = make_evaluation
         self.before: dict[str, Status] = {}
         self.tried: list[str] = []
+        self.begun: list[tuple[list[Mapping[str, str]], Mapping[str, str] | None]] = []
         self.accepted: list[float] = []
         self.profiled: list[float] = []
         self.peak = 0.0
@@ -79,6 +80,9 @@ class Oracle:
         """Signatures; the kernel takes as long in each."""
         self.fastest = 0.0
         """Time of a kernel at the device's peak; 0 where no peak is known."""
+
+    def begin(self, candidates: Sequence[Mapping[str, str]], champion: Mapping[str, str] | None) -> None:
+        self.begun.append((list(candidates), champion))
 
     def check(self, files: Mapping[str, str]) -> Trial:
         self.tried.append(files[MAIN])

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.options import POLICIES
-from pytest_cgins.regenerate.model import Finding, Request, Result
+from pytest_cgins.regenerate.model import Finding, Request, Result, Trial
 from pytest_cgins.regenerate.search import verifiers
 from tests.regenerate import journals
 from tests.regenerate.search.oracle import (
@@ -100,6 +100,51 @@ def test_a_search_that_is_cut_off_ends_as_one_that_is_not(
 
     assert told(result) == told(whole)
     assert len(bench.tried) == len(set(bench.tried))
+
+
+@pytest.mark.parametrize("name", ["branch", "evolve"])
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_batch_that_is_cut_off_goes_on_against_the_same_champion(
+    name: str, cut: int, tmp_path: Path, make_evaluation: MakeEvaluation
+) -> None:
+    """What of a batch was timed before the end counts for the rest of it, in the order in which these are tried."""
+
+    class Cut(Oracle):
+        def times(self, files: Mapping[str, str], champion: Mapping[str, str] | None) -> Trial:
+            if len(self.tried) > cut:
+                raise KeyboardInterrupt
+            return super().times(files, champion)
+
+    def says(request: Request, number: int) -> str:
+        share = 95 - 10 * (number % 3)
+        if request.role == "verifier":
+            return f"compiles: {share}%\nmemory: {share}%\nnumbers: {share}%"
+        return answer(source(1000 - 50 * number, note=str(number)))
+
+    asked = {"attempts": 4, "verifiers_asked": ("v",)}
+    whole = searched(tmp_path / "whole", Oracle(make_evaluation), Model(says), name, **asked)
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path / "cut", Cut(make_evaluation), Model(says), name, **asked)
+    result = searched(tmp_path / "cut", Oracle(make_evaluation), Model(says), name, **asked)
+
+    def told(one: Result) -> list[Any]:
+        return [(a.number, a.outcome, a.message, a.time_ratio, a.beats_champion) for a in one.attempts]
+
+    assert told(result) == told(whole)
+    assert sum(one.beats_champion for one in whole.attempts) > 1
+
+
+def test_all_candidates_of_a_batch_are_begun_at_once(tmp_path: Path, make_evaluation: MakeEvaluation) -> None:
+    """In the order in which they are tried, beside the best one until then; what is no candidate is left out."""
+    bench = Oracle(make_evaluation)
+    model = Model(lambda request, number: "no source" if number == 2 else answer(source(1000 - number)))
+    searched(tmp_path, bench, model, "branch", attempts=8)
+    assert [[time_of(one[MAIN]) for one in batch] for batch, _ in bench.begun] == [
+        [999.0, 997.0, 996.0],
+        [995.0, 994.0, 993.0, 992.0],
+    ]
+    assert [champion for _, champion in bench.begun] == [None, None]
+    assert len(bench.tried) == 7
 
 
 def test_a_budget_that_is_used_up_leaves_what_was_found(

@@ -1,0 +1,239 @@
+"""Candidates that are built and checked at the same time, each in a folder of its own; they are timed one after another.
+
+All are built at once, as many compilers as the machine has cores for, and each is checked as soon as it is built. The
+gate's own locks keep times clean: while one is timed nobody verifies on its device, and the compilers rest. A worker
+that starts would disturb as well, so it starts under the same lock as a verification. What is asked of candidates comes
+in an order that does not depend on which of them was quicker.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.kernels.ahead import Ahead, default_jobs
+from pytest_cgins.model import Evaluation
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+
+CORES = 4
+"""Cores that one candidate keeps busy: its compiler, the worker that checks it, the one that will time it, and torch."""
+MOST = 8
+"""Candidates that are checked at once, on however many cores: each has two processes with torch, and they share one GPU."""
+
+Files = Mapping[str, str]
+"""Sources of a candidate, by path."""
+
+
+class MakesEvaluator(Protocol):
+    """Makes the evaluator of one candidate."""
+
+    def __call__(
+        self, copy: ProjectCopy, builds: Ahead, champion: Files | None, *, timing: bool
+    ) -> Evaluator:
+        """For a candidate that is in a copy already, if `timing`: its base is the champion, None for the incumbent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was found of a candidate before it is timed."""
+
+    evaluations: tuple[Evaluation, ...]
+    """Of the cases that were run."""
+    left: int
+    """Cases that were not."""
+    seconds: float
+    """How long that took, the wait for its build among it."""
+
+
+class Place:
+    """Where one candidate lies, and the processes that it is tried in."""
+
+    def __init__(self, copy: ProjectCopy) -> None:
+        self.copy = copy
+        """Its folder."""
+        self.files: Files = {}
+        """The candidate."""
+        self.checker: Evaluator | None = None
+        self.timer: Evaluator | None = None
+        self.champion: Files | None = None
+        self.checked: Future[Checked] | None = None
+
+    def close(self) -> None:
+        """End its processes."""
+        for evaluator in (self.checker, self.timer):
+            if evaluator is not None:
+                evaluator.close()
+        self.checker = self.timer = None
+
+    def stop(self) -> None:
+        """Kill its processes; whoever waits for them finds out."""
+        for evaluator in (self.checker, self.timer):
+            if evaluator is not None:
+                evaluator.pool.end()
+
+
+class SideBySide:
+    """The candidates that are under way for one target.
+
+    Args:
+        copy: the folder of the first candidate; the others have folders beside it.
+        evaluator: makes evaluators.
+        builds: makes the builds of one batch.
+        check: tries a candidate, until it is told to stop.
+        threads: candidates that are checked at once; 0 for what the machine has room for.
+    """
+
+    def __init__(
+        self,
+        copy: ProjectCopy,
+        evaluator: MakesEvaluator,
+        builds: Callable[[], Ahead],
+        check: Callable[[Evaluator, threading.Event], Checked],
+        *,
+        threads: int = 0,
+    ) -> None:
+        self._copy = copy
+        self._evaluator = evaluator
+        self._make_builds = builds
+        self._check = check
+        self._threads = threads or default_threads()
+        # With cores to spare, workers import torch while the kernel is compiled.
+        self._starts_early = default_jobs() >= CORES
+        self._places: list[Place] = []
+        self._under_way: list[Place] = []
+        self._builds: Ahead | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._stopped = threading.Event()
+
+    def warm(self, count: int) -> None:
+        """Start the workers that will check so many candidates, and wait for nothing."""
+        self._finish()
+        for place in self._first(min(count, self._threads)):
+            if place.checker is None:
+                place.checker = self._evaluator(place.copy, self._ahead(), None, timing=False)
+                place.checker.warm()
+
+    def begin(self, candidates: Sequence[Files], champion: Files | None, *, timed: bool) -> None:
+        """Build and check candidates from now on; what was begun before is at an end.
+
+        Args:
+            candidates: sources, in the order in which they will be asked for.
+            champion: what they are likely to be timed beside; None for the incumbent.
+            timed: whether those that are right will be.
+        """
+        self._finish()
+        self._under_way = self._first(len(candidates))
+        builds = self._ahead()
+        for place, files in zip(self._under_way, candidates, strict=True):
+            place.copy.put(files)
+            place.files, place.champion = dict(files), champion
+            place.checker = place.checker or self._evaluator(place.copy, builds, None, timing=False)
+            # The builds alone: a worker starts when it is its candidate's turn.
+            place.checker.supply.build_ahead(
+                (one.kernel, one.implementation, one.device.partition(":")[0])
+                for one in place.checker.cases()
+            )
+        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="cgins-candidate")
+        for place in self._under_way:
+            place.checked = self._executor.submit(self._tried, place, builds, timed)
+
+    def place_of(self, files: Files) -> Place | None:
+        """Where a candidate that is under way lies."""
+        return next((one for one in self._under_way if one.files == files), None)
+
+    def timer(self, place: Place, champion: Files | None) -> Evaluator:
+        """The evaluator that times a candidate beside a champion; closed when the batch is at its end."""
+        if place.timer is None or place.champion != champion:
+            if place.timer is not None:
+                place.timer.retire()
+            place.timer, place.champion = None, champion
+            place.timer = self._evaluator(place.copy, self._ahead(), champion, timing=True)
+        return place.timer
+
+    def alone(self, place: Place) -> Checked:
+        """Check a candidate once more, when no other one is: side by side it may have lacked what others had."""
+        wait([one.checked for one in self._under_way if one.checked is not None])
+        checker = place.checker = self._evaluator(place.copy, self._ahead(), None, timing=False)
+        place.checked = Future()
+        try:
+            place.checked.set_result(self._check(checker, self._stopped))
+        finally:
+            checker.retire()
+            place.checker = None
+        return place.checked.result()
+
+    def close(self) -> None:
+        """End all that is under way, at once."""
+        self._stopped.set()
+        for place in self._places:
+            place.stop()
+        if self._builds is not None:
+            self._builds.close()
+        self._finish()
+        for place in self._places:
+            place.close()
+        self._end_builds()
+        self._stopped.clear()
+
+    def _tried(self, place: Place, builds: Ahead, timed: bool) -> Checked:
+        """In a thread: check a candidate, and have the worker ready that will time it."""
+        assert place.checker is not None
+        checker = place.checker
+        try:
+            case, *_ = checker.cases()
+            early = self._starts_early and not checker.is_doomed(case)
+            if early and timed:
+                place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
+                place.timer.pool.warm(["timing"])
+            if (early or checker.can_build(case)) and not self._stopped.is_set():
+                checker.start("verification")
+            found = self._check(checker, self._stopped)
+        finally:
+            checker.retire()
+            place.checker = None
+        right = not found.left and all(one.verdict.status.outcome == "pass" for one in found.evaluations)
+        if timed and right and not self._stopped.is_set():
+            if place.timer is None:
+                place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
+            place.timer.start("timing")
+        return found
+
+    def _first(self, count: int) -> list[Place]:
+        while len(self._places) < count:
+            number = len(self._places)
+            self._places.append(Place(self._copy.beside(number) if number else self._copy))
+        return self._places[:count]
+
+    def _ahead(self) -> Ahead:
+        if self._builds is None:
+            self._builds = self._make_builds()
+        return self._builds
+
+    def _finish(self) -> None:
+        """Wait for what was begun, and end it; workers that were warmed for what comes next stay."""
+        if self._executor is None:
+            return
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor = None
+        # Processes with a GPU take their time to end.
+        with ThreadPoolExecutor(max(1, len(self._under_way))) as ending:
+            list(ending.map(Place.close, self._under_way))
+        self._under_way = []
+        self._end_builds()
+
+    def _end_builds(self) -> None:
+        builds, self._builds = self._builds, None
+        if builds is not None:
+            with suppress(OSError):
+                builds.close()
+
+
+def default_threads() -> int:
+    """Candidates that are checked at once, by cores and memory."""
+    return max(1, min(MOST, default_jobs() // CORES))

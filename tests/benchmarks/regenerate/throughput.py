@@ -1,0 +1,278 @@
+"""Candidates a minute of a search whose model answers at once, and an A/A: none of its kernels is faster.
+
+    python tests/benchmarks/regenerate/throughput.py --device cpu|cuda [--candidates N] [--policy branch] --work DIR
+        [--sandbox auto|off] [--json FILE] [--markdown FILE]
+
+The project is made in DIR: softmax of the example project as a launcher, softmax.cpp or softmax.cu, with two cases of its
+own, 512 × 1024 and 4 × 12 × 128 × 128 in float32. Each answer is the incumbent with its local variables renamed, each
+time otherwise, so it is another source and the same kernel. It is right, and none of it may be accepted as faster. One
+search asks for all, four at a time with policy `branch`, and the clock runs from its first question to its result. The
+build cache is in DIR and begins empty; the worker that knows the answers is started within that time.
+
+The table has two columns. Wall: what the search itself was at, which adds up to the whole. Busy: what the journal has of
+all candidates together, those that are tried side by side counted each. Answers come from within the process, without a
+network, and no package of a provider is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from project import EXAMPLE, REPOSITORY, environment
+
+from pytest_cgins import config as configuration
+from pytest_cgins import documents
+from pytest_cgins.calibration import Calibrations
+from pytest_cgins.config.llm import Budget, LlmSettings
+from pytest_cgins.kernels.revision import NONE
+from pytest_cgins.regenerate import conduct, run, targets
+from pytest_cgins.regenerate.events import Event
+from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
+from pytest_cgins.regenerate.project_copy import head
+from pytest_cgins.timing_stage import TimingOptions
+
+SOURCES = {"cpu": "kernels/softmax.cpp", "cuda": "kernels/softmax.cu"}
+LOCALS = ("largest", "sum", "x", "y", "row", "rows", "in_zero", "out_zero")
+"""Names in the sources that mean nothing elsewhere."""
+RECORD = """\
+import torch, pytest_cgins
+from torch.nn import functional
+torch.manual_seed(0)
+with pytest_cgins.record("traces/softmax", ops=["torch.nn.functional.softmax"]):
+    functional.softmax(torch.randn(512, 1024), dim=-1)
+    functional.softmax(torch.randn(4, 12, 128, 128), dim=-1)
+"""
+YAML = """\
+version: 1
+traces: [traces/softmax]
+kernels:
+  softmax: {op: torch.nn.functional.softmax, source: SOURCE}
+"""
+
+
+class Renamed:
+    """A model that answers at once, with the incumbent under other names.
+
+    Args:
+        path: of the source.
+        text: the incumbent.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path, self._text = path, text
+        self.seconds = 0.0
+
+    def ask(self, request: Request, place: Path) -> Answer:
+        """See `Provider`."""
+        del place
+        started = time.monotonic()
+        number = int(request.id.split("/attempt-")[1].partition("/")[0])
+        names = "|".join(LOCALS)
+        text = re.sub(rf"(?<!\.)\b({names})\b(?!\.h)", rf"\g<1>_{number}", self._text)
+        seconds = time.monotonic() - started
+        self.seconds += seconds
+        return Answer(
+            text=f"```cpp {self._path}\n{text}```\n", finish="stop", model="renamed", seconds=seconds,
+            usage=Usage(prompt_tokens=1, cached_tokens=0, answer_tokens=1, usd=None),
+        )  # fmt: skip
+
+    def wait(self, timeout_s: float) -> bool:
+        """See `Provider`."""
+        del timeout_s
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Stages:
+    """Where the wall time of one search goes: from each of its events to the next."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.began = 0.0
+        self._stage, self._since = "", 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Told by the search."""
+        now = time.monotonic()
+        if self._stage:
+            self.seconds[self._stage] += now - self._since
+        self.began = self.began or now
+        self._stage, self._since = event.stage, now
+
+
+def main() -> int:
+    arguments = _arguments()
+    work: Path = arguments.work.resolve()
+    project = _project(work, arguments.device)
+    shutil.rmtree(work / "cache", ignore_errors=True)
+    os.environ["CGINS_CACHE_DIR"] = str(work / "cache")
+    loaded = configuration.load(project / "cgins.yaml")
+    (entry,) = loaded.kernels
+    target = targets.target_of(entry, entry.implementations[0], "optimise")
+    settings = _settings(arguments, project)
+    source = SOURCES[arguments.device]
+    model, stages = Renamed(source, (project / source).read_text()), Stages()
+    run.of_settings = lambda *_, **__: model  # type: ignore[assignment]
+    record = {"seed": 7, "baseline": NONE, "base_commit": head(loaded.root)}
+    with run.begin(loaded, settings, [target], (), record=record) as journal:
+        conditions = run.Conditions(
+            sandbox=conduct.sandbox_of(arguments.sandbox), noise=TimingOptions(noise=Calibrations().noise),
+            on_event=stages,
+        )  # fmt: skip
+        began = time.monotonic()
+        (result,) = run.Run(journal, loaded, settings, conditions).work().results
+        whole_s = time.monotonic() - began
+        found = _found(journal, result, stages, model, whole_s, arguments)
+    text = markdown(found)
+    for place, content in ((arguments.json, json.dumps(found, indent=1) + "\n"), (arguments.markdown, text)):
+        if place is not None:
+            place.write_text(content, encoding="utf-8")
+    print(text)
+    return 0 if found["accepted"] == 0 and found["right"] == found["candidates"] else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", choices=tuple(SOURCES), required=True)
+    parser.add_argument("--candidates", type=int, default=200)
+    parser.add_argument("--policy", default="branch")
+    parser.add_argument("--work", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--sandbox", choices=("auto", "off"), default="auto", help="around candidates")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    return parser.parse_args()
+
+
+def _settings(arguments: argparse.Namespace, project: Path) -> LlmSettings:
+    count: int = arguments.candidates
+    budget = Budget(candidates=count, rounds=count, tokens=None, minutes=None)
+    return LlmSettings(
+        provider="replay", path=project, policy=arguments.policy, budget=budget, runs=project / ".cgins/runs"
+    )
+
+
+def _project(work: Path, device: str) -> Path:
+    """The project, made if it is not there yet, and committed."""
+    project = work / f"project-{device}"
+    if not (project / ".git").is_dir():
+        shutil.rmtree(project, ignore_errors=True)
+        shutil.copytree(
+            EXAMPLE / "kernels", project / "kernels", ignore=shutil.ignore_patterns("*.py", "__pycache__")
+        )
+        (project / "cgins.yaml").write_text(YAML.replace("SOURCE", SOURCES[device]), encoding="utf-8")
+        (project / ".gitignore").write_text(".cgins/\n", encoding="utf-8")
+        subprocess.run([sys.executable, "-c", RECORD], cwd=project, env=environment(), check=True)
+        identity = ("-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost")
+        for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "softmax")):
+            subprocess.run(["git", *identity, *words], cwd=project, check=True)
+    return project
+
+
+def _found(
+    journal: Journal,
+    result: Result,
+    stages: Stages,
+    model: Renamed,
+    whole_s: float,
+    arguments: argparse.Namespace,
+) -> dict[str, Any]:
+    """What the run came to, as JSON."""
+    attempts = result.attempts
+    trials = [trial for one in attempts for trial in one.trials]
+    measurements = [
+        one.measurement for trial in trials for one in trial.evaluations if one.measurement is not None
+    ]
+    wall = {**stages.seconds}
+    total_s = sum(wall.values())
+    commit = subprocess.run(
+        ["git", "-C", REPOSITORY, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    environments = {
+        json.dumps(documents.dump_python(one)): one for trial in trials for one in trial.environments
+    }
+    return {
+        "commit": commit.stdout.strip(),
+        "policy": arguments.policy,
+        "device": arguments.device,
+        "sandbox": arguments.sandbox,
+        "cores": len(os.sched_getaffinity(0)),
+        "environments": [documents.dump_python(one) for one in environments.values()],
+        "cases": sorted({one.case.name for trial in trials for one in trial.evaluations}),
+        "candidates": len(attempts),
+        "right": sum(one.is_right for one in attempts),
+        "beat_the_champion": sum(one.beats_champion for one in attempts),
+        "accepted": sum(one.outcome == "accepted" for one in attempts),
+        "outcomes": Counter(one.outcome for one in attempts),
+        "time_ratios": [one.time_ratio for one in attempts],
+        "search_seconds": total_s,
+        "run_seconds": whole_s,
+        "candidates_a_minute": 60 * len(attempts) / total_s,
+        "attempt_seconds_median": statistics.median(one.seconds for one in attempts),
+        "wall_seconds": wall,
+        "busy_seconds": {
+            "the model": model.seconds,
+            "building": sum(one.build_seconds for trial in trials for one in trial.evaluations),
+            "checking, building left out": _seconds(trials, "check")
+            - sum(one.build_seconds for trial in trials for one in trial.evaluations),
+            "times": _seconds(trials, "times"),
+            "times, while the device was held": sum(one.seconds for one in measurements),
+            "acceptance": _seconds(trials, "acceptance"),
+        },
+        "result": replace(result, attempts=()).why,
+        "journal": journal.folder.name,
+    }
+
+
+def _seconds(trials: list[Any], stage: str) -> float:
+    return sum(trial.seconds for trial in trials if trial.stage == stage)
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The tables."""
+    total_s, count = found["search_seconds"], found["candidates"]
+    lines = [
+        (
+            f"{count} candidates in {total_s:.1f} s: **{found['candidates_a_minute']:.1f} a minute** (policy "
+            f"{found['policy']}, {found['device']}, {found['cores']} cores, {len(found['cases'])} cases, sandbox "
+            f"{found['sandbox']}, commit {found['commit'][:10]})."
+        ),
+        "",
+        (
+            f"{found['right']} were right, {found['beat_the_champion']} seemed faster than the best until then, "
+            f"{found['accepted']} were accepted as faster."
+        ),
+        "",
+        "| the search was at | wall s | share |",
+        "|---|---:|---:|",
+        *(
+            f"| {name} | {seconds:.2f} | {seconds / total_s:.0%} |"
+            for name, seconds in sorted(found["wall_seconds"].items(), key=lambda one: -one[1])
+        ),
+        "",
+        "| of all candidates | busy s | s a candidate |",
+        "|---|---:|---:|",
+        *(
+            f"| {name} | {seconds:.2f} | {seconds / count:.3f} |"
+            for name, seconds in found["busy_seconds"].items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
