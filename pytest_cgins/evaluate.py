@@ -190,7 +190,7 @@ class Evaluator:
     def retire(self) -> None:
         """As `close`, beside nobody who times: a process that gives back its GPU disturbs as one that takes it."""
         try:
-            with self._beside_no_timing_of_any():
+            with self.beside_no_timing():
                 self.close()
         except (CginsError, EndedError):
             self.close()
@@ -270,17 +270,38 @@ class Evaluator:
         return source is not None and doomed.is_doomed(source, self.supply.builds)
 
     def start(self, role: str) -> None:
-        """Have the worker of a role ready for the cases, beside nobody who times; what fails is told when it is used.
+        """Have the process of a role begin its imports, beside nobody who times; errors are told when it is used.
 
         Args:
             role: `verification` or `timing`.
         """
-        with suppress(CginsError, EndedError), self._beside_no_timing_of_any():
-            for case in self.cases()[:1]:
-                name = f"{role}/interpret" if self._is_interpreted(case) else role
-                self._pool.start(name)
-                if role == "timing":
-                    self._runs.ask(name, "ready", {"device": case.device}, (), timeout_s=self._timeout_s)
+        with suppress(CginsError, EndedError), self.beside_no_timing():
+            self._pool.warm([self._role_of_cases(role)])
+
+    def wait_until_ready(self, role: str) -> None:
+        """Wait until the process of a role could be asked about a case, beside nobody who times; errors as of `start`."""
+        with suppress(CginsError, EndedError), self.beside_no_timing():
+            name = self._role_of_cases(role)
+            self._pool.start(name)
+            if role == "timing":
+                device = self.cases()[0].device
+                self._runs.ask(name, "ready", {"device": device}, (), timeout_s=self._timeout_s)
+
+    @contextmanager
+    def beside_no_timing(self) -> Iterator[None]:
+        """Hold the devices of all cases, with others that verify on them or start processes.
+
+        Raises:
+            EndedError: others time all the while, or there is no trusted worker.
+        """
+        self._describe()
+        with ExitStack() as stack:
+            for device in sorted({case.device for case in self.cases()}):
+                stack.enter_context(self._beside_no_timing(device))
+            yield
+
+    def _role_of_cases(self, role: str) -> str:
+        return f"{role}/interpret" if any(map(self._is_interpreted, self.cases())) else role
 
     @contextmanager
     def made_ready(
@@ -427,15 +448,6 @@ class Evaluator:
                 stack.enter_context(lock.verifying(self._lock_key(device), wait_s=LOCK_WAIT_S))
             except InfrastructureError as error:
                 raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
-            yield
-
-    @contextmanager
-    def _beside_no_timing_of_any(self) -> Iterator[None]:
-        """As `_beside_no_timing`, of all devices that the cases are for; errors as there, and of the reference worker."""
-        self._describe()
-        with ExitStack() as stack:
-            for device in sorted({case.device for case in self.cases()}):
-                stack.enter_context(self._beside_no_timing(device))
             yield
 
     def _sanitized(

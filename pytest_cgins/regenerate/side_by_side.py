@@ -11,17 +11,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from pytest_cgins.endings import EndedError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.kernels.ahead import Ahead, default_jobs
 from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 
-CORES = 4
-"""Cores that one candidate keeps busy: its compiler, the worker that checks it, the one that will time it, and torch."""
+CORES = 2
+"""Cores that one candidate keeps busy: the process that checks it and the one that will time it, as they import torch."""
 MOST = 8
 """Candidates that are checked at once, on however many cores: each has two processes with torch, and they share one GPU."""
 
@@ -104,7 +105,7 @@ class SideBySide:
         self._check = check
         self._threads = threads or default_threads()
         # With cores to spare, workers import torch while the kernel is compiled.
-        self._starts_early = default_jobs() >= CORES
+        self._starts_early = default_jobs() > CORES
         self._places: list[Place] = []
         self._under_way: list[Place] = []
         self._builds: Ahead | None = None
@@ -188,21 +189,26 @@ class SideBySide:
         try:
             case, *_ = checker.cases()
             early = self._starts_early and not checker.is_doomed(case)
-            if early and timed:
-                place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
-                place.timer.pool.warm(["timing"])
             if (early or checker.can_build(case)) and not self._stopped.is_set():
-                checker.start("verification")
+                if timed:
+                    place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
+                self._have_started(checker, place.timer)
             found = self._check(checker, self._stopped)
         finally:
             checker.retire()
             place.checker = None
-        right = not found.left and all(one.verdict.status.outcome == "pass" for one in found.evaluations)
-        if timed and right and not self._stopped.is_set():
-            if place.timer is None:
-                place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
-            place.timer.start("timing")
         return found
+
+    def _have_started(self, checker: Evaluator, timer: Evaluator | None) -> None:
+        """Have the processes that a candidate needs, which import torch at the same time."""
+        with ExitStack() as stack:
+            with suppress(EndedError):
+                stack.enter_context(checker.beside_no_timing())
+            checker.start("verification")
+            if timer is not None:
+                timer.start("timing")
+                timer.wait_until_ready("timing")
+            checker.wait_until_ready("verification")
 
     def _first(self, count: int) -> list[Place]:
         while len(self._places) < count:

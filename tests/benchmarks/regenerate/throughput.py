@@ -230,7 +230,7 @@ def _found(
             "checking, building left out": _seconds(trials, "check")
             - sum(one.build_seconds for trial in trials for one in trial.evaluations),
             "times": _seconds(trials, "times"),
-            "times, while the device was held": sum(one.seconds for one in measurements),
+            "times of cases, with the wait for the device": sum(one.seconds for one in measurements),
             "acceptance": _seconds(trials, "acceptance"),
         },
         "result": replace(result, attempts=()).why,
