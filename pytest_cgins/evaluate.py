@@ -341,9 +341,13 @@ class Evaluator:
         """
         self._peaks.measure(device)
 
-    def described(self) -> Mapping[str, Environment]:
-        """The devices of this machine, `cpu` and `cuda`, as the reference worker sees them; it is started for that."""
-        if self._environments is None:
+    def described(self, *, warms: bool = True) -> Mapping[str, Environment]:
+        """The devices of this machine, `cpu` and `cuda`, as the reference worker sees them; it is started for that.
+
+        Args:
+            warms: start the other workers meanwhile; they are not needed where nothing is verified.
+        """
+        if warms and self._environments is None:
             self.warm()
         return self._describe()
 

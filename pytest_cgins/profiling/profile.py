@@ -111,7 +111,7 @@ class Profiler:
 
     def profile(self, case: Case) -> CaseProfile:
         """Everything that is to be had of one case. What fails is told in `degraded`, never raised."""
-        there = self._evaluator.described()
+        there = self._evaluator.described(warms=False)
         device = case.device.partition(":")[0]
         if device not in there:
             return self._without_device(case)
