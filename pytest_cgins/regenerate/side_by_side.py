@@ -9,10 +9,11 @@ in an order that does not depend on which of them was quicker.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pytest_cgins.endings import EndedError
@@ -49,7 +50,7 @@ class Checked:
     left: int
     """Cases that were not."""
     seconds: float
-    """How long that took, the wait for its build among it."""
+    """How long that took; the wait for its build and for processes is in it."""
 
 
 class Place:
@@ -185,7 +186,7 @@ class SideBySide:
     def _tried(self, place: Place, builds: Ahead, timed: bool) -> Checked:
         """In a thread: check a candidate, and have the worker ready that will time it."""
         assert place.checker is not None
-        checker = place.checker
+        checker, started = place.checker, time.monotonic()
         try:
             case, *_ = checker.cases()
             early = self._starts_early and not checker.is_doomed(case)
@@ -197,7 +198,7 @@ class SideBySide:
         finally:
             checker.retire()
             place.checker = None
-        return found
+        return replace(found, seconds=time.monotonic() - started)
 
     def _have_started(self, checker: Evaluator, timer: Evaluator | None) -> None:
         """Have the processes that a candidate needs, which import torch at the same time."""

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,10 @@ from pytest_cgins import documents
 from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.regenerate import conduct, run, targets
+from pytest_cgins.regenerate import conduct, run, static_check, targets
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
 from pytest_cgins.regenerate.project_copy import head
 from pytest_cgins.timing_stage import TimingOptions
@@ -115,6 +117,28 @@ class Stages:
         self._stage, self._since = event.stage, now
 
 
+class Watch:
+    """How long some functions of the product take, all their calls together."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def over(self, name: str, owner: Any, *functions: str) -> None:
+        """Watch functions of a module or class, under one name."""
+        for function in functions:
+            setattr(owner, function, self._watched(name, getattr(owner, function)))
+
+    def _watched(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*given: Any, **named: Any) -> Any:
+            started = time.monotonic()
+            try:
+                return function(*given, **named)
+            finally:
+                self.seconds[name] += time.monotonic() - started
+
+        return watched
+
+
 def main() -> int:
     arguments = _arguments()
     work: Path = arguments.work.resolve()
@@ -127,6 +151,10 @@ def main() -> int:
     settings = _settings(arguments, project)
     source = SOURCES[arguments.device]
     model, stages = Renamed(source, (project / source).read_text()), Stages()
+    watch = Watch()
+    watch.over("static check", static_check, "check")
+    watch.over("journal", Journal, "keep_attempt", "keep_answer", "keep_evidence", "place")
+    watch.over("goalposts", Goalposts, "moved")
     run.of_settings = lambda *_, **__: model  # type: ignore[assignment]
     record = {"seed": 7, "baseline": NONE, "base_commit": head(loaded.root)}
     with run.begin(loaded, settings, [target], (), record=record) as journal:
@@ -137,7 +165,9 @@ def main() -> int:
         began = time.monotonic()
         (result,) = run.Run(journal, loaded, settings, conditions).work().results
         whole_s = time.monotonic() - began
-        found = _found(journal, result, stages, model, whole_s, arguments)
+        found = _found(
+            journal, result, stages, {"the model": model.seconds, **watch.seconds}, whole_s, arguments
+        )
     text = markdown(found)
     for place, content in ((arguments.json, json.dumps(found, indent=1) + "\n"), (arguments.markdown, text)):
         if place is not None:
@@ -187,7 +217,7 @@ def _found(
     journal: Journal,
     result: Result,
     stages: Stages,
-    model: Renamed,
+    watched: dict[str, float],
     whole_s: float,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
@@ -225,10 +255,12 @@ def _found(
         "attempt_seconds_median": statistics.median(one.seconds for one in attempts),
         "wall_seconds": wall,
         "busy_seconds": {
-            "the model": model.seconds,
-            "building": sum(one.build_seconds for trial in trials for one in trial.evaluations),
-            "checking, building left out": _seconds(trials, "check")
-            - sum(one.build_seconds for trial in trials for one in trial.evaluations),
+            **watched,
+            "compilers": sum(one.build_seconds for trial in trials for one in trial.evaluations),
+            "checks, with the wait for the compiler and processes": _seconds(trials, "check"),
+            "checks of cases, with the wait for the device": sum(
+                one.seconds for trial in trials for one in trial.evaluations if trial.stage == "check"
+            ),
             "times": _seconds(trials, "times"),
             "times of cases, with the wait for the device": sum(one.seconds for one in measurements),
             "acceptance": _seconds(trials, "acceptance"),
