@@ -22,6 +22,8 @@ from pytest_cgins.regenerate.prompts.context import Context
 
 _KEEP = "write it as it is here"
 _MOST_STATE = 24
+FIRST_WITH_OWN_FEATURES = 90
+"""Of the architectures that have features which later ones lack, and which need an `a` behind the number."""
 
 
 def described(context: Context) -> str:
@@ -267,6 +269,8 @@ def _options(context: Context) -> list[str]:
     said = []
     if it.archs:
         said.append(f"built for {', '.join(blocks.code(arch) for arch in it.archs)}")
+    elif it.device == "cuda" and it.contract != "python" and context.hardware.arch:
+        said.append(f"built for {blocks.code(context.hardware.arch)}{_lacks(context.hardware.arch)}")
     if it.defines:
         said.append(
             "compiled with " + ", ".join(blocks.code(f"-D{name}={value}") for name, value in it.defines)
@@ -276,6 +280,17 @@ def _options(context: Context) -> list[str]:
         said.append("compiled with the flags " + ", ".join(blocks.code(flag) for flag in flags))
     told = [f"This implementation is {', '.join(said)}."] if said else []
     return [*told, _specialized(it.specialized)] if it.specialized is not None else told
+
+
+def _lacks(arch: str) -> str:
+    """What a build for this architecture has not got, although the device has it."""
+    number = arch.removeprefix("sm_")
+    own = number.isdigit() and int(number) >= FIRST_WITH_OWN_FEATURES
+    return (
+        f", where what only {blocks.code(f'{arch}a')} has (as wgmma on sm_90a) does not assemble"
+        if own
+        else ""
+    )
 
 
 def _specialized(it: Specialized) -> str:

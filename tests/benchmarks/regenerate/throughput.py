@@ -1,13 +1,14 @@
 """Candidates a minute of a search whose model answers at once, and an A/A: none of its kernels is faster.
 
-    python tests/benchmarks/regenerate/throughput.py --device cpu|cuda [--candidates N] [--policy branch] --work DIR
-        [--sandbox auto|off] [--json FILE] [--markdown FILE]
+    python tests/benchmarks/regenerate/throughput.py --device cpu|cuda [--candidates N] [--policy branch] [--branches N]
+        [--no-profiles] --work DIR [--sandbox auto|off] [--json FILE] [--markdown FILE]
 
 The project is made in DIR: softmax of the example project as a launcher, softmax.cpp or softmax.cu, with two cases of its
 own, 512 × 1024 and 4 × 12 × 128 × 128 in float32. Each answer is the incumbent with its local variables renamed, each
 time otherwise, so it is another source and the same kernel. It is right, and none of it may be accepted as faster. One
-search asks for all, four at a time with policy `branch`, and the clock runs from its first question to its result. The
-build cache is in DIR and begins empty; the worker that knows the answers is started within that time.
+search asks for all, --branches at a time with policy `branch`, and the clock runs from its first question to its result.
+The build cache is in DIR and begins empty; the worker that knows the answers is started within that time. With
+--no-profiles no profiler is asked: what is left is building, checking and timing.
 
 The table has two columns. Wall: what the search itself was at, which adds up to the whole. Busy: what the journal has of
 all candidates together, those that are tried side by side counted each. Answers come from within the process, without a
@@ -38,12 +39,15 @@ from pytest_cgins import documents
 from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.kernels.revision import NONE
+from pytest_cgins.options import POLICIES
 from pytest_cgins.regenerate import conduct, run, static_check, targets
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
 from pytest_cgins.regenerate.project_copy import head
+from pytest_cgins.regenerate.search import policies
+from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.timing_stage import TimingOptions
 
 SOURCES = {"cpu": "kernels/softmax.cpp", "cuda": "kernels/softmax.cu"}
@@ -156,6 +160,8 @@ def main() -> int:
     watch.over("journal", Journal, "keep_attempt", "keep_answer", "keep_evidence", "place")
     watch.over("goalposts", Goalposts, "moved")
     run.of_settings = lambda *_, **__: model  # type: ignore[assignment]
+    if arguments.no_profiles:
+        policies.policy = _without_profiles(policies.policy)
     record = {"seed": 7, "baseline": NONE, "base_commit": head(loaded.root)}
     with run.begin(loaded, settings, [target], (), record=record) as journal:
         conditions = run.Conditions(
@@ -176,11 +182,27 @@ def main() -> int:
     return 0 if found["accepted"] == 0 and found["right"] == found["candidates"] else 1
 
 
+def _without_profiles(policy: Callable[..., Policy]) -> Callable[..., Policy]:
+    """The same policies, that show nothing of profilers."""
+
+    def made(*given: Any) -> Policy:
+        found = policy(*given)
+        asks = found.next
+        found.next = lambda tree: tuple(  # type: ignore[method-assign]
+            replace(ask, shows_evidence=False) for ask in asks(tree)
+        )
+        return found
+
+    return made
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=tuple(SOURCES), required=True)
     parser.add_argument("--candidates", type=int, default=200)
-    parser.add_argument("--policy", default="branch")
+    parser.add_argument("--policy", choices=POLICIES, default="branch")
+    parser.add_argument("--branches", type=int, default=4, help="candidates a round of policy branch")
+    parser.add_argument("--no-profiles", action="store_true", help="ask no profiler")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR")
     parser.add_argument("--sandbox", choices=("auto", "off"), default="auto", help="around candidates")
     parser.add_argument("--json", type=Path)
@@ -190,7 +212,7 @@ def _arguments() -> argparse.Namespace:
 
 def _settings(arguments: argparse.Namespace, project: Path) -> LlmSettings:
     count: int = arguments.candidates
-    budget = Budget(candidates=count, rounds=count, tokens=None, minutes=None)
+    budget = Budget(candidates=count, rounds=count, branches=arguments.branches, tokens=None, minutes=None)
     return LlmSettings(
         provider="replay", path=project, policy=arguments.policy, budget=budget, runs=project / ".cgins/runs"
     )
@@ -238,6 +260,8 @@ def _found(
     return {
         "commit": commit.stdout.strip(),
         "policy": arguments.policy,
+        "branches": arguments.branches,
+        "profiles": not arguments.no_profiles,
         "device": arguments.device,
         "sandbox": arguments.sandbox,
         "cores": len(os.sched_getaffinity(0)),
@@ -280,7 +304,8 @@ def markdown(found: dict[str, Any]) -> str:
     lines = [
         (
             f"{count} candidates in {total_s:.1f} s: **{found['candidates_a_minute']:.1f} a minute** (policy "
-            f"{found['policy']}, {found['device']}, {found['cores']} cores, {len(found['cases'])} cases, sandbox "
+            f"{found['policy']}, {found['branches']} at a time, {'with' if found['profiles'] else 'without'} profiles, "
+            f"{found['device']}, {found['cores']} cores, {len(found['cases'])} cases, sandbox "
             f"{found['sandbox']}, commit {found['commit'][:10]})."
         ),
         "",
