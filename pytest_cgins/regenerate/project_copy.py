@@ -103,6 +103,14 @@ class ProjectCopy:
         """The incumbent, as a baseline."""
         return INCUMBENT
 
+    @property
+    def base_is_incumbent(self) -> bool:
+        """Whether all that builds and imports read is in the base revision as it is: who beats one beats the other."""
+        if not self.base_commit:
+            return False
+        names = self._git("diff", "--name-only", "--no-renames", "-z", BASE, INCUMBENT).split("\0")
+        return not any(Path(name).suffix in READ_BY_PYTHON for name in names if name)
+
     def beside(self, number: int) -> ProjectCopy:
         """Another folder with the same files and commits, in which another candidate lies at the same time.
 

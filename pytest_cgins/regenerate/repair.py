@@ -30,7 +30,7 @@ from pytest_cgins.regenerate.trial import Bench, rejections
 
 Steps = Generator[tuple[Request, ...], tuple[Answer, ...], Result]
 """Yields requests, all of which can be asked at once, is sent their answers in the same order, and returns what became of
-the target."""
+the target. None at all, (): it would go on, and lets other targets go on first."""
 
 
 class Prompts(Protocol):

@@ -14,7 +14,9 @@ from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.errors import JournalError, RegenerateError
 from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.methods import memory_file
 from pytest_cgins.methods.classes import Tried
 from pytest_cgins.model import Evaluation
@@ -35,6 +37,7 @@ from pytest_cgins.regenerate.provider import of_settings
 from pytest_cgins.regenerate.repair import Repair, RepairSettings
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.search.driver import Search, SearchSettings
+from pytest_cgins.regenerate.side_by_side import Room
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.timing_stage import TimingOptions
@@ -183,6 +186,8 @@ class Run:
             folder = stack.enter_context(scratch.folder())
             environment = {**worker_environment(), **self._conditions.environment}
             reference = stack.enter_context(WorkerPool(env=environment))
+            room = self._room()
+            stack.callback(room.close)
             machine = Machine(self._config, reference, self._conditions.environment)
             provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
             stack.callback(provider.close)
@@ -191,10 +196,11 @@ class Run:
             copies: dict[str, ProjectCopy] = {}
             for target in self._journal.record.targets:
                 copy = copies[target.name] = self._copy_of(target, folder)
-                bench = self._bench(target, copy, reference)
+                bench = self._bench(target, copy, reference, room)
                 stack.callback(bench.close)
                 benches.append(bench)
                 works.append(self._work_on(target, copy, bench, machine))
+            stack.callback(room.stop)
             loop = Loop(
                 works,
                 self._journal,
@@ -231,7 +237,12 @@ class Run:
     def _guarded(self, copy: ProjectCopy) -> Guarded:
         return guard.guarded(self._config, copy.project, copy.files, copy.base_commit)
 
-    def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool) -> Bench:
+    def _room(self) -> Room:
+        sandbox = self._conditions.sandbox
+        fence = BuildFence(sandbox) if sandbox is not None else None
+        return Room(Ahead(cache=self._conditions.cache, fence=fence))
+
+    def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool, room: Room) -> Bench:
         record, conditions = self._journal.record, self._conditions
         settings = TrialSettings(
             seed=record.seed,
@@ -245,7 +256,13 @@ class Run:
         )
         before = {one.case.name: one.verdict.status for one in self._journal.before(target)}
         return Bench(
-            target, copy, settings, reference=reference, trusted_root=self._config.root, before=before
+            target,
+            copy,
+            settings,
+            reference=reference,
+            room=room,
+            trusted_root=self._config.root,
+            before=before,
         )
 
     def _work_on(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> Work:

@@ -31,6 +31,47 @@ Files = Mapping[str, str]
 """Sources of a candidate, by path."""
 
 
+class Room:
+    """What the candidates of all targets of a run share: threads, compilers, and how many processes may lie in wait.
+
+    Args:
+        builds: what all compilers of the run belong to, so that none runs while something is timed.
+        threads: candidates that are checked at once; 0 for what the machine has room for.
+    """
+
+    def __init__(self, builds: Ahead, *, threads: int = 0) -> None:
+        self.builds = builds
+        """Other builds are made beside these."""
+        self.threads = threads or default_threads()
+        """As given."""
+        self.waiting = threading.Semaphore(2 * self.threads)
+        """Held by each candidate whose timing process waits for its turn."""
+        self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="cgins-candidate")
+        self._under_way: set[Future[Checked]] = set()
+        self._lock = threading.Lock()
+
+    def submit(self, function: Callable[..., Checked], *arguments: object) -> Future[Checked]:
+        """Have a candidate checked when it is its turn."""
+        future = self._executor.submit(function, *arguments)
+        with self._lock:
+            self._under_way = {one for one in self._under_way if not one.done()} | {future}
+        return future
+
+    def wait(self) -> None:
+        """Until no candidate of any target is under way."""
+        with self._lock:
+            known = tuple(self._under_way)
+        wait(known)
+
+    def stop(self) -> None:
+        """End all compilers, at once."""
+        self.builds.close()
+
+    def close(self) -> None:
+        """When all who use it have ended."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
 class MakesEvaluator(Protocol):
     """Makes the evaluator of one candidate."""
 
@@ -65,6 +106,7 @@ class Place:
         self.timer: Evaluator | None = None
         self.champion: Files | None = None
         self.checked: Future[Checked] | None = None
+        self.waits: threading.Semaphore | None = None
 
     def close(self) -> None:
         """End its processes."""
@@ -72,6 +114,9 @@ class Place:
             if evaluator is not None:
                 evaluator.close()
         self.checker = self.timer = None
+        waits, self.waits = self.waits, None
+        if waits is not None:
+            waits.release()
 
     def stop(self) -> None:
         """Kill its processes; whoever waits for them finds out."""
@@ -86,37 +131,32 @@ class SideBySide:
     Args:
         copy: the folder of the first candidate; the others have folders beside it.
         evaluator: makes evaluators.
-        builds: makes the builds of one batch.
         check: tries a candidate, until it is told to stop.
-        threads: candidates that are checked at once; 0 for what the machine has room for.
+        room: shared with other targets.
     """
 
     def __init__(
         self,
         copy: ProjectCopy,
         evaluator: MakesEvaluator,
-        builds: Callable[[], Ahead],
         check: Callable[[Evaluator, threading.Event], Checked],
-        *,
-        threads: int = 0,
+        room: Room,
     ) -> None:
         self._copy = copy
         self._evaluator = evaluator
-        self._make_builds = builds
         self._check = check
-        self._threads = threads or default_threads()
+        self._room = room
         # With cores to spare, workers import torch while the kernel is compiled.
         self._starts_early = default_jobs() > CORES
         self._places: list[Place] = []
         self._under_way: list[Place] = []
         self._builds: Ahead | None = None
-        self._executor: ThreadPoolExecutor | None = None
         self._stopped = threading.Event()
 
     def warm(self, count: int) -> None:
         """Start the workers that will check so many candidates, and wait for nothing."""
         self._finish()
-        for place in self._first(min(count, self._threads)):
+        for place in self._first(min(count, self._room.threads)):
             if place.checker is None:
                 place.checker = self._evaluator(place.copy, self._ahead(), None, timing=False)
                 place.checker.warm()
@@ -141,9 +181,8 @@ class SideBySide:
                 (one.kernel, one.implementation, one.device.partition(":")[0])
                 for one in place.checker.cases()
             )
-        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="cgins-candidate")
         for place in self._under_way:
-            place.checked = self._executor.submit(self._tried, place, builds, timed)
+            place.checked = self._room.submit(self._tried, place, builds, timed)
 
     def place_of(self, files: Files) -> Place | None:
         """Where a candidate that is under way lies."""
@@ -160,7 +199,7 @@ class SideBySide:
 
     def alone(self, place: Place) -> Checked:
         """Check a candidate once more, when no other one is: side by side it may have lacked what others had."""
-        wait([one.checked for one in self._under_way if one.checked is not None])
+        self._room.wait()
         checker = place.checker = self._evaluator(place.copy, self._ahead(), None, timing=False)
         place.checked = Future()
         try:
@@ -191,7 +230,7 @@ class SideBySide:
             case, *_ = checker.cases()
             early = self._starts_early and not checker.is_doomed(case)
             if (early or checker.can_build(case)) and not self._stopped.is_set():
-                if timed:
+                if timed and self._may_wait(place):
                     place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
                 self._have_started(checker, place.timer)
             found = self._check(checker, self._stopped)
@@ -211,6 +250,12 @@ class SideBySide:
                 timer.wait_until_ready("timing")
             checker.wait_until_ready("verification")
 
+    def _may_wait(self, place: Place) -> bool:
+        """Whether a process may be started for a candidate before it is its turn to be timed: memory is bounded."""
+        if place.waits is None and self._room.waiting.acquire(blocking=False):
+            place.waits = self._room.waiting
+        return place.waits is not None
+
     def _first(self, count: int) -> list[Place]:
         while len(self._places) < count:
             number = len(self._places)
@@ -219,15 +264,14 @@ class SideBySide:
 
     def _ahead(self) -> Ahead:
         if self._builds is None:
-            self._builds = self._make_builds()
+            self._builds = Ahead(beside=self._room.builds)
         return self._builds
 
     def _finish(self) -> None:
         """Wait for what was begun, and end it; workers that were warmed for what comes next stay."""
-        if self._executor is None:
+        if not self._under_way:
             return
-        self._executor.shutdown(wait=True, cancel_futures=True)
-        self._executor = None
+        wait([one.checked for one in self._under_way if one.checked is not None and not one.checked.cancel()])
         # Processes with a GPU take their time to end.
         with ThreadPoolExecutor(max(1, len(self._under_way))) as ending:
             list(ending.map(Place.close, self._under_way))

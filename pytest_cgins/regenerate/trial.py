@@ -20,7 +20,6 @@ from pytest_cgins.config import Config
 from pytest_cgins.errors import RegenerateError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
@@ -33,7 +32,7 @@ from pytest_cgins.regenerate.model import Goal, Target, Trial
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
 from pytest_cgins.regenerate.search import evidence
 from pytest_cgins.regenerate.search.evidence import Evidence
-from pytest_cgins.regenerate.side_by_side import Checked, Files, SideBySide
+from pytest_cgins.regenerate.side_by_side import Checked, Files, Room, SideBySide
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.timing_stage import TimingOptions
 
@@ -59,8 +58,6 @@ class TrialSettings:
     """Folder of built kernels, by default the user's."""
     sanitize: tuple[str, ...] = ()
     """Tools of compute-sanitizer, for acceptance on a GPU."""
-    side_by_side: int = 0
-    """Candidates that are checked at the same time; 0 for as many as the machine has room for."""
     noise: TimingOptions = field(default_factory=TimingOptions)
     """What is known of the noise of devices; its other fields are not used."""
 
@@ -73,6 +70,7 @@ class Bench:
         copy: where its candidates are put.
         settings: of the run.
         reference: a pool whose trusted worker all targets share; closed by its owner.
+        room: likewise.
         trusted_root: folder that ops are imported from.
         before: statuses of cases as the gate found them, by name: a kernel that shares a source with this one, and was
             wrong before, does not count against a candidate.
@@ -85,6 +83,7 @@ class Bench:
         settings: TrialSettings,
         *,
         reference: WorkerPool,
+        room: Room,
         trusted_root: Path,
         before: Mapping[str, Status] | None = None,
     ) -> None:
@@ -98,9 +97,8 @@ class Bench:
         self._environments: tuple[Environment, ...] = ()
         self._lately = copy
         self._crowned: Files | None = None
-        self._side_by_side = SideBySide(
-            copy, self._made, self._builds, self._checked, threads=settings.side_by_side
-        )
+        self._room = room
+        self._side_by_side = SideBySide(copy, self._made, self._checked, room)
 
     def warm(self, count: int = 1) -> None:
         """Start the workers of the next candidates, while their answers are awaited."""
@@ -231,8 +229,13 @@ class Bench:
         self._put(files)
         whole = self._copy.with_implementation(alone=False)
         base = self._copy.against_base
-        found = self._all(whole, seed=seed, baseline=base if self._settings.timing else NONE)
-        if goal == "optimise" and self._settings.timing and not rejections(found, self._target, self.before):
+        is_timed = self._settings.timing
+        must_win = goal == "optimise" and is_timed
+        at_once = must_win and self._copy.base_is_incumbent
+        if at_once:
+            whole = _with_alpha(whole, alpha_share)
+        found = self._all(whole, seed=seed, baseline=base if is_timed else NONE)
+        if must_win and not at_once and not rejections(found, self._target, self.before):
             alone = _with_alpha(self._alone(), alpha_share)
             found = [
                 *_others(found, self._target),
@@ -275,11 +278,6 @@ class Bench:
             config, seed=self._settings.seed, timing=timing, baseline=baseline, builds=builds
         )
 
-    def _builds(self) -> Ahead:
-        sandbox = self._settings.sandbox
-        fence = BuildFence(sandbox) if sandbox is not None else None
-        return Ahead(cache=self._settings.cache, fence=fence)
-
     def _evaluator(
         self,
         config: Config,
@@ -301,7 +299,7 @@ class Bench:
             sanitize=settings.sanitize if sanitize and self._target.device == "cuda" else (),
             sandbox=settings.sandbox,
             environment=settings.environment,
-            builds=builds,
+            builds=builds or self._room.builds,
             reference=self._reference,
             trusted_root=self._root,
         )

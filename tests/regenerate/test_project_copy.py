@@ -98,6 +98,19 @@ def test_base_and_incumbent_are_its_commits(tmp_path: Path) -> None:
     assert copy.against_base == BASE
 
 
+@pytest.mark.parametrize(
+    ("edits", "same"),
+    [({}, True), ({SOURCE: "edited\n"}, False), ({"native/factor.h": "#define FACTOR 3\n"}, False),
+     ({"native/new.h": "\n"}, False), ({"notes.md": "other notes\n"}, True)],
+)  # fmt: skip
+def test_whether_the_base_is_the_incumbent(tmp_path: Path, edits: dict[str, str], same: bool) -> None:
+    """What no build and no import reads makes no difference; the base of a project without one is nobody."""
+    project = committed(tmp_path / "project", {**FILES, SOURCE: FILES[SOURCE].replace("\r\n", "\n")})
+    write(project, edits)
+    assert copy_of(project, tmp_path).base_is_incumbent == same
+    assert not copy_of(project, tmp_path / "none", baseline="none").base_is_incumbent
+
+
 def test_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no base, and times are compared with nothing; a baseline that was named is missed."""
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))

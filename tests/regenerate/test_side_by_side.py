@@ -15,10 +15,12 @@ from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
 from pytest_cgins.evaluate import Evaluator, worker_environment
 from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, Evaluation, Reason, Status
 from pytest_cgins.regenerate import side_by_side, targets
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.side_by_side import Room
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from tests.regenerate import scripted
 from tests.regenerate.projects import committed, git
@@ -66,20 +68,27 @@ def make_bench(
 ) -> Iterator[Callable[..., tuple[Bench, ProjectCopy]]]:
     """Makes a bench with a copy of its own, and ends it."""
     made: list[Bench] = []
+    rooms: list[Room] = []
 
-    def make(**settings: object) -> tuple[Bench, ProjectCopy]:
+    def make(*, threads: int = 0, **settings: object) -> tuple[Bench, ProjectCopy]:
         (entry,) = project.kernels
         target = targets.target_of(entry, entry.implementations[0], "optimise")
         copy = ProjectCopy(
             project, "relu", "cpp", "cpu", tmp_path / f"bench-{len(made)}" / "copy", baseline=NONE
         )
         known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
-        made.append(Bench(target, copy, known, reference=reference, trusted_root=project.root))
+        room = Room(Ahead(cache=tmp_path / "cache"), threads=threads)
+        rooms.append(room)
+        made.append(Bench(target, copy, known, reference=reference, room=room, trusted_root=project.root))
         return made[-1], copy
 
     yield make
+    for room in rooms:
+        room.stop()
     for bench in made:
         bench.close()
+    for room in rooms:
+        room.close()
 
 
 def compiled(records: Mapping[int, logging.LogRecord] | list[logging.LogRecord]) -> int:
@@ -89,7 +98,7 @@ def compiled(records: Mapping[int, logging.LogRecord] | list[logging.LogRecord])
 
 def test_each_has_a_folder_of_its_own(make_bench: Callable[..., tuple[Bench, ProjectCopy]]) -> None:
     """Each is judged for itself, whatever the others are, and for what was touched in its own folder alone."""
-    bench, copy = make_bench(side_by_side=2)
+    bench, copy = make_bench(threads=2)
     batch = [relu("a"), relu("b", "-EACH"), relu("c", "EACH < ? 0"), relu("d")]
     bench.begin(batch, None)
     assert not (copy.top.parent / "copy-0").exists()
@@ -114,7 +123,7 @@ def test_a_folder_is_as_new_for_the_next_candidate(
     make_bench: Callable[..., tuple[Bench, ProjectCopy]],
 ) -> None:
     """What lies there after a batch is gone when the next begins, warmed or not."""
-    bench, copy = make_bench(side_by_side=2)
+    bench, copy = make_bench(threads=2)
     bench.begin([relu("a"), relu("b")], None)
     (copy.top.parent / "copy-1" / "left.txt").write_text("x")
     assert bench.check(relu("b")).evaluations[0].verdict.status is Status.PASSED
@@ -174,7 +183,7 @@ def test_the_end_does_not_wait_for_a_kernel_that_hangs(
     make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while candidates run: all processes end at once, and the bench can be used again."""
-    bench, copy = make_bench(side_by_side=2)
+    bench, copy = make_bench(threads=2)
     hanging = relu("a", "EACH; for (volatile bool on = true; on;) {} y[i] = 0")
     running: list[Evaluator] = []
     evaluate = Evaluator.evaluate
@@ -196,7 +205,7 @@ def test_what_lacked_memory_is_checked_once_more_alone(
     make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside others it may have had less than it needs: that is not its fault."""
-    bench, copy = make_bench(side_by_side=2)
+    bench, copy = make_bench(threads=2)
     evaluate, asked = Evaluator.evaluate, []
 
     def short(self: Evaluator, case: Case) -> Evaluation:

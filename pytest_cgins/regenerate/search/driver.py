@@ -202,6 +202,7 @@ class Search:
             }
             order = yield from self._ranked(read, tries=self._policy.tries(len(asks)))
             self._begin(known.values(), [read[number] for number in order])
+            yield ()  # while these are built and checked, other targets begin with theirs
             for number in order:
                 known[number] = self._tried(*read[number])
         done = [one for _, one in sorted(known.items()) if one is not None]

@@ -1,7 +1,7 @@
 """Kernels made faster by several policies, for real: prompts and answers go through files.
 
     python tests/benchmarks/regenerate/optimise.py --device cpu|cuda --work DIR [--python PYTHON] [--sandbox auto|off]
-        [--policies P,…] [--sizes large|small] [--candidates P=N,…] [--rounds N] [--branches N] [--together]
+        [--policies P,…] [--sizes large|small] [--candidates P=N,…] [--rounds N] [--branches N] [--together] [--gpus N]
         [--finish] [--no-machine-code] [--no-last-gate] [--json FILE] [--markdown FILE] [--journals DIR]
 
 The first call makes DIR/project, six kernels of the example with calls of sizes that fill a GPU, and gates it once, with
@@ -12,7 +12,8 @@ with all runs that have answers, and ends with 7 again while prompts wait. With 
 more, in fresh processes against the base revision, torch and `torch.compile`, and the tables are printed; it ends with 0.
 A call that was killed is taken up by the next.
 
---together has the runs of a call go on at the same time: nobody verifies while another times. --finish answers what waits
+--together has the runs of a call go on at the same time: nobody verifies while another times, and with --gpus they have
+one each. --finish answers what waits
 with nothing, again and again, so that searches end with the best that they have.
 
 DIR may be moved to another machine and back between calls, as a plain folder: journals have relative paths, and a
@@ -144,6 +145,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="of policy branch")
     parser.add_argument("--branches", type=int, default=3, help="of a round of policy branch")
     parser.add_argument("--together", action="store_true", help="runs go on at the same time")
+    parser.add_argument("--gpus", type=int, default=1, help="over which the runs of a call are spread")
     parser.add_argument(
         "--finish", action="store_true", help="answer what waits with nothing, until all is done"
     )
@@ -192,12 +194,13 @@ def _gate(
 def _resumed(arguments: argparse.Namespace, work: Path, wanted: Sequence[tuple[str, str]]) -> list[int]:
     """Go on with runs, by policy and name; their exit codes."""
     begun = []
-    for policy, name in wanted:
+    for number, (policy, name) in enumerate(wanted):
         command = [arguments.python, "-c", CLI, "runs", "resume", name]
+        gpu = {"CUDA_VISIBLE_DEVICES": str(number % arguments.gpus)} if arguments.gpus > 1 else {}
         started = time.monotonic()
         with (work / f"{policy}.log").open("ab") as log:
             process = subprocess.Popen(
-                command, cwd=work / policy, env=environment(), stdout=log, stderr=subprocess.STDOUT
+                command, cwd=work / policy, env={**environment(), **gpu}, stdout=log, stderr=subprocess.STDOUT
             )
         begun.append((policy, process, started))
         if not arguments.together:
