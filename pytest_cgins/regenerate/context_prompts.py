@@ -90,7 +90,7 @@ class ContextPrompts:
         offered = self._offers(context, ask, tree, evidence)
         return search.candidate(
             context,
-            ask,
+            replace(ask, method=methods.named(registry.shipped(), ask.method)),
             tree[ask.parent],
             shown=shown,
             evidence=evidence.text() if evidence else "",

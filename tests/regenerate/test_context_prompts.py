@@ -80,3 +80,19 @@ def test_an_ablation_has_no_stage(tmp_path: Path) -> None:
     ask = Ask(parent=1, kind="ablate", round=1, method="vector-access")
     sources = {"native/scale.cpp": FILES["native/scale.cpp"]}
     assert "Stage" not in prompts_of(tmp_path).candidate(ask, tree, lambda _: sources, None)[-1].text
+
+
+def test_an_ablation_says_what_the_method_is(tmp_path: Path) -> None:
+    """Who takes it out knows what to look for; a name that nobody knows is told as it is."""
+    champion = Attempt(
+        number=1, goal="optimise", outcome="right", reason="faster", message="", time_ratio=0.5,
+        beats_champion=True, ask=Ask(parent=0, kind="optimise", round=1), methods=("cpu-cache-blocks",),
+    )  # fmt: skip
+    prompts, sources = prompts_of(tmp_path), {"native/scale.cpp": FILES["native/scale.cpp"]}
+    for method, told in (
+        ("cpu-cache-blocks", "cpu-cache-blocks (Work in tiles that the cache holds: "),
+        ("own-idea", "own-idea. Put"),
+    ):
+        ask = Ask(parent=1, kind="ablate", round=1, method=method)
+        text = prompts.candidate(ask, Tree((champion,)), lambda _: sources, None)[-1].text
+        assert f"Take this one method out of it: {told}" in text

@@ -119,6 +119,14 @@ def _without_cpp(offer: Offer) -> Offer:
     return replace(offer, method=replace(offer.method, how=how))
 
 
+def named(registry: Registry, method: str) -> str:
+    """A method with what it is, for who is to recognise it in a kernel; an answer may name one that nobody knows."""
+    if method not in registry:
+        return method
+    found = registry.get(method)
+    return f"{method} ({found.title.rstrip('.')}: {found.what})"
+
+
 def chosen(answer: str) -> tuple[str, ...]:
     """Ids of the methods that an answer says it took: its JSON `picks`, or a line `Methods: a, b`."""
     try:

@@ -12,6 +12,7 @@ from pytest_cgins.regenerate.prompts.context import Context
 MOST_SHOWN_CHARACTERS = 12_000
 """Of the sources of other candidates, all together."""
 _MOST_LINE = 240
+_MOST_METHOD = 600
 
 _TASKS = {
     "fix": (
@@ -64,7 +65,7 @@ def candidate(
         methods: those that are offered, as a section; "" for none.
         stage: what is in focus, as a section; "" for a prompt that has no stage.
     """
-    task = _TASKS.get(ask.kind, optimise.TASK).format(method=blocks.one_line(ask.method, 80))
+    task = _TASKS.get(ask.kind, optimise.TASK).format(method=blocks.one_line(ask.method, _MOST_METHOD))
     if ask.variant:
         task += f" Several are written at once with the same methods; yours has {ask.variant}."
     sections = [

@@ -14,7 +14,7 @@ from pytest_cgins.methods.classes import Tried, classify
 from pytest_cgins.methods.sass_signature import Shown
 from pytest_cgins.methods.select import Situation
 from pytest_cgins.profiling.attribution import attribute
-from pytest_cgins.regenerate.model import Attempt
+from pytest_cgins.regenerate.model import INCUMBENT, Attempt
 from pytest_cgins.regenerate.search.tree import Tree
 
 Marks = Mapping[int, Mapping[str, Shown]]
@@ -87,7 +87,7 @@ def _of_ablation(one: Attempt, without: Attempt, method: str) -> _Proof:
     if without.time_ratio is not None and one.time_ratio:
         slowdown = without.time_ratio / one.time_ratio
     proven = None if found.state == "not-ablated" else found.contributes
-    note = f"candidate {without.number} is {one.number} without it: {found.message}"
+    note = f"candidate {without.number} is candidate {one.number} without it: {found.message}"
     return _Proof(proven=proven, slowdown_without=slowdown, note=note)
 
 
@@ -101,8 +101,12 @@ def _of_step(tree: Tree, one: Attempt, method: str) -> _Proof | None:
     return _Proof(
         proven=True,
         slowdown_without=parent.time_ratio / one.time_ratio,
-        note=f"candidate {one.number} is {parent.number} with it, and nothing else that is named",
+        note=f"candidate {one.number} is {_called(parent)} with it, and nothing else that is named",
     )
+
+
+def _called(one: Attempt) -> str:
+    return "the incumbent" if one.number == INCUMBENT else f"candidate {one.number}"
 
 
 def _champion_before(tree: Tree, one: Attempt) -> int:
