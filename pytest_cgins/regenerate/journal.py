@@ -90,6 +90,8 @@ class RunRecord(Document):
     """Whether candidates run fenced in."""
     timing: bool = True
     """Whether times are part of acceptance."""
+    compile: bool = False
+    """Whether torch.compile is timed, too, when a candidate is accepted."""
     timeout_s: float = 60.0
     """Limit for one request to a worker."""
     command: str = ""

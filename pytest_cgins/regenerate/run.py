@@ -248,6 +248,7 @@ class Run:
             seed=record.seed,
             sandbox=conditions.sandbox,
             timing=record.timing,
+            compile=record.compile,
             timeout_s=record.timeout_s,
             environment=conditions.environment,
             cache=conditions.cache,

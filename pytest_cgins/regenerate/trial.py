@@ -50,6 +50,8 @@ class TrialSettings:
     """None: the user wants none."""
     timing: bool = True
     """Whether times are part of acceptance."""
+    compile: bool = False
+    """Whether torch.compile is timed there as well."""
     timeout_s: float = 60.0
     """Limit for one request to a worker."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -263,7 +265,14 @@ class Bench:
 
     def _all(self, config: Config, *, seed: int, baseline: str, sanitize: bool = True) -> list[Evaluation]:
         timing = self._settings.timing
-        evaluator = self._evaluator(config, seed=seed, timing=timing, baseline=baseline, sanitize=sanitize)
+        evaluator = self._evaluator(
+            config,
+            seed=seed,
+            timing=timing,
+            baseline=baseline,
+            sanitize=sanitize,
+            compiles=self._settings.compile,
+        )
         try:
             return [on_its_device(evaluator.evaluate(case)) for case in evaluator.cases()]
         finally:
@@ -286,6 +295,7 @@ class Bench:
         timing: bool,
         baseline: str = NONE,
         sanitize: bool = False,
+        compiles: bool = False,
         builds: Ahead | None = None,
     ) -> Evaluator:
         settings = self._settings
@@ -293,7 +303,7 @@ class Bench:
             config,
             seed=seed,
             timing=timing,
-            timing_options=replace(settings.noise, baseline=baseline, tests=None),
+            timing_options=replace(settings.noise, baseline=baseline, tests=None, compile=compiles),
             cache=settings.cache,
             timeout_s=settings.timeout_s,
             sanitize=settings.sanitize if sanitize and self._target.device == "cuda" else (),

@@ -113,6 +113,7 @@ class Regeneration:
             "base_commit": head(loaded.root),
             "sandbox": self._sandbox is not None,
             "timing": not option("--cgins-no-timing"),
+            "compile": "compile" in option("--cgins-compare"),
             "timeout_s": option("--cgins-timeout"),
             "command": shlex.join(["pytest", *self._config.invocation_params.args]),
             "pull_requests": option("--cgins-pr"),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,11 +71,11 @@ def make_bench(
     made: list[Bench] = []
     rooms: list[Room] = []
 
-    def make(*, threads: int = 0, **settings: object) -> tuple[Bench, ProjectCopy]:
+    def make(*, threads: int = 0, baseline: str = NONE, **settings: object) -> tuple[Bench, ProjectCopy]:
         (entry,) = project.kernels
         target = targets.target_of(entry, entry.implementations[0], "optimise")
         copy = ProjectCopy(
-            project, "relu", "cpp", "cpu", tmp_path / f"bench-{len(made)}" / "copy", baseline=NONE
+            project, "relu", "cpp", "cpu", tmp_path / f"bench-{len(made)}" / "copy", baseline=baseline
         )
         known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
         room = Room(Ahead(cache=tmp_path / "cache"), threads=threads)
@@ -236,3 +237,31 @@ def test_what_nvrtc_refuses_and_the_compiler_takes_is_checked(
         bench.check(one).evaluations[0].verdict.status for one in (relu("a"), relu("b", "EACH < ? 0"))
     ]
     assert statuses == [Status.PASSED, Status.BUILD_ERROR]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_acceptance_is_one_pass_where_the_base_is_the_incumbent(
+    project: Config,
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]],
+    monkeypatch: pytest.MonkeyPatch,
+    edited: bool,
+) -> None:
+    """Who beats one beats the other; else each is timed beside the candidate, the incumbent at its share of alpha."""
+    if edited:
+        (project.root / MAIN).write_text(relu("mine")[MAIN])
+    bench, copy = make_bench(baseline="HEAD", compile=not edited)
+    passes, evaluate_all = [], Bench._all
+
+    def counted(self: Bench, *given: Any, **named: Any) -> list[Evaluation]:
+        passes.append(named["baseline"])
+        return evaluate_all(self, *given, **named)
+
+    monkeypatch.setattr(Bench, "_all", counted)
+    trial = bench.accept(relu("c"), goal="optimise", alpha_share=0.25)
+    assert passes == ([copy.against_base, copy.against_incumbent] if edited else [copy.against_base])
+    measured = trial.evaluations[0].measurement
+    assert measured is not None
+    against = measured.against("base")
+    assert against is not None
+    assert against.alpha == pytest.approx(0.25 * project.kernels[0].timing.alpha)
+    assert (measured.compiled is not None) == (not edited)
