@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from pytest_cgins.config import Config
 from pytest_cgins.doctor import examine, parse, profiling, tools
@@ -91,7 +93,7 @@ def preflight(config: Config, kernels: Sequence[str]) -> tuple[Preflight, ...]:
 
 def find_clang_tidy() -> Finding:
     """The program that reads C++ for mistakes."""
-    where = tools.find(CLANG_TIDY)
+    where = tools.find(CLANG_TIDY, [Path(sys.executable).parent])
     version: parse.Version = ()
     detail = ""
     if where:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.doctor import compilers, tools
 from pytest_cgins.doctor.findings import Finding
 from pytest_cgins.errors import CginsError
+from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels.source import find
 from pytest_cgins.model import KernelSource
@@ -18,7 +19,8 @@ from pytest_cgins.profiling.model import EVIDENCE_VERSION, TidyEvidence, TidyFin
 
 CHECKS = (
     "-*,bugprone-*,clang-analyzer-*,performance-*,misc-redundant-expression,"
-    "-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-optin.*"
+    "-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,-bugprone-reserved-identifier,"
+    "-clang-analyzer-optin.*"
 )
 LIMIT_S = 120.0
 SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".cu")
@@ -31,7 +33,12 @@ _UNKNOWN_TO_CLANG = re.compile(
 
 
 def evidence(
-    config: Config, entry: KernelEntry, implementations: Sequence[Implementation], program: Finding
+    config: Config,
+    entry: KernelEntry,
+    implementations: Sequence[Implementation],
+    program: Finding,
+    *,
+    sandbox: Sandbox | None = None,
 ) -> TidyEvidence:
     """Findings in the sources of implementations; what cannot be looked at is told.
 
@@ -40,6 +47,7 @@ def evidence(
         entry: the kernel.
         implementations: of it.
         program: what `environment.find_clang_tidy` found.
+        sandbox: put around clang-tidy, which reads whatever a source includes; None trusts the sources.
     """
     if not program.where:
         missing = (f"clang-tidy: not installed → {program.remedy}",)
@@ -66,7 +74,8 @@ def evidence(
             for file in source.files:
                 if Path(file).suffix in SUFFIXES:
                     files.append(_relative(file, config.root))
-                    some, trouble = _run(program.where, file, ready, config.root)
+                    fence = _fence(sandbox, config, program.where, Path(folder))
+                    some, trouble = _run(program.where, file, ready, config.root, fence)
                     findings += some
                     degraded += trouble
     return _evidence(
@@ -126,11 +135,25 @@ def _prototype(source: KernelSource, folder: Path) -> list[str]:
     return ["-include", str(folder / plans.PROTOTYPE)]
 
 
+def _fence(
+    sandbox: Sandbox | None, config: Config, program: str, prototype: Path
+) -> Callable[[Sequence[str]], Sequence[str]]:
+    if sandbox is None:
+        return lambda words: words
+    # A program of a virtual environment has its files beside it.
+    visible = (config.root, prototype, Path(program).resolve().parents[1])
+    return sandbox.around(visible=visible, hidden=config.traces).wrap
+
+
 def _run(
-    program: str, file: str, arguments: Sequence[str], root: Path
+    program: str,
+    file: str,
+    arguments: Sequence[str],
+    root: Path,
+    fence: Callable[[Sequence[str]], Sequence[str]],
 ) -> tuple[tuple[TidyFinding, ...], list[str]]:
     words = [program, "--quiet", f"--checks={CHECKS}", "--header-filter=.*", file, "--", *arguments]
-    ran = tools.run(words, limit_s=LIMIT_S)
+    ran = tools.run(fence(words), limit_s=LIMIT_S)
     found = parse(ran.output, root)
     unread = [line for line in ran.output.splitlines() if "[clang-diagnostic-error]" in line]
     name = Path(file).name

@@ -24,8 +24,8 @@ from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.model import Case, Environment, Evaluation, Reason, Status
-from pytest_cgins.profiling import disassembly, ncu, selection
-from pytest_cgins.profiling.model import SassRow
+from pytest_cgins.profiling import disassembly, environment, ncu, selection, tidy
+from pytest_cgins.profiling.model import SassRow, TidyFinding
 from pytest_cgins.profiling.profile import Profiler
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.model import Goal, Target, Trial
@@ -195,7 +195,17 @@ class Bench:
         finally:
             evaluator.close()
         measured = next((one.measurement for one in timed if one.case.name == case.name), None)
-        return evidence.gathered(profile, measured, sm_count=sm_count)
+        return evidence.gathered(profile, measured, tidied=self._tidied(), sm_count=sm_count)
+
+    def _tidied(self) -> tuple[TidyFinding, ...]:
+        """What clang-tidy says of the candidate in the first copy, where it is installed."""
+        program = environment.find_clang_tidy()
+        if program.state != "ok":
+            return ()
+        entry, one = self._copy.entry()
+        return tidy.evidence(
+            self._copy.config, entry, [one], program, sandbox=self._settings.sandbox
+        ).findings
 
     def marks(self, files: Mapping[str, str]) -> SassRow | None:
         """Which methods left their mark in the machine code of a candidate that is right; None if there is no GPU's."""

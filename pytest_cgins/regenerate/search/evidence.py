@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytest_cgins.document_base import Document
@@ -10,10 +11,11 @@ from pytest_cgins.methods import near_peak
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.profiling import gaps as profiled_gaps
 from pytest_cgins.profiling import triggers
-from pytest_cgins.profiling.model import CaseProfile, MetricValue
+from pytest_cgins.profiling.model import CaseProfile, MetricValue, TidyFinding
 
 _MOST_KERNELS = 6
 _MOST_FUNCTIONS = 6
+_MOST_REMARKS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +40,19 @@ class Evidence(Document):
         return "\n".join([*self.lines, *(f"not available: {line}" for line in self.degraded)])
 
 
-def gathered(profile: CaseProfile, measured: Measurement | None, *, sm_count: int = 0) -> Evidence:
+def gathered(
+    profile: CaseProfile,
+    measured: Measurement | None,
+    *,
+    tidied: Sequence[TidyFinding] = (),
+    sm_count: int = 0,
+) -> Evidence:
     """What a profile and the times of the same case come to.
 
     Args:
         profile: of the candidate.
         measured: its times; None if it was not timed.
+        tidied: what clang-tidy says of its sources.
         sm_count: multiprocessors of the device; 0 if that is not known.
     """
     roofline = measured.roofline if measured is not None else None
@@ -63,7 +72,7 @@ def gathered(profile: CaseProfile, measured: Measurement | None, *, sm_count: in
         gaps=gaps,
         figures=triggers.figures(measured, profile, sm_count=sm_count),
         near_peak=peak.reason if peak.stop else "",
-        lines=tuple(_lines(profile, gaps, peak.reason)),
+        lines=(*_lines(profile, gaps, peak.reason), *map(_remark, tidied[:_MOST_REMARKS])),
         degraded=profile.degraded,
     )
 
@@ -88,6 +97,10 @@ def _lines(profile: CaseProfile, gaps: Gaps, peak: str) -> list[str]:
         told = "" if spills is None else f", {spills} B spilled"
         lines.append(f"ptxas: {one.function}: {one.registers_per_thread} registers a thread{told}")
     return lines
+
+
+def _remark(one: TidyFinding) -> str:
+    return f"clang-tidy: {one.file}:{one.line}: {one.message} [{one.check}]"
 
 
 def _figure(one: MetricValue) -> str:
