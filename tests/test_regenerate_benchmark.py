@@ -67,7 +67,7 @@ def test_the_project_is_the_same_without_its_repository(tmp_path: Path) -> None:
     (project / ".gitignore").write_text(".cgins/\n")
     bug = bugs("cpu")[0]
     shutil.copy(benchmark_project.EXAMPLE / bug.file, project / bug.file)
-    benchmark_project._commit(project)
+    benchmark_project.commit(project)
     bug.plant(project)
     commit = _git(project, "rev-parse", "main")
     shutil.rmtree(project / ".git")

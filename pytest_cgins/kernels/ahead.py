@@ -186,9 +186,9 @@ class Ahead:
         """Around what is timed: no compiler of this run runs meanwhile."""
         return self._compilers.suspended()
 
-    def lend(self) -> None:
-        """Have what this thread compiles run in the sandbox of these builds, and rest and end with them."""
-        compilers.use(self._compilers)
+    def lent(self) -> AbstractContextManager[None]:
+        """Around what this thread compiles in the sandbox of these builds; it rests and ends with them."""
+        return compilers.using(self._compilers)
 
     def progress(self) -> Progress:
         """How far the builds are."""

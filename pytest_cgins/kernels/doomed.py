@@ -28,11 +28,12 @@ def is_doomed(source: KernelSource, builds: Ahead) -> bool:
     if source.contract not in ("launcher", "torch-extension") or not files:
         return False
     try:
-        builds.lend()
         arch = (source.archs or toolchain.present_archs())[0]
-        return any(
-            prefilter.check(read(file), file, arch, flags=source.flags, limit_s=LIMIT_S).verdict == "refused"
-            for file in files
-        )
+        with builds.lent():
+            return any(
+                prefilter.check(read(file), file, arch, flags=source.flags, limit_s=LIMIT_S).verdict
+                == "refused"
+                for file in files
+            )
     except (CginsError, OSError):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels import nvrtc
+from pytest_cgins.kernels import compilers, nvrtc
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.doomed import is_doomed
 from pytest_cgins.kernels.source import find
@@ -86,3 +87,11 @@ def test_what_it_cannot_judge_is_not_doomed(source: KernelSource, tmp_path: Path
     (tmp_path / "scale.cu").unlink()
     assert not is_doomed(source, builds)
     builds.close()
+
+
+def test_who_asks_compiles_as_before_afterwards(source: KernelSource) -> None:
+    """The compilers are lent: once these builds are closed, others of the same thread still run theirs."""
+    before = compilers.current()
+    with closing(Ahead()) as builds:
+        assert not is_doomed(source, builds)
+    assert compilers.current() is before
