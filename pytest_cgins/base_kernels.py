@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.config import Config, Implementation
-from pytest_cgins.errors import CginsError, RevisionError
+from pytest_cgins.errors import CginsError, InfrastructureError, RevisionError
 from pytest_cgins.kernels import apart
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.base import Absent, BaseSources, Name
@@ -123,6 +123,9 @@ class BaseKernels:
             implementation: its name.
             device: `cpu` or `cuda`.
             compiled: the working tree's build.
+
+        Raises:
+            InfrastructureError: it could not be tried to build it: what is missing, or was lost.
         """
         name = (kernel, implementation, device)
         with self._lock:
@@ -201,6 +204,8 @@ class BaseKernels:
             if built.key == compiled.key:
                 return BaseKernel(state="unchanged")
             why = apart.obstacle_of_library(built)
+        except InfrastructureError:
+            raise
         except (CginsError, OSError) as error:
             first = self._sources.short(str(error).partition("\n")[0])
             return BaseKernel(state="refused", note=f"cannot be built at {self.label}: {first}")

@@ -11,6 +11,8 @@ from pytest_cgins import documents, kernel_timing
 from pytest_cgins.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
 from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.endings import EndedError
+from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.gate_timing import decide_timing
 from pytest_cgins.kernel_run import KernelRuns
@@ -127,7 +129,7 @@ class TimingStage:
                 printed.
 
         Raises:
-            EndedError: the kernel failed meanwhile.
+            EndedError: the kernel failed meanwhile, or its base revision could not be built for what is missing here.
             InfrastructureError: the device was not to be had.
         """
         base = self._base(case, compiled)
@@ -254,7 +256,12 @@ class TimingStage:
 
     def _base(self, case: Case, compiled: CompiledKernel) -> BaseKernel:
         device = case.device.partition(":")[0]
-        base = self._bases.of(case.kernel, case.implementation, device, compiled)
+        try:
+            base = self._bases.of(case.kernel, case.implementation, device, compiled)
+        except InfrastructureError as error:
+            # Not "held against nothing", which passes: the next run may well find it slower.
+            what = f"its base revision could not be built: {error}"
+            raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, what) from error
         if base.state == "unchanged" and self._options.unchanged:
             return self._bases.twin(compiled)
         return base

@@ -171,7 +171,7 @@ class Bench:
         assert place.checked is not None
         self._crown(champion)
         evaluator = self._side_by_side.timer(place, champion)
-        found = [on_its_device(evaluator.time(one)) for one in place.checked.result().evaluations]
+        found = [blameless(evaluator.time(one)) for one in place.checked.result().evaluations]
         return self._trial("times", found, self._settings.seed, time.monotonic() - started, ())
 
     def evidence(
@@ -284,7 +284,7 @@ class Bench:
             compiles=self._settings.compile,
         )
         try:
-            return [on_its_device(evaluator.evaluate(case)) for case in evaluator.cases()]
+            return [blameless(evaluator.evaluate(case)) for case in evaluator.cases()]
         finally:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
@@ -392,6 +392,20 @@ def on_its_device(evaluation: Evaluation) -> Evaluation:
             remedy="resume the run where its device is; the answer is kept",
         )
     return evaluation
+
+
+def blameless(evaluation: Evaluation) -> Evaluation:
+    """The same, unless a tool failed that had served a candidate before, as of one that was found right already.
+
+    Raises:
+        RegenerateError: it did, or its device is not here.
+    """
+    if evaluation.verdict.reason is Reason.TOOL_MISSING:
+        raise RegenerateError(
+            f"{evaluation.case.name} cannot be tried here: {evaluation.verdict.message}",
+            remedy="resume the run once that is mended; the answer is kept",
+        )
+    return on_its_device(evaluation)
 
 
 def _others(found: Iterable[Evaluation], target: Target) -> list[Evaluation]:

@@ -51,6 +51,18 @@ def new(input):
     return input.clamp_min(0)
 """
 
+RELU = """\
+// cgins: relu(Tensor input, bool inplace) -> Tensor
+#include <cgins.h>
+extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  for (int64_t i = 0; i < cgins::numel(input); ++i) {
+    const float one = cgins::data<const float>(input)[i];
+    cgins::data<float>(out)[i] = one > 0 ? one : 0;
+  }
+  return 0;
+}
+"""
+
 
 def write(
     project: Path,
@@ -202,3 +214,29 @@ def test_a_floor_is_held_against_torch(project: Path, run: Callable[..., Run]) -
     told = {one for one in statuses if one[1] != "WEAK"}
     assert told == {("kept", "PASSED"), ("slowed", "BELOW_FLOOR")}, found.out
     assert found.code == 1
+
+
+def test_a_base_that_a_tool_failed_to_build_is_no_verdict(
+    project: Path, tmp_path: Path, run: Callable[..., Run]
+) -> None:
+    """The kernel may be slower than a base that was not built because its compiler was killed: it does not pass."""
+    compiler = tmp_path / "cxx"
+    compiler.write_text('#!/bin/sh\ncase "$*" in */revisions/*) kill -9 $$;; esac\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    write(project, "")
+    document = yaml.safe_load((project / "cgins.yaml").read_text())
+    document["kernels"] = {"relu": {"op": "torch.nn.functional.relu", "device": "cpu", "source": "relu.cpp"}}
+    (project / "cgins.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    (project / "relu.cpp").write_text(RELU)
+    commit(project)
+    (project / "relu.cpp").write_text(RELU + "// again\nextern const int more = 1;\n")
+    found = run(project, *OPTIONS, "-k", "4x8", env={"CXX": str(compiler)})
+    (verdict,) = {
+        (one["verdict"]["status"], one["verdict"]["reason"]) for one in found.evaluations().values()
+    }
+    assert verdict == ("INFRASTRUCTURE", "tool-missing")
+    (message,) = {one["verdict"]["message"].partition(":")[0] for one in found.evaluations().values()}
+    assert message == "right, but while it was timed"
+    assert "its base revision could not be built" in found.out
+    assert "it was killed by SIGKILL" in found.out
+    assert found.code != 0

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.errors import RegenerateError
 from pytest_cgins.model import Evaluation, Reason, Status
-from pytest_cgins.regenerate.trial import on_its_device
+from pytest_cgins.regenerate.trial import blameless, on_its_device
 
 
 def test_a_device_that_is_not_here_costs_no_attempt(make_evaluation: Callable[..., Evaluation]) -> None:
@@ -22,3 +22,18 @@ def test_a_device_that_is_not_here_costs_no_attempt(make_evaluation: Callable[..
     assert raised.value.remedy == "resume the run where its device is; the answer is kept"
     wrong = make_evaluation(Status.INCORRECT)
     assert on_its_device(wrong) is wrong
+
+
+def test_a_tool_that_fails_late_costs_no_attempt(make_evaluation: Callable[..., Evaluation]) -> None:
+    """What could be built and was right is not refused because the incumbent beside it could not be built."""
+    failed = make_evaluation(
+        Status.INFRASTRUCTURE,
+        reason=Reason.TOOL_MISSING,
+        message="its base revision could not be built: no room",
+    )
+    with pytest.raises(RegenerateError) as raised:
+        blameless(failed)
+    assert raised.value.what.endswith("cannot be tried here: its base revision could not be built: no room")
+    assert raised.value.remedy == "resume the run once that is mended; the answer is kept"
+    slower = make_evaluation(Status.SLOWER)
+    assert blameless(slower) is slower

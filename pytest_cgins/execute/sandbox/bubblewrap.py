@@ -21,11 +21,11 @@ def command(fence: Fence, argv: list[str]) -> list[str]:
     for path in fence.paths["scratch"]:
         words += ["--perms", "0700", "--size", room, "--tmpfs", path]
     for path in fence.paths["show"]:
-        words += ["--ro-bind", path, path]
+        words += ["--ro-bind-try", path, path]
     for path in fence.paths["link"]:
         words += ["--symlink", os.readlink(path), path]  # noqa: PTH115
     for path in fence.paths["hide"]:
-        words += _cover(path)
+        words += _cover(path) if os.path.exists(path) else []  # noqa: PTH110
     words += [word for path in fence.paths["write"] for word in ("--bind", path, path)]
     words += ["--dev", "/dev"]
     for path in fence.paths["device"]:

@@ -53,9 +53,10 @@ class BuildFence:
         """Remembered, for what is to be seen takes as long to find out as a sandbox takes to start."""
         variables = dict(os.environ)
         with self._lock:
-            if self._known is None or self._known[0] != variables:
+            known = (variables, [path for path in self._visible if path.exists()])
+            if self._known is None or self._known[0] != known:
                 made = self._sandbox.around(visible=self._visible, hidden=self._hidden).opening(parent=0)
-                self._known = (variables, made)
+                self._known = (known, made)
             return self._known[1]
 
 

@@ -44,13 +44,16 @@ def build(fence: Fence, *, own_users: bool) -> None:
     for path in fence.paths["scratch"]:
         system.mount("tmpfs", _NEW + _made(path), "tmpfs", _QUIET, f"mode=0700,size={room}")
     for path in fence.paths["show"]:
-        _place(_OLD + path, _NEW + path)
-        seal(_NEW + path)
+        # What is gone since the words were made, as a base revision's files are, nobody will read.
+        if os.path.exists(_OLD + path):  # noqa: PTH110
+            _place(_OLD + path, _NEW + path)
+            seal(_NEW + path)
     for path in fence.paths["link"]:
         os.makedirs(_NEW + os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
         os.symlink(os.readlink(_OLD + path), _NEW + path)  # noqa: PTH115, PTH211
     for path in fence.paths["hide"]:
-        _cover(_NEW + path)
+        if os.path.exists(_NEW + path):  # noqa: PTH110
+            _cover(_NEW + path)
     for path in fence.paths["write"]:
         _place(_OLD + path, _NEW + path)
         _quieten(_NEW + path)

@@ -84,7 +84,7 @@ def _of_ablation(one: Attempt, without: Attempt, method: str) -> _Proof:
     evaluations = without.trials[-1].evaluations if without.trials else ()
     found = attribute(method, evaluations)
     slowdown = None
-    if without.time_ratio is not None and one.time_ratio:
+    if found.state != "not-ablated" and without.time_ratio is not None and one.time_ratio:
         slowdown = without.time_ratio / one.time_ratio
     proven = None if found.state == "not-ablated" else found.contributes
     note = f"candidate {without.number} is candidate {one.number} without it: {found.message}"

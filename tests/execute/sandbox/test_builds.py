@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,23 @@ def test_what_is_shown_later_is_seen_later(
     assert f"{folders[1]}/gold:\nsecret" not in said()
     monkeypatch.setenv("HARMLESS", "unread")
     assert "unread" not in said()
+
+
+def test_what_was_shown_and_is_gone_keeps_no_compiler_from_its_work(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The files of a base revision are removed while others build; what was remembered and what was begun hold."""
+    for name in ("stays", "goes", "goes_later", "work"):
+        (tmp_path / name / "gold").mkdir(parents=True)
+    fence = BuildFence(replace(sandbox, visible=(), hidden=()))
+    shown = [tmp_path / name for name in ("stays", "goes", "goes_later")]
+    fence.show(visible=shown, hidden=[folder / "gold" for folder in shown])
+    shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
+    assert run([*shell, *fence(["/bin/ls", str(tmp_path)], tmp_path / "work")]).stdout.split() == [
+        "goes", "goes_later", "stays", "work"
+    ]  # fmt: skip
+    shutil.rmtree(tmp_path / "goes")
+    begun = fence(["/bin/ls", str(tmp_path)], tmp_path / "work")
+    shutil.rmtree(tmp_path / "goes_later")
+    assert run([*shell, *begun]).stdout.split() == ["stays", "work"]
 
 
 def test_builds_beside_a_sandbox_are_fenced_in(tmp_path: Path) -> None:
