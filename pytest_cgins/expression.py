@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pytest_cgins import syntax
 from pytest_cgins.text import nearest
 
 LARGEST = 2**63
@@ -114,7 +115,7 @@ def parse(text: str) -> Expression:
     if len(text) > MAX_TEXT:
         raise ExpressionError(f"an expression of {len(text)} characters; {MAX_TEXT} are allowed")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = syntax.expression(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ExpressionError(f"{text.strip()!r} is not an expression") from None
     level: list[ast.AST] = [tree]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pytest_cgins import syntax
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels.imports import finder
 from pytest_cgins.kernels.source import code_of, read
@@ -30,7 +31,7 @@ def obstacle_of_module(source: KernelSource) -> str:
     folders = source.namespace.folders if source.namespace is not None else (source.import_root,)
     for file in _closure(source.module, folders):
         try:
-            tree = ast.parse(read(file))
+            tree = syntax.module(read(file))
         except (SourceError, SyntaxError, ValueError):
             continue  # whoever imports it is told
         for node in ast.walk(tree):
@@ -92,7 +93,7 @@ def _closure(module: str, folders: Sequence[str]) -> Iterator[Path]:
         yield file
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
         try:
-            tree = ast.parse(read(file))
+            tree = syntax.module(read(file))
         except (SourceError, SyntaxError, ValueError):
             continue
         for node in ast.walk(tree):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+from pytest_cgins import syntax
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import imports, launch_line, specialize
@@ -166,7 +167,7 @@ def find_target(module: str, function: str, root: Path, path: Sequence[str] | No
     if file is None or file.suffix != ".py":
         return None
     try:
-        tree = ast.parse(read(file), filename=str(file))
+        tree = syntax.module(read(file), str(file))
     except SyntaxError as error:
         raise SourceError(f"{file}:{error.lineno}: {error.msg}", remedy="correct the syntax") from error
     names = set(_top_level_names(tree))

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Mapping
 
+from pytest_cgins import syntax
+
 _LIBRARIES = re.compile(
     r"#\s*include\s*[<\"](?:cublas|cudnn|cusparse|cufft|cusolver|mkl|cblas|dnnl|oneapi)", re.IGNORECASE
 )
@@ -18,7 +20,7 @@ def imports_of(files: Mapping[str, str]) -> frozenset[str]:
         if not path.endswith(".py"):
             continue
         try:
-            tree = ast.parse(text)
+            tree = syntax.module(text)
         except (SyntaxError, ValueError, RecursionError):
             continue  # an incumbent that is broken allows nothing
         for node in ast.walk(tree):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins import syntax
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels.source import read
 
@@ -34,7 +35,7 @@ def standing_alone(function: Callable[..., Any], where: str) -> tuple[str, str]:
     if file is None or "." in name:
         raise _refusal(where, f"{plain.__module__}.{name} is not at the top level of a Python file")
     text = read(Path(file))
-    tree = ast.parse(text)
+    tree = syntax.module(text)
     known = _definitions(tree)
     needed: list[Definition] = []
     todo, seen = [name], set()

@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_cgins import syntax
 from pytest_cgins.errors import AnswerError
 from pytest_cgins.regenerate.answers import own_files
 
@@ -118,7 +119,7 @@ def _part(path: str, why: str) -> AnswerError:
 def _functions(text: str) -> set[str] | None:
     """Public functions and classes at the top level; None if it does not parse."""
     try:
-        tree = ast.parse(text)
+        tree = syntax.module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

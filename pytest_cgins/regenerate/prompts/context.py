@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_cgins import syntax
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import includes
@@ -190,7 +191,7 @@ def _modules(file: Path, root: Path) -> tuple[Path, ...]:
 
 def _imported(text: str) -> list[str]:
     try:
-        tree = ast.parse(text)
+        tree = syntax.module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     names: list[str] = []

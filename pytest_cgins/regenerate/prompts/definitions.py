@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from pytest_cgins import syntax
 from pytest_cgins.regenerate.prompts import blocks, torch_schema
 from pytest_cgins.regenerate.prompts.context import Context, relative
 
@@ -174,7 +175,7 @@ def find(root: Path, op: str) -> tuple[Path, str] | None:
 def _definition(file: Path, names: list[str]) -> str:
     try:
         text = file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
+        tree = syntax.module(text)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return ""
     named = _top_level(tree)

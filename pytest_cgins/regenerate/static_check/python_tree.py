@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from pytest_cgins import syntax
 from pytest_cgins.regenerate.model import Finding
 from pytest_cgins.regenerate.static_check import python_names, python_tables, same_work
 
@@ -22,7 +23,7 @@ def check(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            tree = syntax.module(text)
     except SyntaxError as error:
         return [_finding(path, error.lineno or 0, "syntax", str(error.msg))]
     except (ValueError, RecursionError, MemoryError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins import syntax
 from pytest_cgins.errors import RecordError
 from pytest_cgins.text import nearest
 
@@ -159,7 +160,7 @@ def parse(text: str) -> ast.expr:
     if len(text) > MAX_CHARACTERS:
         raise RecordError(f"an expression of {len(text)} characters; {MAX_CHARACTERS} are allowed")
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = syntax.expression(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise RecordError(f"{text[:80]!r} is not an expression: {error}") from error
     if sum(1 for _ in ast.walk(node)) > MAX_NODES:

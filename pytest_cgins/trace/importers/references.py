@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+from pytest_cgins import syntax
 from pytest_cgins.errors import RecordError
 from pytest_cgins.text import nearest
 
@@ -173,6 +174,6 @@ def constants(code: str, origin: str = "the file") -> dict[str, ast.Assign]:
 
 def _parsed(code: str, origin: str) -> ast.Module:
     try:
-        return ast.parse(code)
+        return syntax.module(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         raise RecordError(f"{origin} is not Python: {error}", remedy="check the file and the KIND") from error

@@ -30,6 +30,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import optimise_project as projects
@@ -104,13 +105,23 @@ def _gated_last(arguments: argparse.Namespace, work: Path) -> bool:
     """Gate what each policy's run accepted, in fresh processes; whether that was possible."""
     from optimise_runs import finished
 
-    done = True
-    for policy in arguments.policies:
-        report, names = finished(work, policy)
-        if names and not report.exists():
-            fence = "off" if arguments.sandbox == "off" else "on"
-            done = _gate(arguments, report.with_suffix(""), report, sandbox=fence, only=names) and done
-    return done
+    fence = "off" if arguments.sandbox == "off" else "on"
+    wanted = [
+        (report, names) for report, names in (finished(work, one) for one in arguments.policies) if names
+    ]
+    wanted = [(report, names) for report, names in wanted if not report.exists()]
+
+    def gate(number: int) -> bool:
+        """Every so many, one after the other: those of one GPU."""
+        gpu = number if arguments.gpus > 1 else None
+        done = [
+            _gate(arguments, report.with_suffix(""), report, sandbox=fence, only=names, gpu=gpu)
+            for report, names in wanted[number :: arguments.gpus]
+        ]
+        return all(done)
+
+    with ThreadPoolExecutor(arguments.gpus) as threads:
+        return all(list(threads.map(gate, range(arguments.gpus))))
 
 
 def _sum_up(arguments: argparse.Namespace, work: Path) -> None:
@@ -177,16 +188,22 @@ def _settled(work: Path, arguments: argparse.Namespace) -> None:
 
 
 def _gate(
-    arguments: argparse.Namespace, project: Path, report: Path, *, sandbox: str, only: Sequence[str] = ()
+    arguments: argparse.Namespace,
+    project: Path,
+    report: Path,
+    *,
+    sandbox: str,
+    only: Sequence[str] = (),
+    gpu: int | None = None,
 ) -> bool:
-    """Gate a project; whether that was possible."""
+    """Gate a project, on one GPU of several; whether that was possible."""
     chosen = ["-k", " or ".join(only)] if only else []
     command = [
         arguments.python, "-m", "pytest", *PLUGIN, "-q", "--tb=short", "--cgins", *chosen,
         "--cgins-compare=compile", f"--cgins-json={report}", f"--cgins-sandbox={sandbox}",
     ]  # fmt: skip
     started = time.monotonic()
-    code = subprocess.run(command, cwd=project, env=environment(), check=False).returncode
+    code = subprocess.run(command, cwd=project, env={**environment(), **_only(gpu)}, check=False).returncode
     _told(f"gate of {project.name}: exit code {code}", started)
     return code in (0, 1)
 
@@ -196,7 +213,7 @@ def _resumed(arguments: argparse.Namespace, work: Path, wanted: Sequence[tuple[s
     begun = []
     for number, (policy, name) in enumerate(wanted):
         command = [arguments.python, "-c", CLI, "runs", "resume", name]
-        gpu = {"CUDA_VISIBLE_DEVICES": str(number % arguments.gpus)} if arguments.gpus > 1 else {}
+        gpu = _only(number % arguments.gpus) if arguments.gpus > 1 else {}
         started = time.monotonic()
         with (work / f"{policy}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -214,6 +231,10 @@ def _resumed(arguments: argparse.Namespace, work: Path, wanted: Sequence[tuple[s
         if process.returncode not in (0, 1, WAITING):
             print((work / f"{policy}.log").read_text(errors="replace")[-4000:], flush=True)
     return [process.returncode for _, process, _ in begun]
+
+
+def _only(gpu: int | None) -> dict[str, str]:
+    return {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
 
 
 def _told(what: str, started: float) -> None:
