@@ -159,7 +159,10 @@ def _require_alike(parts: Sequence[Part]) -> None:
 
 def _agreed(parts: Sequence[Part], name: str) -> str:
     """The one revision that all were held against that were held against any."""
-    found = {getattr(part.report, name): part.name for part in reversed(parts) if getattr(part.report, name)}
+    found: dict[str, str] = {}
+    for part in parts:
+        found.setdefault(getattr(part.report, name), part.name)
+    found.pop("", None)
     if len(found) > 1:
         told = ", ".join(f"{value} in {where}" for value, where in found.items())
         raise MergeError(
@@ -172,7 +175,9 @@ def _agreed(parts: Sequence[Part], name: str) -> str:
 def _require_shards(parts: Sequence[Part]) -> None:
     """Refuse a suite of which a numbered part is not there, on any device."""
     numbered = [(part, part.report.shard) for part in parts if part.report.shard is not None]
-    counts = {shard.count: part.name for part, shard in reversed(numbered)}
+    counts: dict[int, str] = {}
+    for part, shard in numbered:
+        counts.setdefault(shard.count, part.name)
     if len(counts) > 1:
         told = ", ".join(f"{count} in {where}" for count, where in counts.items())
         raise MergeError(
@@ -185,12 +190,16 @@ def _require_shards(parts: Sequence[Part]) -> None:
         number: [part for part, shard in numbered if shard.number == number] for number in range(1, count + 1)
     }
     most = max(there.values(), key=len)
-    missing = [f"{number}{_where(found, most)}" for number, found in there.items() if len(found) < len(most)]
+    missing = [
+        f"{number} of {count}{_where(found, most)}"
+        for number, found in there.items()
+        if len(found) < len(most)
+    ]
     if missing:
         shards = "shard" if len(missing) == 1 else "shards"
         verb = "is" if len(missing) == 1 else "are"
         raise MergeError(
-            f"{shards} {', '.join(missing)} of {count} {verb} missing; there are {_names(parts)}",
+            f"{shards} {', '.join(missing)} {verb} missing; there are {_names(parts)}",
             remedy=f"run what is missing, with --cgins-shard=I/{count}, and merge all {count * len(most)} reports",
         )
 

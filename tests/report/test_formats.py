@@ -38,7 +38,7 @@ def report(make_evaluation: Make) -> SessionReport:
 
 def test_the_command_offers_what_there_is() -> None:
     """The names in the help are those of the table."""
-    assert commands.FORMATS == tuple(formats.FORMATS)
+    assert tuple(formats.FORMATS) == commands.FORMATS
 
 
 @pytest.mark.parametrize("name", TEXTS)
