@@ -12,10 +12,12 @@ Render = Callable[[SessionReport], str]
 
 
 def _terminal(report: SessionReport) -> str:
-    from pytest_cgins.report import terminal
+    from pytest_cgins.report import escape, terminal
 
     columns = shutil.get_terminal_size(fallback=(100, 24)).columns
-    return terminal.render(report, width=columns, colour=False, verbosity=1)
+    text = terminal.render(report, width=columns, colour=False, verbosity=1)
+    # The file may come from anybody, and a terminal obeys what it is sent.
+    return "\n".join(escape.visible(line) for line in text.split("\n"))
 
 
 def _markdown(report: SessionReport) -> str:

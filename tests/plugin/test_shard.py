@@ -39,14 +39,16 @@ def test_the_parts_of_a_run_are_the_run(project: Path, run: Callable[..., Run]) 
 def test_reports_of_parts_merge_to_that_of_the_whole(
     project: Path, run: Callable[..., Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Statuses and exit code of two parts are those of one run; a part alone is refused by its number."""
+    """Statuses and exit code of two parts, one of them over xdist's workers, are those of one run; a part alone is refused by its number."""
     from pytest_cgins import cli
 
     options = ("--cgins", "--cgins-seed=7", "--cgins-no-timing", "-k", "right or wrong")
     whole = run(project, *options, "--cgins-json=report.json")
     expected = whole.statuses()
     for number in (1, 2):
-        part = run(project, *options, f"--cgins-shard={number}/2", f"--cgins-json=part{number}.json")
+        workers = ["-p", "xdist", "-n", "2"] * (number == 2)
+        place = f"--cgins-json=part{number}.json"
+        part = run(project, *options, f"--cgins-shard={number}/2", place, *workers)
         assert part.code in (0, 1), part.out
     files = [str(project / f"part{number}.json") for number in (1, 2)]
     assert cli.main(["merge", *files, f"--out={project / 'report.json'}"]) == whole.code == 1

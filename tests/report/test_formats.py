@@ -91,6 +91,17 @@ def test_hostile_texts_stay_texts(make_evaluation: Make, name: str, text: str) -
     assert_harmless(formats.FORMATS[name](found))
 
 
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_terminal_is_sent_no_commands(make_evaluation: Make, text: str) -> None:
+    """Escape sequences and marks that reverse text are spelled out: a report may come from anybody."""
+    wrong = make_evaluation(
+        Status.RUNTIME_ERROR, kernel=text, signature=text, message=text, output=text, reason=Reason.RAISED
+    )
+    found = formats.FORMATS["terminal"](replace(report_of(wrong, device_name=text), missing=(text,)))
+    assert re.fullmatch(r"[^\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]*", found)
+    assert "RUNTIME_ERROR" in found
+
+
 @pytest.mark.parametrize("name", sorted(LIMITS))
 def test_limits_hold(make_evaluation: Make, name: str) -> None:
     """A thousand failures with long messages in three-byte letters fit; what does not is counted."""
