@@ -20,7 +20,7 @@ from pytest_cgins.regenerate import ablate_command, judge_command, verifiers_com
 from pytest_cgins.regenerate import commands as regenerate
 from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
-from pytest_cgins.report import history_commands
+from pytest_cgins.report import history_commands, merge_command
 from pytest_cgins.session import build_command, calibrate_command, resume_command
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cache_commands.add_parsers(subparsers)
     doctor.add_parsers(subparsers)
     report.add_parsers(subparsers)
+    merge_command.add_parser(subparsers)
     history_commands.add_parsers(subparsers)
     calibrate_command.add_parsers(subparsers)
     ablate_command.add_parser(profiling.add_parsers(subparsers))

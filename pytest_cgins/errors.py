@@ -21,6 +21,7 @@
     │   └── ServiceError       the service in it raised; carries the remote type and traceback
     ├── RevisionError          the commit to compare with cannot be found or read
     ├── HistoryError           a history of times is damaged, or held by another process
+    ├── MergeError             reports of runs do not add up to one
     ├── RegenerateError        something about kernels that a model is asked for
     │   ├── ProviderError      the model cannot be asked, or its provider gave up; `retry` says whether later may do
     │   ├── BudgetError        no tokens, money, attempts or minutes are left
@@ -166,6 +167,10 @@ class HistoryError(CginsError):
 
 class RevisionError(CginsError):
     """There is no commit to compare with: no repository, a shallow clone, an unknown name."""
+
+
+class MergeError(CginsError):
+    """Reports do not add up to one: a part is missing, cases are there twice, or a verdict cannot be decided again."""
 
 
 class RegenerateError(CginsError):

@@ -830,6 +830,13 @@ class Evaluation(Document):
     """Digests of what was tested; None if the kernel was not built."""
     fail_on: Literal["regression", "inconclusive", "never"] = "regression"
     """`gate.fail_on`: whether a proven slowdown fails, an undecided time too, or neither."""
+    device_name: str = ""
+    """Model of the device, as in `Environment`; only in merged reports that have several of one type."""
+
+    @property
+    def label(self) -> str:
+        """What a reader knows the case by: its name, with the device where the name alone is not enough."""
+        return f"{self.case.name} on {self.device_name}" if self.device_name else self.case.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -869,6 +876,38 @@ class Compilation(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shard(Document):
+    """Which part of a suite a run was: `--cgins-shard`."""
+
+    number: int
+    """From 1 on."""
+    count: int
+    """How many parts the suite has."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise ValueError(f"shard {self.number} of {self.count}: the number is one of 1 to {self.count}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedRun(Document):
+    """One of the runs that a merged report was made of."""
+
+    seed: int
+    """As in `SessionReport`."""
+    started_at: str
+    """As in `SessionReport`."""
+    exit_status: int
+    """As the run ended by itself."""
+    tests: int
+    """N by which the run judged its times; 0 if it made no test."""
+    devices: tuple[str, ...]
+    """Models of the devices that it used."""
+    shard: Shard | None = None
+    """Which part of a suite it was; None if it was no numbered one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport(Document):
     """What `--cgins-json` writes."""
 
@@ -881,7 +920,7 @@ class SessionReport(Document):
     started_at: str
     """UTC, ISO 8601."""
     seconds: float
-    """Wall time of the session."""
+    """Wall time of the session; in a merged report of all of them together."""
     exit_status: int
     """Exit code of the session."""
     environments: tuple[Environment, ...]
@@ -909,3 +948,9 @@ class SessionReport(Document):
     """Whether missing cases fail nowhere: this is no pull request's run, and no `--cgins-baseline` was given."""
     coverage_note: str = ""
     """Why cases were not held against the base revision's; "" if they were."""
+    suite_tests: int = 0
+    """`--cgins-suite-tests`: tests of the suite that several runs make up; 0 where the run counted its own."""
+    shard: Shard | None = None
+    """`--cgins-shard`; None where the run was no numbered part."""
+    merged: tuple[MergedRun, ...] = ()
+    """What `cgins merge` made this of; () in a run's own report."""

@@ -74,6 +74,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "of the cgins.yaml files of this run)",
     )
     group.addoption(
+        "--cgins-shard",
+        type=_shard,
+        metavar="I/N",
+        help="part I of N of the cases, by turns, for N machines; `cgins merge` joins their reports",
+    )
+    group.addoption(
         "--cgins-log-level",
         choices=("debug", "info", "warning", "error"),
         default="warning",
@@ -291,6 +297,13 @@ def _jobs(text: str) -> int:
     if value < 1:
         raise ValueError(text)
     return value
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, count = map(int, text.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError(text)
+    return number, count
 
 
 def _seconds(text: str) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import documents
-from pytest_cgins.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport
+from pytest_cgins.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport, Shard
 
 
 def session_report(
@@ -25,6 +25,8 @@ def session_report(
     exit_status: int,
     strict: bool = False,
     compilations: Iterable[Compilation] = (),
+    suite_tests: int = 0,
+    shard: Shard | None = None,
 ) -> SessionReport:
     """Put together what a session found; `version` is that of pytest-cgins, `started_at` is in UTC."""
     return SessionReport(
@@ -35,14 +37,26 @@ def session_report(
         seconds=seconds,
         exit_status=exit_status,
         environments=tuple(environments),
-        evaluations=tuple(sorted(evaluations, key=lambda evaluation: evaluation.case.name)),
+        evaluations=tuple(sorted(evaluations, key=lambda evaluation: evaluation.label)),
         strict=strict,
         compilations=tuple(sorted(compilations, key=lambda compilation: compilation.name)),
+        suite_tests=suite_tests,
+        shard=shard,
     )
 
 
 def write(report: SessionReport, path: Path) -> None:
-    """Write the report as JSON. A reader sees the old file or the new one, never half of one.
+    """Write the report as JSON; see `write_text`."""
+    write_text(text_of(report), path)
+
+
+def text_of(report: SessionReport) -> str:
+    """The JSON document."""
+    return documents.dump(report, indent=1) + "\n"
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a report of any format. A reader sees the old file or the new one, never half of one.
 
     Raises:
         OSError: the folder or file cannot be written.
@@ -51,7 +65,7 @@ def write(report: SessionReport, path: Path) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(documents.dump(report, indent=1) + "\n")
+            file.write(text)
         # mkstemp makes files for their owner only; a report is for the next step of a pipeline.
         Path(name).chmod(0o666 & ~_umask())
         Path(name).replace(path)

@@ -13,6 +13,7 @@ from pytest_cgins.report import compiled, coverage, summary, time_lines, times
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
+from pytest_cgins.report.limited import LimitedPage, row
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""
@@ -38,18 +39,18 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     """
     if limit_nbytes < LEAST_LIMIT_NBYTES:
         raise ValueError(f"{limit_nbytes} bytes are fewer than the {LEAST_LIMIT_NBYTES} that a summary needs")
-    page = _Page(limit_nbytes)
-    page.add(_heading(report, counts(report)))
-    _add_coverage(page, report)
-    _add_time_totals(page, report)
+    page = LimitedPage(limit_nbytes)
+    page.add(heading(report, counts(report)))
+    add_coverage(page, report)
+    add_time_totals(page, report)
     evaluations = report.evaluations
     failed = summary.failures(evaluations, strict=report.strict)
     if report.compilations:
-        _add_builds(page, report.compilations)
-    rows = [_kernel(row) for row in summary.rows(evaluations)]
-    _add_figures(page, "Kernels", _KERNELS, rows, share=0.25)
+        add_builds(page, report.compilations)
+    rows = [kernel_row(one) for one in summary.rows(evaluations)]
+    add_figures(page, "Kernels", KERNELS, rows, share=0.25)
     page.table("Failures", _FAILURES, [_failure(one, report) for one in failed], share=0.4)
-    page.elements([_message(one, report) for one in failed[:MESSAGES]], share=0.5)
+    page.elements([failure_message(one, report) for one in failed[:MESSAGES]], share=0.5)
     let_pass = [_let_pass(one) for one in times.let_pass(evaluations)]
     page.table("Slower, and let pass", _UNDECIDED, let_pass, share=0.4)
     undecided = [_undecided(one) for one in times.undecided(evaluations)]
@@ -58,7 +59,7 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     page.table("Probably slower", _LIKELY, likely, share=0.4)
     if likely:
         page.add(f"<p>{time_lines.LIKELY[0].upper()}{time_lines.LIKELY[1:]}.</p>\n")
-    _add_figures(page, "Times", _TIMES, _times(evaluations), share=0.6)
+    add_figures(page, "Times", _TIMES, _times(evaluations), share=0.6)
     if not report.strict:
         page.table("Weak cases", _WEAK, [_weak(*one) for one in summary.weak(evaluations)], share=0.4)
     page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
@@ -69,40 +70,41 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     return page.text()
 
 
-def _add_coverage(page: _Page, report: SessionReport) -> None:
+def add_coverage(page: LimitedPage, report: SessionReport) -> None:
     """What speaks against trusting the rest."""
     if report.empty and not report.compilations:
         page.add(f"\n**Nothing was gated**: {coverage.empty(report)}.\n")
     if report.missing:
         said = f"{coverage.headline(report)}: {coverage.remedy(report)}."
-        page.add(f"\n**Missing cases**: {code(said, length=HEADLINE_LENGTH)}\n")
-    missing = [_row(code(name, length=NAME_LENGTH)) for name in report.missing]
+        page.add(f"\n<p><strong>Missing cases</strong>: {code(said, length=HEADLINE_LENGTH)}</p>\n")
+    missing = [row(code(name, length=NAME_LENGTH)) for name in report.missing]
     page.table("Missing cases", ("case",), missing, share=0.2)
-    stale = [_row(code(change, length=HEADLINE_LENGTH)) for change in report.stale]
+    stale = [row(code(change, length=HEADLINE_LENGTH)) for change in report.stale]
     page.table("Changed after it was tested", ("what",), stale, share=0.2)
 
 
-def _add_time_totals(page: _Page, report: SessionReport) -> None:
+def add_time_totals(page: LimitedPage, report: SessionReport) -> None:
     """What gating times came to, and why some gate nothing."""
     gate = times.time_gate(report)
     if gate is not None:
         page.add(f"\n<p>{code(time_lines.gate_line(gate), length=HEADLINE_LENGTH)}</p>\n")
     lines = [
-        _row(str(one.cases), code(one.reason, length=HEADLINE_LENGTH))
+        row(str(one.cases), code(one.reason, length=HEADLINE_LENGTH))
         for one in times.not_held(report.evaluations)
     ]
     page.table("Times that gate nothing", _REASONS, lines, share=0.1)
     clocks = times.clock_notes(report.evaluations)
     if clocks is not None:
-        said = [_row(code(line, length=HEADLINE_LENGTH)) for line in time_lines.clock_lines(clocks)]
+        said = [row(code(line, length=HEADLINE_LENGTH)) for line in time_lines.clock_lines(clocks)]
         page.table("Clocks", ("what",), said, share=0.1)
 
 
-def _add_builds(page: _Page, compilations: Sequence[Compilation]) -> None:
+def add_builds(page: LimitedPage, compilations: Sequence[Compilation]) -> None:
+    """Builds of `--cgins-compile-only`: failures, figures, what was not compared or built."""
     failed = compiled.failures(compilations)
     page.table("Failed builds", _FAILURES, [_failed_build(one) for one in failed], share=0.4)
     page.elements([_build_message(one) for one in failed[:MESSAGES]], share=0.5)
-    page.table("Builds", _BUILDS, [_build(row) for row in compiled.rows(compilations)], share=0.6)
+    page.table("Builds", _BUILDS, [_build(one) for one in compiled.rows(compilations)], share=0.6)
     for title, status in (
         ("Functions without a counterpart", Status.PASSED),
         ("Not compared", Status.NEW),
@@ -122,82 +124,38 @@ def reproduction(evaluation: Evaluation, report: SessionReport) -> str:
     if timing is not None and timing.base_revision and evaluation.verdict.status in _ABOUT_TIME:
         options.append(f"--cgins-baseline={timing.base_revision}")
     config = evaluation.config or "cgins.yaml"
+    # Runs that were merged had seeds of their own.
+    seed = report.seed if evaluation.tested is None else evaluation.tested.seed
     # A path that began with a dash would be an option.
     place = f"{'./' if config.startswith('-') else ''}{config}::{evaluation.case.name}"
-    return shlex.join(["pytest", "--cgins", f"--cgins-seed={report.seed}", *options, place])
+    return shlex.join(["pytest", "--cgins", f"--cgins-seed={seed}", *options, place])
 
 
 _ABOUT_TIME = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
 
 
-class _Page:
-    """Markdown that grows up to a limit; every section says how much of it was left out."""
-
-    NOTE_NBYTES = 200
-    """Room that a section keeps for its closing tags and for saying what was left out."""
-
-    def __init__(self, limit_nbytes: int) -> None:
-        self._parts: list[str] = []
-        self._left = limit_nbytes
-
-    def add(self, text: str) -> None:
-        """Append unconditionally."""
-        self._parts.append(text)
-        self._left -= len(text.encode())
-
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[str], *, share: float) -> None:
-        """A table with as many rows as a share of what is left holds; no rows, no table."""
-        if rows:
-            cells = "".join(f"<th>{column}</th>" for column in columns)
-            self._section(f"\n### {title}\n\n<table>\n<tr>{cells}</tr>\n", rows, "</table>\n", share)
-
-    def elements(self, blocks: Sequence[str], *, share: float) -> None:
-        """HTML elements one below the other."""
-        if blocks:
-            self._section("\n", blocks, "", share)
-
-    def _section(self, head: str, rows: Sequence[str], tail: str, share: float) -> None:
-        end = self._left - int(self._left * share)
-        if self._left - len(head.encode()) - self.NOTE_NBYTES < end:
-            return
-        self.add(head)
-        shown = 0
-        for row in rows:
-            if self._left - len(row.encode()) - self.NOTE_NBYTES < end:
-                break
-            self.add(row)
-            shown += 1
-        left_out = len(rows) - shown
-        self.add(tail + (f"<p>… {left_out} more: the JSON report has them all.</p>\n" if left_out else ""))
-
-    def text(self) -> str:
-        return "".join(self._parts)
-
-
-def _row(*cells: str) -> str:
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
-
-
-def _heading(report: SessionReport, found: Counts) -> str:
+def heading(report: SessionReport, found: Counts) -> str:
+    """Counts, exit code, seed and devices."""
     parts = [(found.failed, "failed"), (found.errors, "errors"), (found.skipped, "skipped")]
     counted = [f"{number} {word}" for number, word in parts if number]
     weak = f" ({found.weak} weak)" if found.weak else ""
     title = f"## cgins: {', '.join([*counted, f'{found.passed} passed{weak}'])}\n\n"
     shown = report.environments[:ENVIRONMENTS]
     places = "".join(f"<br>{_environment(environment)}" for environment in shown)
-    seed = (
-        ""
-        if report.compilations
-        else (
-            f" seed <code>{report.seed}</code> (<code>--cgins-seed={report.seed}</code> repeats the fresh inputs);"
-        )
-    )
+    seed = "" if report.compilations else _seeds(report)
     compared = ", ".join(code(commit[:10], length=10) for commit in compiled.revisions(report.compilations))
     seed += f" compared with {compared};" if compared else ""
     return (
         f"{title}<p>Exit code {report.exit_status};{seed}"
         f" {report.seconds:.1f} s; pytest-cgins {code(report.cgins, length=40)}{places}</p>\n"
     )
+
+
+def _seeds(report: SessionReport) -> str:
+    seeds = list(dict.fromkeys(one.seed for one in report.merged))
+    if len(seeds) < 2:
+        return f" seed <code>{report.seed}</code> (<code>--cgins-seed={report.seed}</code> repeats the fresh inputs);"
+    return f" {len(seeds)} seeds, as {len(report.merged)} runs were merged;"
 
 
 def _environment(environment: Environment) -> str:
@@ -213,42 +171,43 @@ def _environment(environment: Environment) -> str:
     return code(", ".join([device, *known]), length=500)
 
 
-_NOTHING = "–"
+NOTHING = "–"
 
 
-def _add_figures(
-    page: _Page, title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, share: float
+def add_figures(
+    page: LimitedPage, title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, share: float
 ) -> None:
     """A table without those of the columns of figures that are empty."""
     kept = [
         index
         for index, name in enumerate(columns)
-        if name not in _OPTIONAL or any(row[index] != _NOTHING for row in rows)
+        if name not in _OPTIONAL or any(cells[index] != NOTHING for cells in rows)
     ]
-    lines = [_row(*(row[index] for index in kept)) for row in rows]
+    lines = [row(*(cells[index] for index in kept)) for cells in rows]
     page.table(title, [columns[index] for index in kept], lines, share=share)
 
 
-_OPTIONAL = ("base", "time vs base", "95%", "speed vs torch.compile", "share of peak")
-_KERNELS = (
+_OPTIONAL = ("base", "time vs base", "95%", "speed vs torch.compile", "share of peak", "again")
+KERNELS = (
     "kernel", "implementation", "cases", "status", "worst error / allowed", "time vs base", "speed vs torch",
     "share of peak",
 )  # fmt: skip
 
 
-def _kernel(row: summary.KernelRow) -> tuple[str, ...]:
-    base, speed = row.base, row.speed
+def kernel_row(found: summary.KernelRow) -> tuple[str, ...]:
+    """Cells below `KERNELS`."""
+    base, speed = found.base, found.speed
     worst = "" if base is None or base.cases == 1 else f" (worst {change(base.worst)})"
     spread = "" if speed is None or speed.cases == 1 else f" ({ratio(speed.low)}..{ratio(speed.high)})"
     return (
-        code(row.kernel, length=NAME_LENGTH),
-        code(f"{row.implementation} ({row.device})", length=NAME_LENGTH),
-        str(row.cases),
-        ", ".join(f"{count} {status.value}" for status, count in row.statuses),
-        _NOTHING if row.share is None else ratio(row.share),
-        _NOTHING if base is None else f"{change(base.median)}{worst}",
-        _NOTHING if speed is None else f"{speedup(speed.median)}{spread}",
-        _NOTHING if row.peak is None else percent(row.peak),
+        code(found.kernel, length=NAME_LENGTH),
+        code(f"{found.implementation} ({found.device})", length=NAME_LENGTH),
+        str(found.cases),
+        ", ".join(f"{count} {status.value}" for status, count in found.statuses),
+        NOTHING if found.share is None else ratio(found.share),
+        NOTHING if base is None else f"{change(base.median)}{worst}",
+        NOTHING if speed is None else f"{speedup(speed.median)}{spread}",
+        NOTHING if found.peak is None else percent(found.peak),
     )
 
 
@@ -256,16 +215,17 @@ _FAILURES = ("case", "what", "again")
 
 
 def _failure(evaluation: Evaluation, report: SessionReport) -> str:
-    return _row(
-        code(evaluation.case.name, length=NAME_LENGTH),
+    return row(
+        code(evaluation.label, length=NAME_LENGTH),
         code(headline(evaluation), length=HEADLINE_LENGTH),
         code(reproduction(evaluation, report), length=2 * NAME_LENGTH),
     )
 
 
-def _message(evaluation: Evaluation, report: SessionReport) -> str:
+def failure_message(evaluation: Evaluation, report: SessionReport) -> str:
+    """All that is told of a failure, below its name."""
     text = message(evaluation, command=reproduction(evaluation, report))
-    name = code(evaluation.case.name, length=NAME_LENGTH)
+    name = code(evaluation.label, length=NAME_LENGTH)
     return f"<details><summary>{name}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
 
 
@@ -290,16 +250,16 @@ def _time(evaluation: Evaluation, timing: Measurement) -> tuple[str, ...]:
     test, peak = times.comparison(evaluation), times.share_of_peak(timing)
     compiled_speed = timing.speedup_vs_compile
     return (
-        code(evaluation.case.name, length=NAME_LENGTH),
+        code(evaluation.label, length=NAME_LENGTH),
         time_ns(timing.kernel.median_ns_per_call),
-        _NOTHING if timing.base is None else time_ns(timing.base.median_ns_per_call),
+        NOTHING if timing.base is None else time_ns(timing.base.median_ns_per_call),
         time_ns(timing.torch.median_ns_per_call),
-        _NOTHING if test is None else change(test.ratio),
-        _NOTHING if test is None else f"{change(test.ratio_low)}..{change(test.ratio_high)}",
+        NOTHING if test is None else change(test.ratio),
+        NOTHING if test is None else f"{change(test.ratio_low)}..{change(test.ratio_high)}",
         speedup(timing.speedup_vs_torch),
         f"{ratio(timing.speedup_low)}..{ratio(timing.speedup_high)}",
-        _NOTHING if compiled_speed is None else speedup(compiled_speed),
-        _NOTHING if peak is None else percent(peak),
+        NOTHING if compiled_speed is None else speedup(compiled_speed),
+        NOTHING if peak is None else percent(peak),
         timing.method,
         timing.cache,
     )
@@ -311,43 +271,41 @@ _LIKELY = ("case", "time vs base", "blocks")
 
 def _undecided(evaluation: Evaluation) -> str:
     said = " ".join(evaluation.verdict.message.splitlines())
-    return _row(
-        code(evaluation.case.name, length=NAME_LENGTH),
+    return row(
+        code(evaluation.label, length=NAME_LENGTH),
         code(f"{evaluation.verdict.reason.value}: {said}", length=2 * HEADLINE_LENGTH),
     )
 
 
 def _let_pass(evaluation: Evaluation) -> str:
-    return _row(
-        code(evaluation.case.name, length=NAME_LENGTH), code(headline(evaluation), length=HEADLINE_LENGTH)
-    )
+    return row(code(evaluation.label, length=NAME_LENGTH), code(headline(evaluation), length=HEADLINE_LENGTH))
 
 
 def _likely(evaluation: Evaluation) -> str:
     test = times.comparison(evaluation)
     assert test is not None
-    return _row(code(evaluation.case.name, length=NAME_LENGTH), interval(test), f"{len(test.log_ratios):,}")
+    return row(code(evaluation.label, length=NAME_LENGTH), interval(test), f"{len(test.log_ratios):,}")
 
 
 _WEAK = ("case", "would pass too")
 
 
 def _weak(evaluation: Evaluation, forgeries: tuple[str, ...]) -> str:
-    return _row(code(evaluation.case.name, length=NAME_LENGTH), ", ".join(forgeries) or "a forged answer")
+    return row(code(evaluation.label, length=NAME_LENGTH), ", ".join(forgeries) or "a forged answer")
 
 
 _REASONS = ("cases", "reason")
 
 
 def _reason(text: str, count: int) -> str:
-    return _row(str(count), code(text, length=HEADLINE_LENGTH))
+    return row(str(count), code(text, length=HEADLINE_LENGTH))
 
 
 _EXCUSES = ("kernel", "probe", "cases", "why")
 
 
 def _excuse(one: summary.Excused) -> str:
-    return _row(
+    return row(
         code(one.kernel, length=NAME_LENGTH),
         code(one.probe, length=NAME_LENGTH),
         str(one.cases),
@@ -359,18 +317,18 @@ _BUILD_REASONS = ("builds", "reason")
 _BUILDS = ("kernel", "implementation", "architectures", "status", *(name for name, _ in compiled.FIGURES))
 
 
-def _build(row: compiled.BuildRow) -> str:
-    return _row(
-        code(row.kernel, length=NAME_LENGTH),
-        code(row.implementation, length=NAME_LENGTH),
-        code(", ".join(row.archs), length=NAME_LENGTH),
-        ", ".join(f"{count} {status.value}" for status, count in row.statuses),
-        *compiled.figures(row),
+def _build(found: compiled.BuildRow) -> str:
+    return row(
+        code(found.kernel, length=NAME_LENGTH),
+        code(found.implementation, length=NAME_LENGTH),
+        code(", ".join(found.archs), length=NAME_LENGTH),
+        ", ".join(f"{count} {status.value}" for status, count in found.statuses),
+        *compiled.figures(found),
     )
 
 
 def _failed_build(compilation: Compilation) -> str:
-    return _row(
+    return row(
         code(compilation.name, length=NAME_LENGTH),
         code(compiled.headline(compilation), length=HEADLINE_LENGTH),
         code(compiled.command(compilation), length=2 * NAME_LENGTH),

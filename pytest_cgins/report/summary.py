@@ -60,7 +60,7 @@ class KernelRow:
     implementation: str
     """Implementation name."""
     device: str
-    """Device type."""
+    """Device type, or its model in a merged report that has several."""
     cases: int
     """Evaluated cases."""
     statuses: tuple[tuple[Status, int], ...]
@@ -81,11 +81,12 @@ def rows(evaluations: Iterable[Evaluation]) -> tuple[KernelRow, ...]:
 
 
 def _by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str, str], list[Evaluation]]:
-    """Evaluations by kernel, implementation and device type."""
+    """Evaluations by kernel, implementation and device: its type, or the model where a merged report has several."""
     groups: dict[tuple[str, str, str], list[Evaluation]] = {}
     for evaluation in evaluations:
         case = evaluation.case
-        key = (case.kernel, case.implementation, case.device.split(":")[0])
+        device = evaluation.device_name or case.device.split(":")[0]
+        key = (case.kernel, case.implementation, device)
         groups.setdefault(key, []).append(evaluation)
     return groups
 
@@ -122,7 +123,7 @@ def failures(evaluations: Iterable[Evaluation], *, strict: bool) -> tuple[Evalua
 
     def order(evaluation: Evaluation) -> tuple[int, float, str]:
         share = evaluation.correctness.share if evaluation.correctness is not None else None
-        return rank(evaluation.verdict.status), -(share or 0.0), evaluation.case.name
+        return rank(evaluation.verdict.status), -(share or 0.0), evaluation.label
 
     return tuple(sorted(chosen, key=order))
 
@@ -247,6 +248,11 @@ def build_seconds(evaluations: Iterable[Evaluation]) -> float:
     longest: dict[tuple[str, str, str, str], float] = {}
     for evaluation in evaluations:
         case = evaluation.case
-        key = (case.kernel, case.implementation, case.device, evaluation.kernel_digest)
+        key = (
+            case.kernel,
+            case.implementation,
+            evaluation.device_name or case.device,
+            evaluation.kernel_digest,
+        )
         longest[key] = max(longest.get(key, 0.0), evaluation.build_seconds)
     return sum(longest.values())

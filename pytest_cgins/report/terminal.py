@@ -200,9 +200,7 @@ def _cases(report: SessionReport, *, colour: bool) -> Table:
         status = evaluation.verdict.status
         failed = summary.outcome(evaluation, strict=report.strict) == "fail"
         style = "red" if failed else console.style(status)
-        table.add_row(
-            evaluation.case.name, Text(status.value, style=style), *(cells[index] for index in shown)
-        )
+        table.add_row(evaluation.label, Text(status.value, style=style), *(cells[index] for index in shown))
     return table
 
 
@@ -237,7 +235,7 @@ def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
         yield from _left_out(len(failed), shown, "failures")
         for evaluation, forgeries in weak[:shown]:
             passed = ", ".join(forgeries) or "a forged answer"
-            yield Text(f"WEAK {evaluation.case.name}: {passed} would pass too", style="yellow")
+            yield Text(f"WEAK {evaluation.label}: {passed} would pass too", style="yellow")
         yield from _left_out(len(weak), shown, "weak cases")
         for what, lines in time_lines.lists(report):
             yield from lines[:shown]
@@ -263,7 +261,7 @@ def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
     if verbosity > 0:
         for why, count in summary.probes_not_run(report.evaluations):
             yield Text(f"probe not run, {count} cases: {why}")
-    again = f"seed {report.seed} (--cgins-seed={report.seed} repeats the fresh inputs)"
+    again = _seeds(report)
     built = summary.build_seconds(report.evaluations)
     builds = (
         f"builds took {time_ns(built * 1e9)} in all, side by side" if built else "nothing had to be built"
@@ -271,10 +269,17 @@ def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
     yield Text(again if verbosity < 0 else f"{again}; {builds}")
 
 
+def _seeds(report: SessionReport) -> str:
+    seeds = list(dict.fromkeys(one.seed for one in report.merged))
+    if len(seeds) < 2:
+        return f"seed {report.seed} (--cgins-seed={report.seed} repeats the fresh inputs)"
+    return f"seeds {', '.join(map(str, seeds))} of {len(report.merged)} runs"
+
+
 def _failure(evaluation: Evaluation, *, strict: bool) -> Text:
     status, _, rest = headline(evaluation).partition(" ")
     style = console.OUTCOME_STYLES[summary.outcome(evaluation, strict=strict)]
-    return Text(f"{status} ", style=style) + Text(f"{evaluation.case.name} {rest}")
+    return Text(f"{status} ", style=style) + Text(f"{evaluation.label} {rest}")
 
 
 def _left_out(total: int, shown: int | None, what: str) -> Iterator[Text]:

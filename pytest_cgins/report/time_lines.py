@@ -81,11 +81,11 @@ def _line(evaluation: Evaluation, word: str, style: str) -> Text:
     """Name, reason and all that the verdict says, but for remedies."""
     verdict = evaluation.verdict
     said = "; ".join(line for line in verdict.message.splitlines() if not line.startswith("→"))
-    return Text(f"{word} ", style=style) + Text(f"{evaluation.case.name} ({verdict.reason.value}): {said}")
+    return Text(f"{word} ", style=style) + Text(f"{evaluation.label} ({verdict.reason.value}): {said}")
 
 
 def _likely(evaluation: Evaluation) -> Text:
     test = times.comparison(evaluation)
     assert test is not None
     said = f"{interval(test)} in {len(test.log_ratios)} blocks"
-    return Text("PROBABLY SLOWER ", style="yellow") + Text(f"{evaluation.case.name}: {said}")
+    return Text("PROBABLY SLOWER ", style="yellow") + Text(f"{evaluation.label}: {said}")

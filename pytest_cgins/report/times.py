@@ -116,7 +116,7 @@ def undecided(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
 
     def order(evaluation: Evaluation) -> tuple[float, str]:
         test = comparison(evaluation)
-        return -(test.ratio if test is not None else 0.0), evaluation.case.name
+        return -(test.ratio if test is not None else 0.0), evaluation.label
 
     chosen = (one for one in evaluations if one.verdict.status is Status.INCONCLUSIVE)
     return tuple(sorted(chosen, key=order))
@@ -134,7 +134,7 @@ def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]
     logs = [_evidence(one, test) for one, test in tested]
     tests = max([len(tested), *(test.tests for _, test in tested)])
     listed = [(logs[index], tested[index][0]) for index in e_bh(logs, LISTED_FALSE, tests=tests)]
-    listed.sort(key=lambda pair: (-pair[0], pair[1].case.name))
+    listed.sort(key=lambda pair: (-pair[0], pair[1].label))
     return tuple(one for _, one in listed if _found(one) != "slower")
 
 

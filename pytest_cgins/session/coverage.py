@@ -102,20 +102,6 @@ class Coverage:
         )
 
 
-def settled(report: SessionReport, exit_status: int) -> int:
-    """The exit code of a session that went well so far, or not for a kernel's fault.
-
-    Returns:
-        1 in CI where evidence is stale, or cases are missing in a pull request; 5 in CI where no kernel was run, else `exit_status`.
-    """
-    fewer = report.missing and not (report.allow_fewer or report.told_only)
-    if report.ci and (report.stale or fewer):
-        return int(pytest.ExitCode.TESTS_FAILED)
-    if report.ci and report.empty and not report.allow_fewer and exit_status == pytest.ExitCode.OK:
-        return int(pytest.ExitCode.NO_TESTS_COLLECTED)
-    return exit_status
-
-
 def _declared(files: Iterable[Path]) -> str:
     """`gate.baseline` of the first file that has it; "" if none does. One that cannot be read is told elsewhere."""
     for file in files:

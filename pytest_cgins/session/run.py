@@ -20,19 +20,17 @@ from pytest_cgins.calibration import Calibrations
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import environment
-from pytest_cgins.model import Case, Environment, Evaluation, SessionReport
+from pytest_cgins.model import Case, Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
-from pytest_cgins.report import document, summary, terminal
+from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.session import coverage, fencing, pinning, results
 from pytest_cgins.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
 from pytest_cgins.session.parametrize import parametrize
+from pytest_cgins.session.sharding import Sharding
 from pytest_cgins.timing_stage import TimingOptions
-
-EXIT_INFRASTRUCTURE = 6
-"""Exit code when all that failed was a drifted trace, a tool or a device."""
 
 UNISOLATED = (
     "cgins: no isolation: kernels run in pytest's own process. A crash ends the run, and --cgins-timeout and other "
@@ -68,6 +66,10 @@ class GateSession:
         self.builds = RunBuilds(self, self._sandbox)
         config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
         config.pluginmanager.register(BenchmarkRecords(self), BenchmarkRecords.plugin_name)
+        given: tuple[int, int] | None = config.getoption("--cgins-shard")
+        self._shard = None if given is None else Shard(number=given[0], count=given[1])
+        if self._shard is not None:
+            config.pluginmanager.register(Sharding(self._shard), Sharding.plugin_name)
         self._coverage = coverage.Coverage(config)
         self._calibrations = Calibrations()
         config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
@@ -235,8 +237,8 @@ class GateSession:
             getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)
             return
         if exitstatus == pytest.ExitCode.TESTS_FAILED and self._results.only_infrastructure_failed:
-            session.exitstatus = EXIT_INFRASTRUCTURE
-        unblamed = session.exitstatus in (pytest.ExitCode.OK, EXIT_INFRASTRUCTURE)
+            session.exitstatus = exit_code.INFRASTRUCTURE
+        unblamed = session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE)
         if self.strict and unblamed and summary.ungated(self._results.evaluations):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         self._report = document.session_report(
@@ -249,6 +251,8 @@ class GateSession:
             exit_status=int(session.exitstatus),
             strict=self.strict,
             compilations=self._results.compilations,
+            suite_tests=self.config.getoption("--cgins-suite-tests"),
+            shard=self._shard,
         )
         ended = exitstatus in (
             pytest.ExitCode.OK,
@@ -257,8 +261,8 @@ class GateSession:
         )
         if ended and not (self._compile_only or self.config.option.collectonly):
             self._report = self._coverage.examined(self._report)
-            if session.exitstatus in (pytest.ExitCode.OK, EXIT_INFRASTRUCTURE):
-                session.exitstatus = coverage.settled(self._report, int(session.exitstatus))
+            if session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE):
+                session.exitstatus = exit_code.settled(self._report, int(session.exitstatus))
                 self._report = replace(self._report, exit_status=int(session.exitstatus))
         self._write(session)
 

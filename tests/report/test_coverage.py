@@ -11,7 +11,8 @@ import pytest
 from pytest_cgins.model import Evaluation, SessionReport, Status
 from pytest_cgins.report import coverage, document, markdown, terminal
 from pytest_cgins.report.coverage import SHOWN_CASES
-from pytest_cgins.session.coverage import in_ci, settled
+from pytest_cgins.report.exit_code import settled
+from pytest_cgins.session.coverage import in_ci
 
 Make = Callable[..., Evaluation]
 BASE = "1a2b3c4d5e (merge-base with main)"
@@ -56,7 +57,7 @@ def test_summary_has_them_escaped(report: SessionReport) -> None:
         report, missing=("x.yaml::<script>",), base_revision="<b>", stale=("cgins.yaml: <i>",), ci=True
     )
     page = markdown.render(report)
-    assert "**Missing cases**" in page
+    assert "<strong>Missing cases</strong>" in page
     assert "Changed after it was tested" in page
     assert not any(tag in page for tag in ("<script>", "<b>", "<i>"))
 

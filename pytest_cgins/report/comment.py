@@ -1,0 +1,93 @@
+"""A session's report as the text of a pull request or of a comment on one: what a reviewer reads in ten seconds."""
+
+from __future__ import annotations
+
+from pytest_cgins.figures import change, ratio, speedup
+from pytest_cgins.model import Evaluation, SessionReport
+from pytest_cgins.report import markdown, summary, times
+from pytest_cgins.report.counts import counts
+from pytest_cgins.report.escape import code
+from pytest_cgins.report.failure import headline
+from pytest_cgins.report.limited import LimitedPage
+
+COMMENT_LIMIT_NBYTES = 60_000
+"""GitHub refuses texts of more than 65,536 characters; whoever posts this may add marks of his own."""
+_VERDICTS = ("case", "verdict", "error / allowed", "time vs base", "95%", "speed vs torch", "again")
+
+
+def comment(report: SessionReport) -> str:
+    """Totals and a table of the verdicts that want to be looked at, worst first; below it messages, then the kernels."""
+    page = _beginning(report)
+    _add_verdicts(page, "Verdicts", _noticed(report), report, share=0.5)
+    failed = summary.failures(report.evaluations, strict=report.strict)
+    shown = [markdown.failure_message(one, report) for one in failed[: markdown.MESSAGES]]
+    page.elements(shown, share=0.6)
+    _add_kernels(page, report)
+    return page.text()
+
+
+def pull_request(report: SessionReport) -> str:
+    """The evidence for a change: totals, kernels, then the verdict of every case, worst first."""
+    page = _beginning(report)
+    _add_kernels(page, report)
+    _add_verdicts(page, "Verdicts", _worst_first(report), report, share=0.9)
+    return page.text()
+
+
+def _beginning(report: SessionReport) -> LimitedPage:
+    page = LimitedPage(COMMENT_LIMIT_NBYTES)
+    page.add(markdown.heading(report, counts(report)))
+    markdown.add_coverage(page, report)
+    markdown.add_time_totals(page, report)
+    if report.compilations:
+        markdown.add_builds(page, report.compilations)
+    return page
+
+
+def _add_kernels(page: LimitedPage, report: SessionReport) -> None:
+    rows = [markdown.kernel_row(one) for one in summary.rows(report.evaluations)]
+    markdown.add_figures(page, "Kernels", markdown.KERNELS, rows, share=0.6)
+
+
+def _add_verdicts(
+    page: LimitedPage, title: str, chosen: list[Evaluation], report: SessionReport, *, share: float
+) -> None:
+    markdown.add_figures(page, title, _VERDICTS, [_verdict(one, report) for one in chosen], share=share)
+
+
+def _worst_first(report: SessionReport) -> list[Evaluation]:
+    """All cases: those that fail by what is proven of them, then by how slow they seem."""
+
+    def order(evaluation: Evaluation) -> tuple[bool, int, float, str]:
+        test = times.comparison(evaluation)
+        passes = summary.outcome(evaluation, strict=report.strict) not in ("fail", "error")
+        slow = -(test.ratio if test is not None else 0.0)
+        return passes, summary.rank(evaluation.verdict.status), slow, evaluation.label
+
+    return sorted(report.evaluations, key=order)
+
+
+def _noticed(report: SessionReport) -> list[Evaluation]:
+    """Those that failed, are undecided, weak, slower and let pass, probably slower, or proven faster."""
+    likely = {one.label for one in times.probably_slower(report.evaluations)}
+    return [
+        one
+        for one in _worst_first(report)
+        if one.label in likely or one.verdict.status.value not in ("PASSED", "SAME", "NEW", "SKIPPED")
+    ]
+
+
+def _verdict(evaluation: Evaluation, report: SessionReport) -> tuple[str, ...]:
+    share = evaluation.correctness.share if evaluation.correctness is not None else None
+    timing, test = evaluation.measurement, times.comparison(evaluation)
+    failed = summary.outcome(evaluation, strict=report.strict) in ("fail", "error")
+    again = markdown.reproduction(evaluation, report)
+    return (
+        code(evaluation.label, length=markdown.NAME_LENGTH),
+        code(headline(evaluation), length=markdown.HEADLINE_LENGTH),
+        markdown.NOTHING if share is None else ratio(share),
+        markdown.NOTHING if test is None else change(test.ratio),
+        markdown.NOTHING if test is None else f"{change(test.ratio_low)}..{change(test.ratio_high)}",
+        markdown.NOTHING if timing is None else speedup(timing.speedup_vs_torch),
+        code(again, length=2 * markdown.NAME_LENGTH) if failed else markdown.NOTHING,
+    )

@@ -1,0 +1,244 @@
+"""A session's report as JUnit XML: a suite a kernel, a test case a case.
+
+The elements are those of the schema that Jenkins' xUnit plugin and pytest's own tests use (`junit-10.xsd`). It has no
+properties of test cases, so those of a case are lines `[[PROPERTY|name=value]]` of its `system-out`, as Testmo's
+description of the format has them; what holds for all cases of a kernel is a property of its suite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from pytest_cgins.model import Compilation, Environment, Evaluation, SessionReport
+from pytest_cgins.report import compiled, coverage, failure, markdown, summary
+from pytest_cgins.report.escape import cut
+from pytest_cgins.report.exit_code import settled
+
+if TYPE_CHECKING:
+    from junit_xml import TestCase
+
+MESSAGE_LENGTH = 1000
+"""Characters of an attribute; viewers show it as a heading."""
+TEXT_LENGTH = 20_000
+"""Characters of what a failure says at length."""
+WHOLE = "cgins"
+"""Suite of what speaks against the report as a whole, with a test case for each missing one."""
+
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One test case; texts may still have characters that XML forbids."""
+
+    suite: str
+    group: str
+    name: str
+    seconds: float
+    outcome: str
+    reason: str
+    message: str
+    text: str
+    properties: Mapping[str, str]
+
+
+def render(report: SessionReport) -> str:
+    """The document as text, to be written as UTF-8. Characters that XML 1.0 has no place for are left out."""
+    entries = [
+        *(_case(one, report) for one in report.evaluations),
+        *(_build(one) for one in report.compilations),
+        *_whole(report),
+    ]
+    suites: dict[str, list[_Entry]] = {}
+    for entry in entries:
+        suites.setdefault(entry.suite, []).append(entry)
+    root = ET.Element("testsuites", {"name": WHOLE})
+    root.extend(_suite(name, members, report) for name, members in suites.items())
+    for count in ("tests", "failures", "errors"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
+    root.set("time", _seconds(entries))
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def clean(text: str) -> str:
+    """The text without control characters, halves of surrogate pairs and the like."""
+    return _FORBIDDEN.sub("", text)
+
+
+def _suite(name: str, entries: Sequence[_Entry], report: SessionReport) -> ET.Element:
+    from junit_xml import TestSuite
+
+    counted = Counter(entry.properties["status"] for entry in entries if "status" in entry.properties)
+    told = _session(report) | {f"cases_{status}": str(number) for status, number in sorted(counted.items())}
+    suite = TestSuite(
+        clean(name),
+        [_test_case(entry) for entry in entries],
+        timestamp=clean(report.started_at),
+        properties={key: clean(value) for key, value in told.items()},
+    )
+    element: ET.Element = suite.build_xml_doc()
+    # The schema knows no disabled tests, and three digits of a second.
+    del element.attrib["disabled"]
+    element.set("time", _seconds(entries))
+    for entry, case in zip(entries, element.iter("testcase"), strict=True):
+        case.set("time", _seconds([entry]))
+        for skipped in case.iter("skipped"):
+            skipped.set("type", clean(entry.reason))
+    return element
+
+
+def _test_case(entry: _Entry) -> TestCase:
+    from junit_xml import TestCase
+
+    lines = [f"[[PROPERTY|{name}={_value(value)}]]" for name, value in entry.properties.items()]
+    case = TestCase(clean(entry.name), clean(entry.group), stdout="\n".join(lines))
+    message, text = clean(cut(entry.message, MESSAGE_LENGTH)), clean(cut(entry.text, TEXT_LENGTH))
+    reason = clean(entry.reason)
+    if entry.outcome == "fail":
+        case.add_failure_info(message, text, reason)
+    elif entry.outcome == "error":
+        case.add_error_info(message, text, reason)
+    elif entry.outcome == "skip":
+        case.add_skipped_info(message, text)
+    return case
+
+
+def _value(text: str) -> str:
+    """One line that does not end its property."""
+    return " ".join(clean(text).split()).replace("]]", "] ]")
+
+
+def _seconds(entries: Iterable[_Entry]) -> str:
+    return f"{sum(entry.seconds for entry in entries):.3f}"
+
+
+# ---- what is told
+
+
+def _case(evaluation: Evaluation, report: SessionReport) -> _Entry:
+    case, again = evaluation.case, markdown.reproduction(evaluation, report)
+    group, _, name = evaluation.label.removeprefix(f"{case.kernel}/").partition("/")
+    outcome = summary.outcome(evaluation, strict=report.strict)
+    told = failure.message(evaluation, command=again) if outcome in ("fail", "error") else ""
+    return _Entry(
+        suite=case.kernel,
+        group=f"{case.kernel}.{group}",
+        name=name,
+        seconds=evaluation.seconds,
+        outcome=outcome,
+        reason=evaluation.verdict.reason.value,
+        message=failure.headline(evaluation),
+        text=told or evaluation.verdict.message,
+        properties=properties(evaluation, report),
+    )
+
+
+def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
+    """What a case's `system-out` tells, numbers with all their digits; times are in nanoseconds."""
+    case, verdict, timing, tested = (
+        evaluation.case,
+        evaluation.verdict,
+        evaluation.measurement,
+        evaluation.tested,
+    )
+    found = {
+        "status": verdict.status.value,
+        "reason": verdict.reason.value,
+        "device": case.device,
+        "device_name": device_name(evaluation, report.environments),
+        "op": case.op,
+        "dtype": case.dtype,
+        "seed": str(report.seed if tested is None else tested.seed),
+        "sources": tested.sources if tested is not None else evaluation.kernel_digest,
+        "config": evaluation.config,
+        "again": markdown.reproduction(evaluation, report),
+    }
+    worst = _worst_tolerance(evaluation)
+    if worst is not None:
+        found["tolerance_at_worst_element"] = repr(worst)
+    if timing is not None:
+        found |= {"timed_by": timing.method, "cache": timing.cache, "base_revision": timing.base_revision}
+    found |= {name: repr(number) for name, number in verdict.numbers.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+def _worst_tolerance(evaluation: Evaluation) -> float | None:
+    """What was allowed where the error is the greatest share of it."""
+    checks = evaluation.correctness.checks if evaluation.correctness is not None else ()
+    shares = [(check.share, check.worst.tolerance) for check in checks if check.share and check.worst]
+    return max(shares)[1] if shares else None
+
+
+def device_name(evaluation: Evaluation, environments: Iterable[Environment]) -> str:
+    """Model of the device that a case ran on; "" where the report does not say."""
+    kind = evaluation.case.device.partition(":")[0]
+    models = {one.device_name for one in environments if one.device == kind}
+    return evaluation.device_name or (models.pop() if len(models) == 1 else "")
+
+
+def _build(one: Compilation) -> _Entry:
+    verdict, again = one.verdict, compiled.command(one)
+    group, _, name = one.name.removeprefix(f"{one.kernel}/").partition("/")
+    failed = verdict.status.outcome in ("fail", "error")
+    found = {"status": verdict.status.value, "reason": verdict.reason.value, "arch": one.arch, "again": again}
+    found |= {"base_revision": one.base_revision} if one.base_revision else {}
+    return _Entry(
+        suite=one.kernel,
+        group=f"{one.kernel}.{group}",
+        name=name,
+        seconds=one.seconds,
+        outcome=verdict.status.outcome,
+        reason=verdict.reason.value,
+        message=compiled.headline(one),
+        text=compiled.message(one, command=again) if failed else verdict.message,
+        properties=found | {name: repr(number) for name, number in verdict.numbers.items()},
+    )
+
+
+def _session(report: SessionReport) -> dict[str, str]:
+    found = {
+        "pytest_cgins": report.cgins,
+        "seed": str(report.seed),
+        "exit_status": str(report.exit_status),
+        "base_revision": report.base_revision,
+        "strict": str(report.strict).lower(),
+    }
+    for number, one in enumerate(report.environments, start=1):
+        versions = {"torch": one.torch, "CUDA": one.cuda, "driver": one.driver, "Triton": one.triton}
+        known = [f"{name} {version}" for name, version in versions.items() if version]
+        found[f"environment_{number}"] = ", ".join([f"{one.device}: {one.device_name}", *known])
+    return {name: value for name, value in found.items() if value}
+
+
+def _whole(report: SessionReport) -> Iterator[_Entry]:
+    """Missing cases, stale evidence and an empty run, as failures where they make the run fail."""
+
+    def entry(name: str, reason: str, message: str, alone: SessionReport) -> _Entry:
+        return _Entry(
+            suite=WHOLE,
+            group=f"{WHOLE}.{reason}",
+            name=name,
+            seconds=0.0,
+            outcome="fail" if settled(alone, 0) else "skip",
+            reason=reason,
+            message=message,
+            text="",
+            properties={},
+        )
+
+    clear = replace(report, missing=(), stale=(), empty=False)
+    for name in report.missing:
+        told = f"{name} of {report.base_revision} is no longer there: {coverage.remedy(report)}"
+        yield entry(name, "missing", told, replace(clear, missing=(name,)))
+    for change in report.stale:
+        yield entry(
+            change, "stale", f"{change} after it was tested: run again", replace(clear, stale=(change,))
+        )
+    if report.empty and not report.compilations:
+        yield entry("nothing gated", "empty", coverage.empty(report), replace(clear, empty=True))

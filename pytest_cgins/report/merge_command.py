@@ -1,0 +1,57 @@
+"""`cgins merge`: reports of several runs as one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the subcommand to the `cgins` parser."""
+    merge = subparsers.add_parser(
+        "merge",
+        help="join the reports of several runs",
+        description="Join what runs on several machines wrote with --cgins-json: shards of a suite, types of GPUs. The "
+        "exit code is that of a gate over all cases; 2 if the reports do not add up.",
+    )
+    merge.add_argument("files", type=Path, nargs="+", metavar="FILE", help="JSON reports")
+    merge.add_argument("--out", type=Path, required=True, metavar="PATH", help="where the merged report goes")
+    merge.add_argument(
+        "--expect",
+        type=int,
+        default=0,
+        metavar="N",
+        help="how many runs there must be: one without a shard's number is missed by nothing else",
+    )
+    merge.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the merged report.
+
+    Returns:
+        Its exit code.
+
+    Raises:
+        ConfigError: a file cannot be read or is no report.
+        MergeError: they do not add up to one.
+        OSError: the merged report cannot be written.
+    """
+    from pytest_cgins.report import document, merge, reading
+    from pytest_cgins.report.counts import counts
+    from pytest_cgins.report.merge_cases import Part
+
+    parts = [Part(name=str(path), report=reading.load(path)) for path in arguments.files]
+    whole = merge.merged(parts, expected=arguments.expect)
+    document.write(whole, arguments.out)
+    found, runs = counts(whole), len(whole.merged)
+    tests = f", {tests} tests of times" if (tests := merge.own_tests(whole)) else ""
+    print(
+        f"{runs} run{'s' * (runs != 1)}: {found.passed} passed, {found.failed} failed, {found.errors} errors, "
+        f"{found.skipped} skipped{tests}; exit code {whole.exit_status}"
+    )
+    return whole.exit_status

@@ -1,0 +1,141 @@
+"""A verdict on time decided again, where more tests share the chance of a false alarm than its run knew of.
+
+"Slower" is proven at E ≥ N/α. Reports that are merged make a greater N, so some of what was proven by itself no longer
+is. The log ratio of each block is in the report, and a test with a higher threshold ends no sooner: it is run again on
+the same blocks. What a fresh process confirmed shares α with nobody, and stays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pytest_cgins import gate
+from pytest_cgins.config.model import TimingGate
+from pytest_cgins.errors import MergeError
+from pytest_cgins.gate_timing import decide_timing, found, timing_numbers
+from pytest_cgins.measurement import Comparison, Measurement
+from pytest_cgins.model import Evaluation, Reason, Status, Verdict
+from pytest_cgins.timing.sequential import Rule, SequentialTest
+
+_BY_TIME = (
+    Status.PASSED, Status.FASTER, Status.SAME, Status.NEW, Status.WEAK, Status.INCONCLUSIVE, Status.SLOWER,
+    Status.BELOW_FLOOR,
+)  # fmt: skip
+"""Statuses that times have a part in; the others stand whatever the times."""
+_TOLD = ("slower", "unconfirmed", "inconclusive")
+"""Findings whose messages have figures that hang on N."""
+
+
+def with_tests(evaluation: Evaluation, tests: int, *, base_label: str) -> Evaluation:
+    """The evaluation as a suite with so many tests judges it.
+
+    Args:
+        evaluation: as its own run judged it.
+        tests: N of the suite, no less than that of the run.
+        base_label: what the run held its cases against.
+
+    Raises:
+        MergeError: the report does not have what it takes.
+    """
+    timing = evaluation.measurement
+    if timing is None or all(one.tests == tests for one in timing.comparisons):
+        return evaluation
+    measured = replace(
+        timing, comparisons=tuple(_again(one, tests, evaluation) for one in timing.comparisons)
+    )
+    verdict = _verdict(evaluation, timing, measured, base_label)
+    return replace(evaluation, measurement=measured, verdict=verdict)
+
+
+def _again(comparison: Comparison, tests: int, evaluation: Evaluation) -> Comparison:
+    if tests < comparison.tests:
+        raise _undecidable(evaluation, f"it was one of {comparison.tests}", tests)
+    try:
+        rule = Rule(
+            tolerate=comparison.tolerate,
+            catch=comparison.catch,
+            alpha=comparison.alpha,
+            beta=comparison.beta,
+            tests=tests,
+            most_blocks=comparison.most_blocks,
+        )
+        test = SequentialTest(rule, shift=comparison.shift)
+        for log_ratio in comparison.log_ratios:
+            test.add(log_ratio)
+        again = test.comparison(comparison.against)
+    except ValueError as error:
+        raise _undecidable(evaluation, str(error), tests) from None
+    for name in ("log_e_slower", "log_e_clean", "log_e_faster"):
+        if not math.isclose(getattr(again, name), getattr(comparison, name), rel_tol=1e-6, abs_tol=1e-6):
+            raise _undecidable(evaluation, f"its {name} is not that of its blocks", tests)
+    return again
+
+
+def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, base_label: str) -> Verdict:
+    old, correctness = evaluation.verdict, evaluation.correctness
+    numbers = timing_numbers(after)
+    kept = replace(old, numbers={name: numbers.get(name, number) for name, number in old.numbers.items()})
+    if old.status not in _BY_TIME or correctness is None:
+        return kept
+    if old.reason is Reason.NOT_COMPARABLE:
+        # The base was found wrong, and is no measure any more.
+        before, after = _without_base(before), _without_base(after)
+    findings = [found(after, arm) for arm in ("base", "torch")]
+    changed = findings != [found(before, arm) for arm in ("base", "torch")]
+    if not changed and not any(one in _TOLD for one in findings):
+        return kept
+    then, now = (
+        decide_timing(
+            gate.decide(correctness, one),
+            one,
+            base_state=_base_state(old),
+            base_note="",
+            gate=_gate(evaluation, one),
+            base_label=base_label or "the base revision",
+            kernel=evaluation.case.kernel,
+        )
+        for one in (before, after)
+    )
+    if (then.status, then.reason) != (old.status, old.reason):
+        if changed:
+            why = f"it is {old.status.value} ({old.reason.value}), and its times alone make it {then.status.value}"
+            raise _undecidable(evaluation, why, after.comparisons[0].tests)
+        return kept
+    message = now.message
+    if now.status is not old.status:
+        first, then_n, now_n = old.message.partition("\n")[0], *_tests(before, after)
+        message += (
+            f"\nby itself, as one of {then_n} tests, it was {old.status.value}: {first}"
+            f"\n→ {now_n} tests share the chance of a false alarm: --cgins-suite-tests={now_n} in each run takes the blocks "
+            "that it then needs"
+        )
+    return replace(now, message=message, numbers={**old.numbers, **now.numbers})
+
+
+def _tests(before: Measurement, after: Measurement) -> tuple[int, int]:
+    return before.comparisons[0].tests, after.comparisons[0].tests
+
+
+def _without_base(measurement: Measurement) -> Measurement:
+    return replace(
+        measurement, comparisons=tuple(one for one in measurement.comparisons if one.against != "base")
+    )
+
+
+def _base_state(verdict: Verdict) -> str:
+    """Why there is no comparison with the base, as far as the verdict tells."""
+    return {Reason.NO_BASELINE: "new", Reason.UNCHANGED: "unchanged"}.get(verdict.reason, "none")
+
+
+def _gate(evaluation: Evaluation, measurement: Measurement) -> TimingGate:
+    """What of the settings the verdict hangs on; the tests have their own."""
+    most = max((one.most_blocks for one in measurement.comparisons), default=1)
+    return TimingGate(fail_on=evaluation.fail_on, max_blocks=most)
+
+
+def _undecidable(evaluation: Evaluation, why: str, tests: int) -> MergeError:
+    return MergeError(
+        f"{evaluation.label}: its time cannot be judged again as one of {tests} tests: {why}",
+        remedy=f"run again, each run with --cgins-suite-tests={tests}: its verdicts then stand as they are",
+    )

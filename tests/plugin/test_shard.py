@@ -1,0 +1,73 @@
+"""`--cgins-shard I/N` and the merge of what the parts found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_cgins import plugin
+from pytest_cgins.model import Shard
+from pytest_cgins.session.sharding import chosen
+
+if TYPE_CHECKING:
+    from .conftest import Run
+
+
+def test_each_case_is_in_one_part_with_all_that_runs_it() -> None:
+    """Parts differ by one case at most; a user's test on a case goes with it; what runs none is the first part's."""
+    keys = [None, ("p", "a"), ("p", "b"), ("p", "c"), ("q", "a"), ("p", "b"), ("p", "d")]
+    found = [chosen(keys, Shard(number=number, count=2)) for number in (1, 2)]
+    assert found == [[0, 1, 3, 6], [2, 4, 5]]
+    assert sorted(index for one in found for index in one) == list(range(len(keys)))
+    assert chosen(keys, Shard(number=1, count=1)) == list(range(len(keys)))
+
+
+def test_the_parts_of_a_run_are_the_run(project: Path, run: Callable[..., Run]) -> None:
+    """Collected by shard: no case twice, none lost, whatever `-k` leaves of each part."""
+    options = ("--cgins", "--collect-only", "-q")
+    whole = run(project, *options).nodes()
+    found = [run(project, *options, f"--cgins-shard={number}/3").nodes() for number in (1, 2, 3)]
+    assert sorted(node for nodes in found for node in nodes) == sorted(whole)
+    assert {len(nodes) for nodes in found} <= {len(whole) // 3, -(-len(whole) // 3)}
+    some = run(project, *options, "--cgins-shard=2/3", "-k", "relu").nodes()
+    assert some == [node for node in found[1] if "relu" in node]
+
+
+def test_reports_of_parts_merge_to_that_of_the_whole(
+    project: Path, run: Callable[..., Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Statuses and exit code of two parts, one of them over xdist's workers, are those of one run; a part alone is refused by its number."""
+    from pytest_cgins import cli
+
+    options = ("--cgins", "--cgins-seed=7", "--cgins-no-timing", "-k", "right or wrong")
+    whole = run(project, *options, "--cgins-json=report.json")
+    expected = whole.statuses()
+    for number in (1, 2):
+        workers = ["-p", "xdist", "-n", "2"] * (number == 2)
+        place = f"--cgins-json=part{number}.json"
+        part = run(project, *options, f"--cgins-shard={number}/2", place, *workers)
+        assert part.code in (0, 1), part.out
+    files = [str(project / f"part{number}.json") for number in (1, 2)]
+    assert cli.main(["merge", *files, f"--out={project / 'report.json'}"]) == whole.code == 1
+    assert whole.statuses() == expected
+    assert len(expected) > 2
+    capsys.readouterr()
+    assert cli.main(["merge", files[1], f"--out={project / 'no.json'}"]) == 2
+    assert "shard 1 of 2 is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/2/3"])
+def test_a_part_that_cannot_be_is_refused(text: str) -> None:
+    """A number beyond the count, or no number."""
+    with pytest.raises(ValueError):
+        plugin._shard(text)
+
+
+def test_a_wrong_part_is_a_usage_error(project: Path, run: Callable[..., Run]) -> None:
+    """Nothing is run."""
+    found = run(project, "--cgins", "--cgins-shard=3/2")
+    assert found.code == 4
+    assert "argument --cgins-shard" in found.out

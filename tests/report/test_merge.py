@@ -1,0 +1,396 @@
+"""Reports of several runs as one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from timings import LABEL, RULE, blocks, compared, measured
+
+from pytest_cgins import cli, documents, gate
+from pytest_cgins.config.model import TimingGate
+from pytest_cgins.errors import MergeError
+from pytest_cgins.gate_timing import decide_timing, timing_numbers
+from pytest_cgins.measurement import Comparison
+from pytest_cgins.model import Environment, Evaluation, Reason, SessionReport, Shard, Status
+from pytest_cgins.report import document, formats, merge
+from pytest_cgins.report.merge_cases import Part
+from tests.report.test_markdown import report_of
+
+Make = Callable[..., Evaluation]
+H200 = Environment(device="cuda", device_name="NVIDIA H200", python="3.11", torch="2.13")
+A100 = replace(H200, device_name="NVIDIA A100")
+
+
+def parts(*reports: SessionReport) -> list[Part]:
+    return [Part(name=f"{name}.json", report=report) for name, report in zip("abcdef", reports, strict=False)]
+
+
+def merged(*reports: SessionReport, expected: int = 0) -> SessionReport:
+    return merge.merged(parts(*reports), expected=expected)
+
+
+def shard(report: SessionReport, number: int, count: int) -> SessionReport:
+    return replace(report, shard=Shard(number=number, count=count))
+
+
+def timed(
+    make: Make,
+    signature: str,
+    log_ratios: list[float],
+    *,
+    tests: int,
+    floor: bool = False,
+    accepted: tuple[str, ...] = (),
+) -> Evaluation:
+    """A case judged by its time as the gate does it, as one of so many tests; a fresh process agrees."""
+    rule = replace(RULE, tests=tests)
+    against = "torch" if floor else "base"
+    first = compared(against, log_ratios, rule=rule)
+    again = compared(against, log_ratios, rule=rule.alone()) if first.outcome == "slower" else None
+    timing = measured(first, again=None if again is None else [again])
+    one = make(signature=signature, timing=timing, device="cuda:0", accepted=accepted)
+    assert one.correctness is not None
+    right = gate.decide(one.correctness, timing)
+    verdict = decide_timing(
+        right, timing, base_state="new" if floor else "none", base_note="", gate=TimingGate(), base_label=LABEL,
+        kernel="scale",
+    )  # fmt: skip
+    return replace(one, verdict=verdict)
+
+
+def based(*evaluations: Evaluation, environment: Environment = H200, exit_status: int = 0) -> SessionReport:
+    report = report_of(*evaluations, exit_status=exit_status)
+    return replace(report, environments=(environment,), base_revision=LABEL)
+
+
+# ---- parts
+
+
+def test_shards_make_one_report(make_evaluation: Make) -> None:
+    """All cases, devices and runs are there; wall times add up, and the exit code is that of all cases."""
+    good, bad = make_evaluation(signature="a"), make_evaluation(Status.INCORRECT, signature="b")
+    first = shard(replace(report_of(good, exit_status=0), seed=1), 1, 2)
+    second = shard(replace(report_of(bad, exit_status=1), seed=2), 2, 2)
+    whole = merged(second, first)
+    assert [one.case.signature for one in whole.evaluations] == ["a", "b"]
+    assert whole.environments == first.environments
+    assert (whole.exit_status, whole.seconds, whole.shard) == (1, 3.0, None)
+    assert [(run.seed, run.shard, run.exit_status) for run in whole.merged] == [
+        (2, second.shard, 1),
+        (1, first.shard, 0),
+    ]
+    text = formats.FORMATS["terminal"](whole)
+    assert "seeds 2, 1 of 2 runs" in text
+    assert documents.load(SessionReport, documents.dump(whole)) == whole
+
+
+def test_a_missing_shard_is_named(make_evaluation: Make) -> None:
+    """One of four and two of four; the files that are there are told with their numbers."""
+    reports = [shard(report_of(make_evaluation(signature=f"s{n}")), n, 4) for n in range(1, 5)]
+    with pytest.raises(
+        MergeError, match=r"^shard 3 of 4 is missing; there are a\.json \(shard 1 of 4\), "
+    ) as error:
+        merged(*reports[:2], reports[3])
+    assert "--cgins-shard=I/4" in str(error.value)
+    with pytest.raises(MergeError, match=r"^shards 2 of 4, 4 of 4 are missing"):
+        merged(reports[0], reports[2])
+    assert len(merged(*reports).evaluations) == 4
+
+
+def test_a_missing_shard_of_one_device_is_named(make_evaluation: Make) -> None:
+    """Where two types of GPUs were gated in two shards each, the device of the missing one is told."""
+    reports = [
+        shard(based(make_evaluation(signature=f"s{n}", device="cuda:0"), environment=device), n, 2)
+        for device in (H200, A100)
+        for n in (1, 2)
+    ]
+    with pytest.raises(MergeError, match=r"^shard 2 of 2 on NVIDIA A100 is missing"):
+        merged(*reports[:3])
+    whole = merged(*reports)
+    assert {one.device_name for one in whole.evaluations} == {"NVIDIA H200", "NVIDIA A100"}
+
+
+def test_reports_that_were_expected_and_are_not_there(make_evaluation: Make) -> None:
+    """A run without a number is missed by count alone; the same report twice counts once."""
+    one = report_of(make_evaluation())
+    with pytest.raises(MergeError, match=r"^1 different reports are there, 2 are expected: a\.json\n"):
+        merged(one, one, expected=2)
+    assert merged(one, one, expected=1).evaluations == one.evaluations
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"exit_status": 2}, r"^b\.json: its run was ended with exit code 2"),
+        ({"strict": True}, "different settings of --cgins-strict: False in a.json, True in b.json"),
+        ({"cgins": "9"}, "different versions of pytest-cgins: 1 in a.json, 9 in b.json"),
+        ({"base_revision": "f00 (main)"}, "held against different revisions: .*f00"),
+        ({"shard": Shard(number=1, count=3)}, "different numbers of shards: 2 in a.json, 3 in b.json"),
+    ],
+)
+def test_parts_of_different_wholes_are_refused(
+    make_evaluation: Make, change: dict[str, object], told: str
+) -> None:
+    """What was ended early, or judged by other rules, does not add up."""
+    first = shard(replace(report_of(make_evaluation(signature="a")), base_revision=LABEL), 1, 2)
+    second = shard(replace(first, evaluations=(make_evaluation(signature="b"),)), 2, 2)
+    merged(first, second)
+    with pytest.raises(MergeError, match=told):
+        merged(first, replace(second, **change))  # type: ignore[arg-type]
+
+
+def test_no_report_is_an_error() -> None:
+    """Nothing is not a clean run."""
+    with pytest.raises(MergeError, match="no report"):
+        merge.merged([])
+
+
+# ---- cases
+
+
+def test_duplicates_are_errors_unless_they_are_identical(make_evaluation: Make) -> None:
+    """The same case twice with other numbers names both files; the same evaluation in two reports counts once."""
+    one = make_evaluation(share=0.25)
+    first, second = report_of(one), replace(report_of(one), seed=8)
+    assert merged(first, second).evaluations == (one,)
+    other = replace(second, evaluations=(make_evaluation(share=0.5),))
+    with pytest.raises(
+        MergeError, match=r"^scale/cpu-cpp/tiny/f32-2x3-0001 is in a\.json and in b\.json, with diff"
+    ):
+        merged(first, other)
+
+
+def test_two_types_of_gpus_have_a_case_each(make_evaluation: Make) -> None:
+    """The name of the device tells them apart, in every format, and so do the kernels' rows."""
+    cuda = make_evaluation(device="cuda:0", implementation="cuda")
+    slow = replace(cuda, seconds=9.0)
+    whole = merged(based(cuda), based(slow, environment=A100))
+    name = "scale/cuda/tiny/f32-2x3-0001"
+    labels = [f"{name} on NVIDIA A100", f"{name} on NVIDIA H200"]
+    assert [one.label for one in whole.evaluations] == labels
+    assert [one.device_name for one in whole.environments] == ["NVIDIA A100", "NVIDIA H200"]
+    for format_ in ("terminal", "markdown", "pull-request"):
+        assert all(label in formats.FORMATS[format_](whole) for label in labels), format_
+    assert "cuda (NVIDIA A100)" in formats.FORMATS["markdown"](whole)
+    assert formats.FORMATS["junit"](whole).count('name="tiny/f32-2x3-0001 on NVIDIA') == 2
+    third = replace(based(make_evaluation(signature="z", device="cuda:0")), seed=9)
+    assert [one.label for one in merged(whole, third).evaluations] == [
+        "scale/cuda-cpp/tiny/z on NVIDIA H200",
+        *labels,
+    ]
+
+
+def test_a_case_skipped_for_want_of_its_device_yields(make_evaluation: Make) -> None:
+    """A host without a GPU skips what another one gates; skipped by both, it is there once."""
+    absent = make_evaluation(
+        Status.SKIPPED, device="cuda:0", reason=Reason.DEVICE_ABSENT, message="no GPU", times_ns=None
+    )
+    ran = make_evaluation(device="cuda:0")
+    assert merged(report_of(absent), based(ran)).evaluations == (ran,)
+    assert merged(report_of(absent), report_of(replace(absent, seconds=3.0))).evaluations == (absent,)
+
+
+def test_what_speaks_against_the_whole_adds_up(make_evaluation: Make) -> None:
+    """Missing cases and stale evidence of any run fail in CI; one that gated something makes the whole not empty."""
+    skipped = make_evaluation(Status.SKIPPED, signature="b", times_ns=None)
+    first = replace(report_of(make_evaluation(), exit_status=0), ci=True)
+    second = replace(report_of(skipped, exit_status=5), ci=True, empty=True)
+    assert merged(first, second).exit_status == 0
+    assert not merged(first, second).empty
+    assert merged(first, replace(second, missing=("x",))).exit_status == 1
+    assert merged(first, replace(second, missing=("x",), told_only=True)).exit_status == 1
+    told = [replace(one, told_only=True) for one in (first, replace(second, missing=("x",)))]
+    assert merged(*told).exit_status == 0
+    assert merged(second).exit_status == 5
+
+
+@pytest.mark.parametrize(("statuses", "besides", "code"), [
+    ([Status.PASSED], 0, 0), ([Status.PASSED], 1, 1), ([Status.PASSED], 6, 6),
+    ([Status.INFRASTRUCTURE], 6, 6), ([Status.INFRASTRUCTURE, Status.INCORRECT], 1, 1),
+    ([Status.INFRASTRUCTURE], 1, 1), ([], 5, 5),
+])  # fmt: skip
+def test_exit_codes(make_evaluation: Make, statuses: list[Status], besides: int, code: int) -> None:
+    """A kernel's failure counts more than a lost device; what failed a run besides its cases fails the whole."""
+    cases = [make_evaluation(status, signature=f"s{n}", times_ns=None) for n, status in enumerate(statuses)]
+    assert merged(report_of(*cases, exit_status=besides)).exit_status == code
+
+
+# ---- verdicts on time
+
+CLEAR = [0.08 + 1e-3 * (i % 3) for i in range(60)]
+"""Slower in every block: proven as soon as E is large enough, and no block is taken after that."""
+
+
+def test_n_of_one_suite_is_shared_and_that_of_others_added(make_evaluation: Make) -> None:
+    """Numbered shards and runs with the same --cgins-suite-tests have one N; the rest adds up, devices too."""
+
+    def run(name: str, tests: int) -> SessionReport:
+        return based(timed(make_evaluation, name, [0.0] * 40, tests=tests))
+
+    cut = [shard(run(f"s{n}", 30), n, 2) for n in (1, 2)]
+    assert merge.suite_tests(cut) == 30
+    other_device = [replace(one, environments=(A100,)) for one in cut]
+    assert merge.suite_tests([*cut, *other_device]) == 60
+    given = [replace(run(name, 50), suite_tests=50) for name in "ab"]
+    assert merge.suite_tests(given) == 50
+    assert merge.suite_tests([run("a", 3), run("b", 4)]) == 7
+    assert merge.suite_tests([*cut, *given, run("c", 5)]) == 85
+    assert merge.suite_tests([report_of(make_evaluation())]) == 0
+
+
+def test_an_unchanged_n_leaves_every_verdict_alone(make_evaluation: Make) -> None:
+    """Shards that knew N of the suite are taken as they are, letter by letter."""
+    cases = [timed(make_evaluation, f"s{n}", CLEAR if n else [0.0] * 40, tests=30) for n in (0, 1)]
+    whole = merged(*(shard(based(one, exit_status=1), n, 2) for n, one in enumerate(cases, 1)))
+    assert whole.evaluations == tuple(cases)
+
+
+def test_a_slowdown_that_is_not_proven_among_more_tests_is_undecided(make_evaluation: Make) -> None:
+    """Two suites of one test each: what just passed 1/α does not pass 2/α; the message says what it was, and the remedy."""
+    one = timed(make_evaluation, "a", CLEAR, tests=1)
+    assert one.verdict.status is Status.SLOWER
+    other = timed(make_evaluation, "b", [0.0] * 40, tests=400)
+    whole = merged(based(one, exit_status=1), based(other))
+    again = whole.evaluations[0]
+    assert (again.verdict.status, again.verdict.reason) == (Status.INCONCLUSIVE, Reason.NOISE)
+    assert "by itself, as one of 1 tests, it was SLOWER: time +8" in again.verdict.message
+    assert "--cgins-suite-tests=401 in each run" in again.verdict.message
+    assert again.measurement is not None
+    (test,) = again.measurement.comparisons
+    assert (test.tests, test.outcome) == (401, "inconclusive")
+    assert whole.exit_status == 0
+    assert again.verdict.numbers["log_e_threshold"] > one.verdict.numbers["log_e_threshold"]
+    assert again.measurement.confirmation == one.measurement.confirmation  # type: ignore[union-attr]
+
+
+def test_a_slowdown_with_enough_evidence_stays(make_evaluation: Make) -> None:
+    """It fails as before; figures that hang on N are those of the merged suite, in numbers and message."""
+    one = timed(make_evaluation, "a", CLEAR, tests=100)
+    whole = merged(based(one, exit_status=1), based(timed(make_evaluation, "b", [0.0] * 40, tests=1)))
+    again = whole.evaluations[0]
+    assert (again.verdict.status, whole.exit_status) == (Status.SLOWER, 1)
+    assert again.measurement is not None
+    assert "1 in 10,100 proves it" in again.verdict.message
+    assert "by itself" not in again.verdict.message
+    assert again.verdict.numbers["tests"] == 101
+    expected = timing_numbers(again.measurement)
+    assert {name: again.verdict.numbers[name] for name in expected} == expected
+
+
+def test_a_missed_floor_is_decided_again(make_evaluation: Make) -> None:
+    """A kernel below its declared floor, without a base: undecided among more tests, and not taken for anything else."""
+    one = timed(make_evaluation, "a", CLEAR, tests=1, floor=True)
+    assert one.verdict.status is Status.BELOW_FLOOR
+    whole = merged(based(one, exit_status=1), based(timed(make_evaluation, "b", [0.0] * 40, tests=400)))
+    assert whole.evaluations[0].verdict.status is Status.INCONCLUSIVE
+
+
+def test_a_weak_case_stays_weak(make_evaluation: Make) -> None:
+    """What failed by its time alone is weak again where the time is no proof any more."""
+    one = timed(make_evaluation, "a", CLEAR, tests=1, accepted=("zeros",))
+    assert one.verdict.status is Status.SLOWER
+    assert "also no-power" in one.verdict.message
+    other = timed(make_evaluation, "b", [0.0] * 40, tests=400, accepted=("zeros",))
+    whole = merged(based(one, exit_status=1), based(other))
+    assert [one.verdict.status for one in whole.evaluations] == [Status.WEAK, Status.WEAK]
+    assert "would also accept zeros" in whole.evaluations[0].verdict.message
+    assert whole.evaluations[1].verdict.message == other.verdict.message
+
+
+def test_what_other_reasons_decided_stands(make_evaluation: Make) -> None:
+    """A kernel that was wrong after it had been timed stays wrong, and only its figures change."""
+    one = timed(make_evaluation, "a", CLEAR, tests=1)
+    numbers = {"log_e_threshold": 1.0, "error_share_of_tolerance": 3.0}
+    wrong = replace(
+        one.verdict, status=Status.SUSPECT, reason=Reason.WRONG_AFTER_TIMING, message="m", numbers=numbers
+    )
+    whole = merged(
+        based(replace(one, verdict=wrong), exit_status=1),
+        based(timed(make_evaluation, "b", [0.0] * 40, tests=400)),
+    )
+    again = whole.evaluations[0].verdict
+    assert (again.status, again.message) == (Status.SUSPECT, "m")
+    assert set(again.numbers) == set(numbers)
+    assert again.numbers["log_e_threshold"] > 1.0
+
+
+def test_what_the_document_does_not_have_is_refused(make_evaluation: Make) -> None:
+    """E-values that are not those of the blocks, blocks after the end, and a verdict that times do not explain."""
+    one = timed(make_evaluation, "a", CLEAR, tests=1)
+    many = based(timed(make_evaluation, "b", [0.0] * 40, tests=400))
+    assert one.measurement is not None
+    (test,) = one.measurement.comparisons
+
+    def with_test(**fields: object) -> SessionReport:
+        changed: Comparison = replace(test, **fields)  # type: ignore[arg-type]
+        timing = replace(one.measurement, comparisons=(changed,))  # type: ignore[type-var]
+        return based(replace(one, measurement=timing), exit_status=1)  # type: ignore[arg-type]
+
+    for fields, told in (
+        ({"log_e_slower": 99.0}, "its log_e_slower is not that of its blocks"),
+        ({"most_blocks": 3}, "the test ended after 3 blocks"),
+        ({"alpha": 2.0}, "alpha is 2.0"),
+    ):
+        with pytest.raises(
+            MergeError, match=f"scale/.*cannot be judged again as one of 401 tests: {told}"
+        ) as error:
+            merged(with_test(**fields), many)
+        assert "--cgins-suite-tests=401" in str(error.value)
+    strange = replace(one, verdict=replace(one.verdict, status=Status.SAME, reason=Reason.NOT_SLOWER))
+    with pytest.raises(MergeError, match=r"it is SAME \(not-slower\), and its times alone make it SLOWER"):
+        merged(based(strange), many)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.floats(-0.1, 0.1), st.integers(0, 99), st.integers(1, 500), st.integers(1, 10**6))
+def test_verdicts_are_those_of_the_gate_on_the_same_blocks(
+    make_evaluation: Make, middle: float, seed: int, tests: int, others: int
+) -> None:
+    """Whatever the times are: test and verdict are what the gate makes of these blocks with the greater N."""
+    one = timed(make_evaluation, "a", blocks(middle, seed=seed), tests=tests)
+    whole = merged(based(one), based(timed(make_evaluation, "b", [0.0] * 40, tests=others)))
+    again, before = whole.evaluations[0], one.measurement
+    assert before is not None
+    (first,) = before.comparisons
+    rule = replace(RULE, tests=tests + others)
+    timing = replace(before, comparisons=(compared("base", first.log_ratios, rule=rule),))
+    assert again.measurement == timing
+    assert one.correctness is not None
+    expected = decide_timing(
+        gate.decide(one.correctness, timing), timing, base_state="none", base_note="", gate=TimingGate(),
+        base_label=LABEL, kernel="scale",
+    )  # fmt: skip
+    assert (again.verdict.status, again.verdict.reason) == (expected.status, expected.reason)
+    assert again.verdict.numbers == expected.numbers
+    assert again.verdict.message.startswith(expected.message)
+
+
+# ---- the command
+
+
+def test_the_command_writes_and_ends_as_the_gate(
+    make_evaluation: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, the merged report, and its exit code; what does not add up ends in 2 and writes nothing."""
+    files = [tmp_path / f"{n}.json" for n in (1, 2)]
+    for n, file in enumerate(files, 1):
+        status = Status.INCORRECT if n == 2 else Status.PASSED
+        document.write(shard(report_of(make_evaluation(status, signature=f"s{n}")), n, 2), file)
+    out = tmp_path / "deep" / "all.json"
+    assert cli.main(["merge", *map(str, files), f"--out={out}"]) == 1
+    assert capsys.readouterr().out == "2 runs: 1 passed, 1 failed, 0 errors, 0 skipped; exit code 1\n"
+    assert json.loads(out.read_text())["exit_status"] == 1
+    out.unlink()
+    assert cli.main(["merge", str(files[0]), f"--out={out}"]) == 2
+    told = capsys.readouterr().err
+    assert re.match(
+        r"cgins: shard 2 of 2 is missing; there are .*1\.json \(shard 1 of 2\)\n→ run what is missing", told
+    )
+    assert not out.exists()
