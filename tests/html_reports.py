@@ -241,7 +241,8 @@ def builds() -> tuple[Compilation, ...]:
 
 
 def history_of(report: SessionReport, *, runs: int = 12) -> tuple[Trend, ...]:
-    """Trends of the report's cases: one run a day, with another driver in the middle."""
+    """Trends of the report's cases: one run a day, with another driver in the middle, and some drift."""
+    draw = random.Random(runs)
     found = []
     for run in range(runs):
         driver = "570.10" if run < runs // 2 else GPU.driver
@@ -250,5 +251,7 @@ def history_of(report: SessionReport, *, runs: int = 12) -> tuple[Trend, ...]:
             started_at=(START + timedelta(days=run - runs)).isoformat(),
             environments=(replace(GPU, driver=driver), CPU),
         )
-        found += entries(then, Head(commit=f"{run:040x}", dirty=False, branch="main"))
+        for entry in entries(then, Head(commit=f"{run:040x}", dirty=False, branch="main")):
+            drifted = entry.kernel_ns * (1 + 0.01 * run) * draw.uniform(0.99, 1.01)
+            found.append(replace(entry, median_ns_per_call={**entry.median_ns_per_call, "kernel": drifted}))
     return trends(found)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+
 from pytest_cgins.figures import change, time_ns
 from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element, join
 from pytest_cgins.report.trend import Segment, Trend
+from pytest_cgins.report.trend_table import LEAST_SPAN
 
 
 def history(trend: Trend) -> Markup:
-    """A figure: times of the kernel over dates, from zero, with what changed between the lines."""
+    """A figure: times of the kernel over dates, with what changed between the lines."""
     entries = [entry for segment in trend.segments for entry in segment.entries]
     days = [entry.when.timestamp() / 86_400 for entry in entries]
     across = axes.across(min(days), max(days))
-    up = axes.upwards(0.0, 1.1 * max(entry.kernel_ns for entry in entries))
+    up = axes.upwards(*_range([entry.kernel_ns for entry in entries]))
     latest = trend.segments[-1]
     changed = "" if latest.change is None else f", {change(latest.change)} against the runs before"
     said = f"History: {time_ns(latest.latest.kernel_ns)} now{changed}; {len(entries):,} runs"
@@ -28,6 +32,13 @@ def history(trend: Trend) -> Markup:
     )
     breaks = [_break(segment) for segment in trend.segments]
     return element("figure", element("figcaption", said), drawn, *(one for one in breaks if one))
+
+
+def _range(times_ns: Sequence[float]) -> tuple[float, float]:
+    """As of the terminal's bars: noise must not look like a mountain."""
+    low, high = min(times_ns), max(times_ns)
+    span = 1.1 * max(high - low, LEAST_SPAN * statistics.median(times_ns))
+    return (low + high - span) / 2, (low + high + span) / 2
 
 
 def _line(segment: Segment, across: axes.Axis, up: axes.Axis) -> Markup:
