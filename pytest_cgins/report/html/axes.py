@@ -97,17 +97,19 @@ def marks_across(axis: Axis, marks: Iterable[tuple[float, str]]) -> Markup:
     )
 
 
-def picture(label: str, *parts: str, below: str) -> Markup:
+def picture(label: str, *parts: str, below: str, beside: str) -> Markup:
     """An inline SVG.
 
     Args:
         label: what somebody is told who cannot see it.
         parts: from back to front.
         below: name of the axis along the lower edge.
+        beside: name of the upward axis.
     """
+    upward = element("text", beside, x=LEFT + 4, y=TOP + 9)
     name = element("text", below, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 4, class_="middle")
     view = f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"
-    return element("svg", *parts, name, viewBox=view, role="img", aria_label=label, class_="plot")
+    return element("svg", *parts, upward, name, viewBox=view, role="img", aria_label=label, class_="plot")
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> Markup:

@@ -29,6 +29,7 @@ def history(trend: Trend) -> Markup:
         axes.marks_across(across, dates if first.time[:10] != last.time[:10] else dates[:1]),
         *(_line(segment, across, up) for segment in trend.segments),
         below="start of the run, UTC",
+        beside="time of a call",
     )
     breaks = [_break(segment) for segment in trend.segments]
     return element("figure", element("figcaption", said), drawn, *(one for one in breaks if one))

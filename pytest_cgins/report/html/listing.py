@@ -75,21 +75,25 @@ class Listing:
     rows: Sequence[Row]
     """Worst first."""
 
-    def html(self) -> Markup:
-        """The section; empty without rows."""
-        if not self.rows:
-            return Markup()
+    def table(self) -> Markup:
+        """The section with filters and table."""
         total = f"{len(self.rows):,}"
         return element(
             "section",
             element("h2", self.title, id=self.id, tabindex="-1"),
             self._filters(),
             element("p", f"{total} of {total} shown", role="status", class_="shown"),
-            self._table(),
-            element("h2", f"{self.title}: details"),
-            element("div", *self._details(), class_="details"),
+            self._rows(),
             data_list=self.id,
             aria_labelledby=self.id,
+        )
+
+    def details(self) -> Markup:
+        """The section with a part for each row."""
+        id_ = f"{self.id}-details"
+        heading = element("h2", f"{self.title}: details", id=id_)
+        return element(
+            "section", heading, *self._details(), class_="details", data_of=self.id, aria_labelledby=id_
         )
 
     def _filters(self) -> Markup:
@@ -121,7 +125,7 @@ class Listing:
         id_ = f"{self.id}-{name}"
         return element("label", f"{label} ", element("select", *choices, id=id_, name=name), for_=id_)
 
-    def _table(self) -> Markup:
+    def _rows(self) -> Markup:
         kept = [
             index
             for index, column in enumerate(self.columns)
@@ -173,7 +177,7 @@ class Listing:
                 "summary", badge(row.status, row.outcome), " ", element("span", row.name, class_="name")
             )
             # A place inside: that is what browsers open the details for, without the script too.
-            place = element("span", id=self._place(number), class_="place", tabindex="-1")
+            place = element("span", id=self._place(number), class_="place")
             back = element(
                 "p", element("a", f"Back to the table of {self.title.lower()}", href=f"#{self.id}")
             )
@@ -210,4 +214,5 @@ def plain_table(
         element("thead", element("tr", *(element("th", heading, scope="col") for heading in headings))),
         element("tbody", join(body)),
     )
-    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    # No region: there is one a case, and regions are what a screen reader's user jumps to.
+    return element("div", table, class_="scroll", tabindex="0", role="group", aria_label=caption)

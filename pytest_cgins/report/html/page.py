@@ -36,10 +36,11 @@ def render(report: SessionReport, *, trends: Iterable[Trend] = ()) -> str:
     body = join(
         [
             overview.overview(report),
+            *(one.table() for one in listings),
             overview.kernels(report),
-            *(one.html() for one in listings),
             overview.plots(rooflines(report.evaluations)),
             overview.remarks(report),
+            *(one.details() for one in listings),
         ]
     )
     return Template(_part("page.html")).substitute(

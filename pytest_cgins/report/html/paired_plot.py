@@ -42,6 +42,7 @@ def paired(comparison: Comparison, *, title: str) -> Markup:
         axes.level(up, math.log(comparison.ratio), class_="median"),
         axes.dots(((across.at(n), up.at(value)) for n, value in enumerate(values, 1)), class_="dots"),
         below="block",
+        beside=f"time vs {comparison.against}",
     )
     legend = axes.legend(
         [

@@ -19,8 +19,9 @@
     if (!details) return;
     unfold(details);
     details.open = true;
-    target.scrollIntoView();
-    target.focus({ preventScroll: true });
+    const title = details.querySelector("summary");
+    title.scrollIntoView();
+    title.focus({ preventScroll: true });
   }
 
   function key(row, column) {
@@ -62,7 +63,7 @@
   function makeFilterable(list, table) {
     const form = list.querySelector("form");
     const shown = list.querySelector("[role=status]");
-    const sections = Array.from(list.querySelectorAll(".details > details"));
+    const sections = Array.from(document.querySelectorAll(`[data-of="${list.dataset.list}"] > details`));
     const rows = Array.from(table.tBodies[0].rows, (row, place) => ({
       row,
       details: sections[place],

@@ -59,6 +59,7 @@ def _figure(peaks: Peaks, members: Sequence[Place]) -> Markup:
             _roof(across, up, math.log10(bandwidth), math.log10(compute)),
             *(_point(across.at(x), up.at(y), *member) for x, y, member in zip(xs, ys, members, strict=True)),
             below="FLOP per byte",
+            beside="FLOP/s",
         ),
         axes.legend([("roof", "peak that bounds"), ("dots", "one case")]),
     )
