@@ -10,7 +10,7 @@ from pytest_cgins.report.html.markup import Markup, element, join
 
 WIDTH, HEIGHT = 360.0, 200.0
 """Units of a picture: on a phone one is a pixel, so that its letters can be read there."""
-LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 30.0
+LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 18.0, 30.0
 """Margins of the part that has the points."""
 
 
@@ -106,7 +106,7 @@ def picture(label: str, *parts: str, below: str, beside: str) -> Markup:
         below: name of the axis along the lower edge.
         beside: name of the upward axis.
     """
-    upward = element("text", beside, x=LEFT + 4, y=TOP + 9)
+    upward = element("text", beside, x=4, y=TOP - 7)
     name = element("text", below, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 4, class_="middle")
     view = f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"
     return element("svg", *parts, upward, name, viewBox=view, role="img", aria_label=label, class_="plot")

@@ -126,23 +126,26 @@ def _times(found: Measurement) -> Iterator[Markup]:
     if found.roofline is not None:
         said += _roofline(found.roofline)
     yield facts(said)
-    for process, one in (("", found), (", in a fresh process", found.confirmation)):
-        for comparison in one.comparisons if one is not None else ():
-            yield from _comparison(comparison, process)
+    drawn = [
+        _comparison(comparison, process)
+        for process, one in (("", found), (", in a fresh process", found.confirmation))
+        for comparison in (one.comparisons if one is not None else ())
+    ]
+    if drawn:
+        yield element("div", *drawn, class_="plots")
     yield from notes(found.notes)
 
 
-def _comparison(one: Comparison, process: str) -> Iterator[Markup]:
-    yield paired(one, title=f"Time vs {one.against}{process}")
+def _comparison(one: Comparison, process: str) -> Markup:
     proof = gate_timing.log_threshold(one)
     said = [
         ("Time", interval(one)),
-        ("Evidence of slower", f"ln E = {one.log_e_slower:.3g}; proven from {proof:.3g} on"),
+        ("Evidence of slower", f"ln E = {one.log_e_slower:.6g}; proven from {proof:.6g} on"),
         ("Noise of a block", percent(one.power.sigma)),
     ]
     if one.outcome == "inconclusive":
         said.append(("What could be seen", gate_timing.seen(one)))
-    yield facts(said)
+    return element("div", paired(one, title=f"Time vs {one.against}{process}"), facts(said))
 
 
 def _roofline(found: Roofline) -> list[tuple[str, str]]:
