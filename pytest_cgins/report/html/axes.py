@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.report.html.markup import Markup, element, join
@@ -114,11 +114,5 @@ def picture(label: str, *parts: str, below: str, beside: str) -> Markup:
 
 def legend(entries: Iterable[tuple[str, str]]) -> Markup:
     """What stands for what: pairs of a class of the style sheet and words."""
-    return element("p", *_legend(entries), class_="legend")
-
-
-def _legend(entries: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for class_, words in entries:
-        mark = element("path", class_=class_, d="M2 5H14" if class_ != "dots" else "M8 5h0")
-        yield element("span", element("svg", mark, viewBox="0 0 16 10", aria_hidden="true"), f" {words}")
-        yield " "
+    keys = [element("span", words, class_=f"key {class_}") for class_, words in entries]
+    return element("p", *keys, class_="legend")

@@ -84,6 +84,7 @@ class Listing:
             self._filters(),
             element("p", f"{total} of {total} shown", role="status", class_="shown"),
             self._rows(),
+            element("button", "Show all", type="button", class_="more", hidden=""),
             data_list=self.id,
             aria_labelledby=self.id,
         )
@@ -92,9 +93,8 @@ class Listing:
         """The section with a part for each row."""
         id_ = f"{self.id}-details"
         heading = element("h2", f"{self.title}: details", id=id_)
-        return element(
-            "section", heading, *self._details(), class_="details", data_of=self.id, aria_labelledby=id_
-        )
+        hint = element("p", "Those whose names are followed in the table are shown here.", hidden="")
+        return element("section", heading, hint, *self._details(), class_="details", aria_labelledby=id_)
 
     def _filters(self) -> Markup:
         """Of no use without the script, which shows them."""
@@ -181,7 +181,8 @@ class Listing:
             back = element(
                 "p", element("a", f"Back to the table of {self.title.lower()}", href=f"#{self.id}")
             )
-            yield element("details", title, place, element("noscript", row.details), back)
+            shown = element("details", title, place, row.details, back)
+            yield element("noscript", shown, data_place=self._place(number))
 
     def _place(self, number: int) -> str:
         return f"{self.id}-{number + 1}"

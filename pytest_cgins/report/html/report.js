@@ -2,22 +2,25 @@
 // Sorts, filters and unfolds what the page has. Without it, all is there in the order of the report.
 (() => {
   const DELAY_MS = 120;
+  // Rows that are laid out at first: more than anybody reads, and few enough for each click to be answered at once.
+  const MOST_ROWS = 200;
   const words = new Intl.Collator("en", { numeric: true });
 
   // A browser that runs scripts keeps what stands in `noscript` as one text; Python has escaped it.
-  function unfold(details) {
-    const folded = details.querySelector(":scope > noscript");
-    if (!folded) return;
+  function unfold(place) {
+    const folded = document.getElementById(place);
+    if (!folded || folded.localName !== "noscript") return;
     const holder = document.createElement("template");
     holder.innerHTML = folded.textContent;
     folded.replaceWith(holder.content);
   }
 
   function follow() {
-    const target = document.getElementById(location.hash.slice(1));
+    const place = location.hash.slice(1);
+    unfold(place);
+    const target = document.getElementById(place);
     const details = target && target.closest("details");
     if (!details) return;
-    unfold(details);
     details.open = true;
     const title = details.querySelector("summary");
     title.scrollIntoView();
@@ -44,7 +47,7 @@
     body.append(...[...present, ...absent].map(([, row]) => row));
   }
 
-  function makeSortable(table) {
+  function makeSortable(table, show) {
     const headings = Array.from(table.tHead.rows[0].cells);
     headings.forEach((heading, column) => {
       const button = document.createElement("button");
@@ -56,6 +59,7 @@
         for (const other of headings) other.removeAttribute("aria-sort");
         heading.setAttribute("aria-sort", descending ? "descending" : "ascending");
         sort(table.tBodies[0], column, descending);
+        show();
       });
     });
   }
@@ -63,30 +67,33 @@
   function makeFilterable(list, table) {
     const form = list.querySelector("form");
     const shown = list.querySelector("[role=status]");
-    const sections = Array.from(document.querySelectorAll(`[data-of="${list.dataset.list}"] > details`));
-    const rows = Array.from(table.tBodies[0].rows, (row, place) => ({
-      row,
-      details: sections[place],
-      text: `${row.cells[0].textContent} ${row.cells[0].dataset.text}`.toLowerCase(),
-    }));
-    const total = rows.length.toLocaleString("en");
+    const more = list.querySelector(".more");
+    const texts = new Map();
+    for (const row of table.tBodies[0].rows) {
+      const [name] = row.cells;
+      texts.set(row, `${name.textContent} ${name.dataset.text}`.toLowerCase());
+    }
+    let all = false;
+    const total = texts.size.toLocaleString("en");
 
     function filter() {
       const wanted = form.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean);
       const { status, device, kernel } = form.elements;
       let count = 0;
-      for (const { row, details, text } of rows) {
+      for (const row of table.tBodies[0].rows) {
         const { dataset } = row;
         const bad = dataset.outcome === "fail" || dataset.outcome === "error";
         const fits =
           (!status.value || (status.value === "bad" ? bad : dataset.status === status.value)) &&
           (!device.value || dataset.device === device.value) &&
           (!kernel.value || dataset.kernel === kernel.value) &&
-          wanted.every((word) => text.includes(word));
-        row.hidden = details.hidden = !fits;
+          wanted.every((word) => texts.get(row).includes(word));
         count += fits;
+        row.hidden = !fits || (!all && count > MOST_ROWS);
       }
-      shown.textContent = `${count.toLocaleString("en")} of ${total} shown`;
+      more.hidden = all || count <= MOST_ROWS;
+      const fitting = `${count.toLocaleString("en")} of ${total}`;
+      shown.textContent = more.hidden ? `${fitting} shown` : `the first ${MOST_ROWS} shown of ${fitting} that fit`;
     }
 
     let later = 0;
@@ -94,20 +101,30 @@
       clearTimeout(later);
       later = setTimeout(filter, DELAY_MS);
     });
-    form.addEventListener("reset", () => setTimeout(filter));
+    form.addEventListener("reset", () => {
+      all = false;
+      setTimeout(filter);
+    });
+    more.addEventListener("click", () => {
+      all = true;
+      filter();
+      table.parentElement.focus();
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
     // A browser that goes back fills forms in again.
-    if (Array.from(form.elements).some((field) => field.value)) filter();
+    filter();
+    list.dataset.ready = "";
+    return filter;
   }
 
   for (const list of document.querySelectorAll("[data-list]")) {
     const table = list.querySelector("table");
-    makeFilterable(list, table);
-    makeSortable(table);
+    makeSortable(table, makeFilterable(list, table));
   }
-  document.addEventListener("toggle", (event) => event.target.open && unfold(event.target), true);
+  // Links lead to what is folded too.
+  for (const folded of document.querySelectorAll("noscript[data-place]")) folded.id = folded.dataset.place;
+  for (const hint of document.querySelectorAll(".details > p[hidden]")) hint.hidden = false;
   addEventListener("hashchange", follow);
-  addEventListener("beforeprint", () => document.querySelectorAll("details[open]").forEach(unfold));
   follow();
 })();

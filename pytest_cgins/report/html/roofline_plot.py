@@ -13,6 +13,8 @@ from pytest_cgins.report.html.markup import Markup, element, join
 from pytest_cgins.report.times import share_of_peak
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+MOST_NAMED = 300
+"""Points that say whose they are: more would hide each other, and make the page slow."""
 Peaks = tuple[str, float, float]
 Place = tuple[Evaluation, Roofline]
 
@@ -57,7 +59,7 @@ def _figure(peaks: Peaks, members: Sequence[Place]) -> Markup:
             axes.marks_up(up, _decades(up)),
             axes.marks_across(across, [(n, _power(n)) for n in _whole(across)]),
             _roof(across, up, math.log10(bandwidth), math.log10(compute)),
-            *(_point(across.at(x), up.at(y), *member) for x, y, member in zip(xs, ys, members, strict=True)),
+            _points([(across.at(x), up.at(y)) for x, y in zip(xs, ys, strict=True)], members),
             below="FLOP per byte",
             beside="FLOP/s",
         ),
@@ -71,6 +73,12 @@ def _roof(across: axes.Axis, up: axes.Axis, bandwidth: float, compute: float) ->
     corners = [(start, start + bandwidth), (compute - bandwidth, compute), (across.high, compute)]
     path = "L".join(f"{across.at(x):.1f} {up.at(y):.1f}" for x, y in corners)
     return element("path", class_="roof", d=f"M{path}")
+
+
+def _points(places: Sequence[tuple[float, float]], members: Sequence[Place]) -> Markup:
+    if len(members) > MOST_NAMED:
+        return axes.dots(places, class_="dots")
+    return join(_point(*place, *member) for place, member in zip(places, members, strict=True))
 
 
 def _point(x: float, y: float, evaluation: Evaluation, found: Roofline) -> Markup:
