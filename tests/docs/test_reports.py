@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tables import document, rows, sections
@@ -13,6 +14,8 @@ from timings import compared, measured
 from pytest_cgins.errors import MergeError
 from pytest_cgins.model import Evaluation, Reason, Shard, Status
 from pytest_cgins.report import comment, formats, junit, markdown, merge
+from pytest_cgins.report.html import page
+from pytest_cgins.report.html.markup import TEXT_LENGTH
 from pytest_cgins.report.merge_cases import Part
 from tests.report.test_markdown import report_of
 
@@ -62,3 +65,14 @@ def test_the_message_of_a_missing_shard_is_the_programs(make_evaluation: Callabl
     with pytest.raises(MergeError) as error:
         merge.merged(parts)
     assert f"cgins: {error.value.what}\n" in TEXT
+
+
+def test_limits_are_those_of_the_page() -> None:
+    """Rows that are shown at first, in the script as in the style sheet, and the length of a text."""
+    flat = " ".join(TEXT.split())
+    folder = Path(page.__file__).parent
+    rows = re.search(r"MOST_ROWS = (\d+);", (folder / "report.js").read_text())
+    assert rows is not None
+    assert f"The first {rows[1]} are shown" in flat
+    assert f"nth-child(n + {int(rows[1]) + 1})" in (folder / "style.css").read_text()
+    assert f"longer than {TEXT_LENGTH:,} characters" in flat

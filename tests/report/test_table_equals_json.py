@@ -22,6 +22,7 @@ from pytest_cgins.gate_timing import decide_timing
 from pytest_cgins.measurement import Clocks, Comparison, Measurement, Roofline
 from pytest_cgins.model import Case, Check, Correctness, Evaluation, Reason, SessionReport, Status, Verdict
 from pytest_cgins.report import document, failure, markdown, terminal
+from pytest_cgins.report.html.page import render
 
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 Json = dict[str, Any]
@@ -192,6 +193,19 @@ def pages(text: str, title: str) -> list[dict[str, str]]:
     ]
 
 
+def cells_of_page(page: str) -> dict[str, dict[str, tuple[str, str]]]:
+    """Rows of the HTML page's table of cases: by name and heading what is shown, and what it is sorted by."""
+    table = page.partition('<section data-list="cases"')[2].partition("</table>")[0]
+    head, _, body = table.partition("</thead>")
+    columns = re.findall(r"<th scope=\"col\".*?>(.*?)</th>", head)
+    found = {}
+    for row in re.findall(r"<tr .*?</tr>", body):
+        cells = re.findall(r"<t[hd](?: [^>]*?data-n=\"(.*?)\")?[^>]*>(.*?)</t[hd]>", row)
+        shown = [(html.unescape(re.sub("<.*?>", "", text)), number) for number, text in cells]
+        found[shown[0][0]] = dict(zip(columns, shown, strict=True))
+    return found
+
+
 relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -268,6 +282,58 @@ def test_the_page_has_each_case_as_it_is_written(report: SessionReport) -> None:
         low, high = row["quartiles"].split("..")
         assert is_ratio(low, timing["speedup_low"])
         assert is_ratio(high, timing["speedup_high"])
+
+
+@relaxed
+@given(reports())
+def test_the_html_table_has_each_case_as_it_is_written(report: SessionReport) -> None:
+    """What is shown is rounded; what a column is sorted by is the document's own number."""
+    data = {name_of(one): one for one in json.loads(documents.dump(report))["evaluations"]}
+    rows = cells_of_page(render(report))
+    assert set(rows) == set(data)
+    for name, row in rows.items():
+        one = data[name]
+        timing, test = one["measurement"], of_base(one)
+        speed = timing["speedup_vs_torch"]
+        assert row["status"][0] == one["verdict"]["status"]
+        assert row["reason"][0] == one["verdict"]["reason"]
+        for heading, check, value in (
+            ("error / allowed", is_ratio, 0.5),
+            ("kernel", is_time, timing["kernel"]["median_ns_per_call"]),
+            ("torch", is_time, timing["torch"]["median_ns_per_call"]),
+            ("base", is_time, base_ns(one)),
+            ("time vs base", is_change, ratio_of(one)),
+            ("speed vs torch", is_ratio, speed),
+            ("share of peak", is_percent, peak_of(one)),
+        ):
+            shown, number = row.get(heading, ("–", ""))
+            assert same(check, shown, value), (heading, row)
+            assert number == ("" if value is None else repr(value)), (heading, row)
+        if test is not None:
+            low, high = row["95%"][0].split("..")
+            assert is_change(low, test["ratio_low"])
+            assert is_change(high, test["ratio_high"])
+
+
+@relaxed
+@given(reports())
+def test_html_details_have_the_numbers_of_the_verdict(report: SessionReport) -> None:
+    """Under the names and with all the digits that the document has."""
+    data = {name_of(one): one for one in json.loads(documents.dump(report))["evaluations"]}
+    parts = re.findall(r'<span class="name">(.*?)</span>(.*?)</noscript>', render(report), re.DOTALL)
+    assert {name for name, _ in parts} == set(data)
+    for name, part in parts:
+        numbers = part.partition("Numbers of the verdict")[2].partition("</dl>")[0]
+        shown = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", numbers))
+        assert {key: float(value) for key, value in shown.items()} == data[name]["verdict"]["numbers"]
+        for shown_share, kind in (
+            (r"Share of bandwidth</dt><dd>(.*?)<", "bandwidth"),
+            (r"Share of compute</dt><dd>(.*?)<", "compute"),
+        ):
+            roofline = data[name]["measurement"]["roofline"]
+            found = re.search(shown_share, part)
+            assert (found is None) == (roofline is None)
+            assert found is None or is_percent(found[1], roofline[f"share_of_{kind}"])
 
 
 def outcome_of(one: Json) -> str:

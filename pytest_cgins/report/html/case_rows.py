@@ -1,0 +1,87 @@
+"""Cases as rows, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.measurement import Arm
+from pytest_cgins.model import Evaluation, SessionReport
+from pytest_cgins.report import failure, summary, times
+from pytest_cgins.report.html.case_details import details
+from pytest_cgins.report.html.listing import EMPTY, Cell, Column, Listing, Row
+from pytest_cgins.report.trend import Trend
+
+COLUMNS = (
+    Column(name="reason", numbers=False),
+    Column(name="device", numbers=False),
+    Column(name="error / allowed"),
+    Column(name="time vs base", optional=True),
+    Column(name="95%", optional=True),
+    Column(name="speed vs torch", optional=True),
+    Column(name="kernel", optional=True),
+    Column(name="base", optional=True),
+    Column(name="torch", optional=True),
+    Column(name="speed vs torch.compile", optional=True),
+    Column(name="share of peak", optional=True),
+)
+
+
+def cases(report: SessionReport, trends: Mapping[tuple[str, str], Trend]) -> Listing:
+    """All cases; `trends` are by configuration file and name of case."""
+    failed = summary.failures(report.evaluations, strict=report.strict)
+    first = {id(one) for one in failed}
+    others = [one for one in report.evaluations if id(one) not in first]
+    others.sort(key=lambda one: (summary.rank(one.verdict.status), one.case.name))
+    return Listing(
+        id="cases",
+        title="Cases",
+        device="device",
+        columns=COLUMNS,
+        rows=[_row(one, report, trends) for one in (*failed, *others)],
+    )
+
+
+def _row(evaluation: Evaluation, report: SessionReport, trends: Mapping[tuple[str, str], Trend]) -> Row:
+    case = evaluation.case
+    return Row(
+        name=case.name,
+        status=evaluation.verdict.status,
+        outcome=summary.outcome(evaluation, strict=report.strict),
+        kernel=case.kernel,
+        device=case.device,
+        cells=_cells(evaluation),
+        headline=failure.headline(evaluation),
+        details=details(evaluation, report, trends.get((evaluation.config, case.name))),
+    )
+
+
+def _cells(evaluation: Evaluation) -> tuple[Cell, ...]:
+    """Below `COLUMNS`."""
+    share = evaluation.correctness.share if evaluation.correctness is not None else None
+    head = (
+        Cell(text=evaluation.verdict.reason.value),
+        Cell(text=evaluation.case.device),
+        EMPTY if share is None else Cell(text=ratio(share), number=share),
+    )
+    timing = evaluation.measurement
+    if timing is None:
+        return (*head, *(EMPTY,) * (len(COLUMNS) - len(head)))
+    test, peak = times.comparison(evaluation), times.share_of_peak(timing)
+    compiled = timing.speedup_vs_compile
+    between = "" if test is None else f"{change(test.ratio_low)}..{change(test.ratio_high)}"
+    return (
+        *head,
+        EMPTY if test is None else Cell(text=change(test.ratio), number=test.ratio),
+        EMPTY if test is None else Cell(text=between, number=test.ratio_low),
+        Cell(text=speedup(timing.speedup_vs_torch), number=timing.speedup_vs_torch),
+        _time(timing.kernel),
+        EMPTY if timing.base is None else _time(timing.base),
+        _time(timing.torch),
+        EMPTY if compiled is None else Cell(text=speedup(compiled), number=compiled),
+        EMPTY if peak is None else Cell(text=percent(peak), number=peak),
+    )
+
+
+def _time(arm: Arm) -> Cell:
+    return Cell(text=time_ns(arm.median_ns_per_call), number=arm.median_ns_per_call)

@@ -1,0 +1,108 @@
+"""Rooflines of a session: what cases compute a second over what they compute a byte, below their device's peaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytest_cgins.figures import percent, ratio
+from pytest_cgins.measurement import Roofline
+from pytest_cgins.model import Evaluation
+from pytest_cgins.report.html import axes
+from pytest_cgins.report.html.markup import Markup, element, join
+from pytest_cgins.report.times import share_of_peak
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+MOST_NAMED = 300
+"""Points that say whose they are: more would hide each other, and make the page slow."""
+Peaks = tuple[str, float, float]
+Place = tuple[Evaluation, Roofline]
+
+
+def rooflines(evaluations: Iterable[Evaluation]) -> Markup:
+    """A figure for each device and pair of peaks, with the cases of which both work and peaks are known."""
+    groups: dict[Peaks, list[Place]] = {}
+    for evaluation in evaluations:
+        found = evaluation.measurement.roofline if evaluation.measurement is not None else None
+        if found is not None and _can_be_drawn(found):
+            key = (evaluation.case.device, found.peak_bytes_per_s, found.peak_flops_per_s)
+            groups.setdefault(key, []).append((evaluation, found))
+    return join(_figure(peaks, members) for peaks, members in groups.items())
+
+
+def _can_be_drawn(found: Roofline) -> bool:
+    numbers = (found.nbytes, found.flops, found.peak_bytes_per_s, found.peak_flops_per_s, _rate(found))
+    return all(math.isfinite(number) and number > 0 for number in numbers)
+
+
+def _rate(found: Roofline) -> float:
+    """Operations a second that were reached."""
+    return found.share_of_compute * found.peak_flops_per_s
+
+
+def _figure(peaks: Peaks, members: Sequence[Place]) -> Markup:
+    device, bandwidth, compute = peaks
+    knee = compute / bandwidth
+    xs = [math.log10(found.flops / found.nbytes) for _, found in members]
+    ys = [math.log10(_rate(found)) for _, found in members]
+    left, right = min(*xs, math.log10(knee)) - 0.5, max(*xs, math.log10(knee)) + 0.5
+    across = axes.across(left, right)
+    up = axes.upwards(min(*ys, math.log10(compute)) - 0.3, max(*ys, math.log10(compute)) + 0.3)
+    dtypes = ", ".join(sorted({evaluation.case.dtype for evaluation, _ in members}))
+    cases = f"{len(members):,} case{'s' * (len(members) != 1)}"
+    said = f"{device}, {dtypes}: {cases}; peaks {scaled(bandwidth)}B/s and {scaled(compute)}FLOP/s"
+    return element(
+        "figure",
+        element("figcaption", said),
+        axes.picture(
+            f"Roofline of {said}; each case's shares are in its details",
+            axes.marks_up(up, _decades(up)),
+            axes.marks_across(across, [(n, _power(n)) for n in _whole(across)]),
+            _roof(across, up, math.log10(bandwidth), math.log10(compute)),
+            _points([(across.at(x), up.at(y)) for x, y in zip(xs, ys, strict=True)], members),
+            below="FLOP per byte",
+            beside="FLOP/s",
+        ),
+        axes.legend([("roof", "peak that bounds"), ("dots", "one case")]),
+    )
+
+
+def _roof(across: axes.Axis, up: axes.Axis, bandwidth: float, compute: float) -> Markup:
+    """All numbers are logarithms. The slope begins where it enters the picture, by the left or the lower edge."""
+    start = max(across.low, up.low - bandwidth)
+    corners = [(start, start + bandwidth), (compute - bandwidth, compute), (across.high, compute)]
+    path = "L".join(f"{across.at(x):.1f} {up.at(y):.1f}" for x, y in corners)
+    return element("path", class_="roof", d=f"M{path}")
+
+
+def _points(places: Sequence[tuple[float, float]], members: Sequence[Place]) -> Markup:
+    if len(members) > MOST_NAMED:
+        return axes.dots(places, class_="dots")
+    return join(_point(*place, *member) for place, member in zip(places, members, strict=True))
+
+
+def _point(x: float, y: float, evaluation: Evaluation, found: Roofline) -> Markup:
+    share = share_of_peak(evaluation.measurement)
+    of_peak = "" if share is None else f"{percent(share)} of its peak, "
+    said = f"{evaluation.case.name}: {of_peak}{ratio(found.flops / found.nbytes)} FLOP per byte"
+    return element("circle", element("title", said), cx=round(x, 1), cy=round(y, 1), r=3)
+
+
+def _whole(axis: axes.Axis) -> list[float]:
+    """Powers of ten, or of a hundred or more where they would crowd."""
+    return [one for one in axes.ticks(axis.low, axis.high, most=5) if one == int(one)]
+
+
+def _decades(axis: axes.Axis) -> Iterator[tuple[float, str]]:
+    for one in _whole(axis):
+        yield one, scaled(10.0**one)
+
+
+def _power(exponent: float) -> str:
+    return f"{10.0**exponent:g}"
+
+
+def scaled(value: float) -> str:
+    """A rate with a prefix of thousands, three significant digits: `4.02 T`."""
+    index = max(0, min(int(math.log10(value) // 3), len(_PREFIXES) - 1)) if value > 0 else 0
+    return f"{value / 1000.0**index:.3g} {_PREFIXES[index]}"
