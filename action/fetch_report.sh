@@ -6,7 +6,7 @@ archive_limit=$((64 << 20))
 
 IFS=' ' read -r id nbytes < <(
   gh api --method GET "repos/$GITHUB_REPOSITORY/actions/runs/$RUN_ID/artifacts" -f name="$ARTIFACT" -f per_page=1 \
-    --jq '.artifacts[0] | "\(.id // "") \(.size_in_bytes // 0)"'
+    --jq '.artifacts[0] | "\(.id // "-") \(.size_in_bytes // 0)"'
 ) || true
 if ! [[ ${id:-} =~ ^[0-9]+$ ]]; then
   echo "::notice title=pytest-cgins::that run left no report: there is nothing to comment"

@@ -70,7 +70,7 @@ def event(name: str) -> Event:
         return _pull_request(fork=name == "fork")
     if name == "workflow_run":
         payload = next(
-            one for one in examples(name) if one["action"] == "completed" and one["workflow_run"]["path"]
+            one for one in examples(name) if one["action"] == "completed" and one["workflow_run"].get("path")
         )
         return Event(name, payload, f"refs/heads/{_branch(payload)}", "2a" * 20)
     if name == "workflow_dispatch":
