@@ -233,7 +233,7 @@ def test_interpreter_without_the_package_is_told(runner: Runner, workspace: Path
 
 @pytest.mark.slow
 def test_pip_installs_the_revision_of_the_action(runner: Runner, workspace: Path, tmp_path: Path) -> None:
-    """By default pip gets this very tree; requirements and constraints are read below the working directory."""
+    """By default pip gets this very tree; torch's index, requirements and constraints are used as they are given."""
     environment = tmp_path / "new env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     (site,) = environment.glob("lib/python3*/site-packages")
@@ -249,6 +249,7 @@ def test_pip_installs_the_revision_of_the_action(runner: Runner, workspace: Path
         env={"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false"},
         python=str(environment / "bin" / "python"),
         install="pip",
+        torch_index=(tmp_path / "index").as_uri(),
         requirements="my requirements.txt",
         constraints="constraints.txt",
         working_directory="my project",
@@ -256,6 +257,12 @@ def test_pip_installs_the_revision_of_the_action(runner: Runner, workspace: Path
     )
     assert "Successfully installed pytest-cgins" in job.log, job.log
     assert "-r 'my requirements.txt' -c constraints.txt\n" in job.log
+    # torch comes first, from its own index; nothing else is looked for there.
+    installs = [line for line in job.log.splitlines() if " -m pip install " in line]
+    assert [("--index-url" in line, line.endswith(" torch")) for line in installs] == [
+        (True, True),
+        (False, False),
+    ]
     assert (site / "pytest_cgins" / "plugin.py").is_file()
     assert (job.code, job.outputs["status"]) == (5, "empty")
 
