@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # What the example's kernels need besides where there is a GPU to run them on.
 DEMO   := $(if $(shell command -v nvidia-smi),[triton$(comma)nvrtc$(comma)cutlass$(comma)cute-dsl])
 
-WORKFLOWS := .github/workflows/ci.yml .github/workflows/gpu-gate.yml
+WORKFLOWS := $(wildcard .github/workflows/*.yml)
 
 .PHONY: help demo demo-regenerate test test-exam test-fast test-gpu check format schemas picture clean
 
@@ -64,7 +64,8 @@ check: $(STAMP)
 	$(BIN)/vulture
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action/action.yml
-	$(BIN)/zizmor --offline --quiet --pedantic --strict-collection action $(WORKFLOWS)
+	$(BIN)/zizmor --offline --quiet --persona=auditor --strict-collection action $(WORKFLOWS)
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/actionlint $(WORKFLOWS)
 	$(BIN)/shellcheck action/*.sh
 
 format: $(STAMP)

@@ -22,9 +22,8 @@ def command(environment: Mapping[str, str]) -> list[str]:
     if environment["INPUT_COMPILE_ONLY"] == "true":
         words += ["--cgins-compile-only"]
         words += [f"--cgins-arch={environment['INPUT_ARCHS']}"] if environment["INPUT_ARCHS"] else []
-        words += (
-            [f"--cgins-baseline={environment['INPUT_BASELINE']}"] if environment["INPUT_BASELINE"] else []
-        )
+    words += [f"--cgins-baseline={environment['CGINS_BASELINE']}"] if environment["CGINS_BASELINE"] else []
+    words += [f"--cgins-history={environment['INPUT_HISTORY']}"] if environment["INPUT_HISTORY"] else []
     return words + shlex.split(environment["INPUT_PYTEST_ARGS"])
 
 

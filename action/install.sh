@@ -3,13 +3,22 @@
 set -euo pipefail
 cd "$CGINS_FOLDER"
 
+pip_install() {
+  "$CGINS_PYTHON" "$GITHUB_ACTION_PATH/shielded.py" \
+    "$CGINS_PYTHON" -m pip install --disable-pip-version-check "$@"
+}
+
 if [[ $INPUT_INSTALL == pip ]]; then
+  constraints=()
+  [[ -z $INPUT_CONSTRAINTS ]] || constraints=(-c "$INPUT_CONSTRAINTS")
+  # First and by itself: a second index for all packages would let it offer others than torch.
+  if [[ -n $INPUT_TORCH_INDEX ]]; then
+    pip_install --index-url "$INPUT_TORCH_INDEX" "${constraints[@]}" torch
+  fi
   # The gate is then as old as the action: a pinned action pins both.
   arguments=("${INPUT_PACKAGE:-${GITHUB_ACTION_PATH%/}/..}")
   [[ -z $INPUT_REQUIREMENTS ]] || arguments+=(-r "$INPUT_REQUIREMENTS")
-  [[ -z $INPUT_CONSTRAINTS ]] || arguments+=(-c "$INPUT_CONSTRAINTS")
-  "$CGINS_PYTHON" "$GITHUB_ACTION_PATH/shielded.py" \
-    "$CGINS_PYTHON" -m pip install --disable-pip-version-check "${arguments[@]}"
+  pip_install "${arguments[@]}" "${constraints[@]}"
 fi
 
 # From here, `pytest_cgins` in the repository under test would be imported instead.

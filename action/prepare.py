@@ -25,11 +25,14 @@ CHOICES = {
     "ALLOW_EMPTY": ("true", "false"),
     "CACHE": ("true", "false"),
     "SUMMARY": ("true", "false"),
+    "ANNOTATIONS": ("true", "false"),
 }
 PATTERNS = {
     "ARCHS": (r"(sm_[0-9]{2,3}[af]?(, ?sm_[0-9]{2,3}[af]?)*)?", "a list such as sm_80,sm_90a"),
     "BASELINE": (r"[A-Za-z0-9._/@{}^~-]{0,200}", "a commit, a branch or a tag"),
     "SEED": (r"[0-9]{0,19}", "a whole number"),
+    "TORCH_INDEX": (r"((https?|file)://\S{1,1000})?", "the address of a package index"),
+    "PACKS_KEY": (r"[^,]{0,512}", "up to 512 characters without a comma"),
     "RETENTION_DAYS": (r"[0-9]{1,3}", "a number of days"),
     "CACHE_KEY_SUFFIX": (r"[A-Za-z0-9._-]{0,100}", "up to 100 letters, digits, dots, dashes and underscores"),
 }
@@ -53,9 +56,10 @@ def prepare(environment: Mapping[str, str]) -> dict[str, str]:
         shlex.split(environment["INPUT_PYTEST_ARGS"])
     except ValueError as wrong:
         raise InputError(f"input pytest-args: {wrong}; quote it as in a shell") from None
-    for name in ("ARCHS", "BASELINE"):
-        if environment[f"INPUT_{name}"] and environment["INPUT_COMPILE_ONLY"] != "true":
-            raise InputError(f"input {_spelled(name)}: goes with compile-only true")
+    if environment["INPUT_ARCHS"] and environment["INPUT_COMPILE_ONLY"] != "true":
+        raise InputError("input archs: goes with compile-only true")
+    if bool(environment["INPUT_PACKS"].strip()) != bool(environment["INPUT_PACKS_KEY"]):
+        raise InputError("input packs-key: goes with packs, and packs with packs-key")
     temporary = Path(environment["RUNNER_TEMP"])
     folder = _folder(environment["INPUT_WORKING_DIRECTORY"])
     _check_installation(environment, folder)
@@ -93,7 +97,8 @@ def _check_installation(environment: Mapping[str, str], folder: Path) -> None:
     for name in ("REQUIREMENTS", "CONSTRAINTS"):
         if (value := environment[f"INPUT_{name}"]) and not (folder / value).is_file():
             raise InputError(f"input {_spelled(name)}: there is no file {folder / value}")
-    given = [name for name in ("PACKAGE", "REQUIREMENTS", "CONSTRAINTS") if environment[f"INPUT_{name}"]]
+    names = ("PACKAGE", "TORCH_INDEX", "REQUIREMENTS", "CONSTRAINTS")
+    given = [name for name in names if environment[f"INPUT_{name}"]]
     if environment["INPUT_INSTALL"] == "none" and given:
         raise InputError(f"input {_spelled(given[0])}: goes with install pip, not with install none")
     if environment["INPUT_PACKAGE"].startswith("-"):

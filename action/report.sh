@@ -25,12 +25,13 @@ esac
 
 report_path=
 untold=
-names=(total passed failed errors skipped weak)
+names=(total passed failed regressed errors skipped weak)
+verdict=
 declare -A counts=()
 if [[ -f $CGINS_REPORT ]] && lines=$(summary --format=counts); then
   report_path=$CGINS_REPORT
-  while IFS='=' read -r name number; do
-    counts[$name]=$number
+  while IFS='=' read -r name value; do
+    if [[ $name == verdict ]]; then verdict=$value; else counts[$name]=$value; fi
   done <<<"$lines"
   if ((counts[total] == counts[skipped])); then
     if [[ $CGINS_EXIT_CODE == 0 && $INPUT_ALLOW_EMPTY != true ]]; then
@@ -44,7 +45,7 @@ elif [[ $CGINS_EXIT_CODE == 0 ]]; then
 fi
 
 {
-  printf '%s=%s\n' status "$status" exit-code "$CGINS_EXIT_CODE"
+  printf '%s=%s\n' status "$status" verdict "$verdict" exit-code "$CGINS_EXIT_CODE"
   for name in "${names[@]}"; do
     printf '%s=%d\n' "$name" "${counts[$name]:-0}"
   done

@@ -20,5 +20,14 @@ def set_output(name: str, value: str) -> None:
 
 def error(text: str) -> None:
     """An annotation; line breaks and what else the runner reads is escaped as its protocol says."""
+    _annotate("error", text)
+
+
+def warning(text: str) -> None:
+    """An annotation of what fails nothing."""
+    _annotate("warning", text)
+
+
+def _annotate(level: str, text: str) -> None:
     escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    print(f"::error title=pytest-cgins::{escaped}", flush=True)
+    print(f"::{level} title=pytest-cgins::{escaped}", flush=True)

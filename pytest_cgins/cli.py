@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pytest_cgins import __version__, logs
 from pytest_cgins.doctor import commands as doctor
 from pytest_cgins.errors import CginsError
+from pytest_cgins.github import annotate_command, comment_command
 from pytest_cgins.github import commands as github
 from pytest_cgins.kernels import cache_commands, export_commands
 from pytest_cgins.kernels import commands as kernels
@@ -67,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     proposal_commands.add_parsers(subparsers)
     methods.add_parsers(subparsers)
     github.add_parsers(subparsers)
+    annotate_command.add_parser(subparsers)
+    comment_command.add_parser(subparsers)
     arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))
     messages = logs.to_stderr(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -83,3 +83,5 @@ _.authkey
 # what policies of regeneration call
 _.classify
 _.remember
+# a field of counts that scripts read
+_.regressed

@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.errors import GitHubError
@@ -102,15 +102,15 @@ class Rest:
         found: dict[str, Any] = self._call("GET", "")
         return found
 
-    def pulls(self, *, head: str, base: str, state: str = "open") -> list[dict[str, Any]]:
+    def pulls(self, *, head: str, base: str = "", state: str = "open") -> list[dict[str, Any]]:
         """Pull requests from one branch into another, newest first.
 
         Args:
             head: `owner:branch`.
-            base: a branch.
+            base: a branch; "" for any.
             state: `open`, `closed` or `all`.
         """
-        query = {"head": head, "base": base, "state": state, "per_page": str(PAGE)}
+        query = {"head": head, "state": state, "per_page": str(PAGE)} | ({"base": base} if base else {})
         found: list[dict[str, Any]] = self._call("GET", "/pulls", query=query)
         return found
 
@@ -131,12 +131,34 @@ class Rest:
         )
         return changed
 
+    def comments(self, number: int) -> Iterator[dict[str, Any]]:
+        """Comments of a pull request, oldest first, page after page as they are asked for."""
+        page = 1
+        while True:
+            query = {"per_page": str(PAGE), "page": str(page)}
+            found: list[dict[str, Any]] = self._call("GET", f"/issues/{number}/comments", query=query)
+            yield from found
+            if len(found) < PAGE:
+                return
+            page += 1
+
+    def create_comment(self, number: int, body: str) -> dict[str, Any]:
+        """Write a comment. If an answer is lost there may be two of it: the next run rewrites the first."""
+        made: dict[str, Any] = self._call("POST", f"/issues/{number}/comments", content={"body": body})
+        return made
+
+    def update_comment(self, comment: int, body: str) -> dict[str, Any]:
+        """Give a comment other words."""
+        changed: dict[str, Any] = self._call("PATCH", f"/issues/comments/{comment}", content={"body": body})
+        return changed
+
     def _call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
     ) -> Any:
         """Send a request until it is answered, `TRIES` times at most.
 
-        A second POST does no harm: GitHub knows one open pull request of a branch into another, and refuses the next.
+        A second POST does no harm: GitHub knows one open pull request of a branch into another, and refuses the next; of
+        comments the first is found again.
         """
         url = f"/repos/{self._repository}{path}"
         for tried in range(1, TRIES + 1):

@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass
 from pytest_cgins.model import SessionReport, Status
 from pytest_cgins.report import summary
 
+_REGRESSED = (Status.SLOWER, Status.BELOW_FLOOR, Status.RESOURCES)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Cases and builds of a report by outcome; the first is the sum of the next four."""
+    """Cases and builds of a report by outcome: `total` is the sum of passed, failed, errors and skipped ones."""
 
     total: int
     """All of them."""
@@ -19,12 +21,16 @@ class Counts:
     """Those that pytest passes: `WEAK` and `INCONCLUSIVE` ones too, unless they were made to fail."""
     failed: int
     """Those that a kernel failed."""
+    regressed: int
+    """Failed ones whose time or resources did it: `SLOWER`, `BELOW_FLOOR`, `RESOURCES`."""
     errors: int
     """`TRACE_DRIFT` and `INFRASTRUCTURE`."""
     skipped: int
     """Those that nothing gated."""
     weak: int
     """`WEAK` ones, whether they passed or failed."""
+    verdict: str
+    """Worst status of all; "" if there is none."""
 
     def lines(self) -> str:
         """`name=number` a line, as scripts read it."""
@@ -37,6 +43,11 @@ def counts(report: SessionReport) -> Counts:
         summary.outcome(evaluation, strict=report.strict) for evaluation in report.evaluations
     )
     outcomes.update(compilation.verdict.status.outcome for compilation in report.compilations)
+    builds = [compilation.verdict.status for compilation in report.compilations]
+    statuses = [*(evaluation.verdict.status for evaluation in report.evaluations), *builds]
+    failed = [
+        one.verdict.status for one in summary.failures(report.evaluations, strict=report.strict)
+    ] + builds
     return Counts(
         total=outcomes.total(),
         passed=outcomes["pass"],
@@ -44,4 +55,6 @@ def counts(report: SessionReport) -> Counts:
         errors=outcomes["error"],
         skipped=outcomes["skip"],
         weak=sum(evaluation.verdict.status is Status.WEAK for evaluation in report.evaluations),
+        regressed=sum(status in _REGRESSED for status in failed),
+        verdict=min(statuses, key=summary.rank).value if statuses else "",
     )

@@ -5,9 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.action.github_parsers import Parsers, Unavailable, serve
+from tests.action.local_runner import Runner
 
 SOURCE = Path(__file__).parent / "project"
 
@@ -30,3 +34,19 @@ def workspace(recorded: Path, tmp_path: Path) -> Path:
     checkout = tmp_path / "check out"
     shutil.copytree(recorded, checkout / "my project")
     return checkout
+
+
+@pytest.fixture(scope="session")
+def parsers() -> Iterator[Parsers]:
+    """GitHub's own parsers; without npm's packages there is nothing to test with."""
+    try:
+        with serve() as found:
+            yield found
+    except Unavailable as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture(scope="session")
+def runner(parsers: Parsers) -> Runner:
+    """What runs the action."""
+    return Runner(parsers)

@@ -215,6 +215,16 @@ def test_strict_counts_weak_cases_as_failures(finish: Finish) -> None:
     assert finish.summary.startswith("## cgins: 1 failed, 1 passed (1 weak)\n")
 
 
+def test_worst_status_and_regressions_are_told(finish: Finish) -> None:
+    """The verdict is the worst status; slower kernels are counted, and wrong ones are not among them."""
+    finish.write(Status.PASSED, Status.SLOWER, Status.FASTER)
+    found = finish.run(1)
+    assert (found["verdict"], found["regressed"], found["failed"]) == ("SLOWER", "1", "1")
+    finish.write(Status.SLOWER, Status.INCORRECT)
+    found = finish.run(1)
+    assert (found["verdict"], found["regressed"], found["failed"]) == ("INCORRECT", "1", "2")
+
+
 @pytest.mark.parametrize("text", [None, "", '{"::error::forged": "##[error]forged"}'])
 def test_damaged_report_is_not_uploaded_and_not_a_pass(finish: Finish, text: str | None) -> None:
     """Without a readable report a clean run is 4, a failed one stays what it was, and counts are 0."""
@@ -222,8 +232,8 @@ def test_damaged_report_is_not_uploaded_and_not_a_pass(finish: Finish, text: str
         finish.report.write_text(text)
     found = finish.run(0)
     assert found == {
-        "status": "error", "exit-code": "4", "report-path": "",
-        "total": "0", "passed": "0", "failed": "0", "errors": "0", "skipped": "0", "weak": "0",
+        "status": "error", "verdict": "", "exit-code": "4", "report-path": "", "total": "0", "passed": "0",
+        "failed": "0", "regressed": "0", "errors": "0", "skipped": "0", "weak": "0",
     }  # fmt: skip
     assert finish.summary.startswith("## cgins: no report\n")
     assert finish.run(1)["exit-code"] == "1"

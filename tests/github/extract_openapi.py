@@ -26,6 +26,9 @@ OPERATIONS = (
     ("patch", "/repos/{owner}/{repo}/pulls/{pull_number}"),
     ("get", "/repos/{owner}/{repo}/git/ref/{ref}"),
     ("get", "/repos/{owner}/{repo}/compare/{basehead}"),
+    ("get", "/repos/{owner}/{repo}/issues/{issue_number}/comments"),
+    ("post", "/repos/{owner}/{repo}/issues/{issue_number}/comments"),
+    ("patch", "/repos/{owner}/{repo}/issues/comments/{comment_id}"),
     ("get", "/repos/{owner}/{repo}/issues/{issue_number}/labels"),
     ("post", "/repos/{owner}/{repo}/issues/{issue_number}/labels"),
 )

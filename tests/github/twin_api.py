@@ -50,6 +50,18 @@ class Pull:
     """Of the head, when it was closed."""
     labels: list[str] = field(default_factory=list)
     edits: int = 0
+    head_owner: str = ""
+    """Of the fork that its branch is in; "" for this repository."""
+
+
+@dataclass
+class Comment:
+    id: int
+    number: int
+    """Of the pull request."""
+    login: str
+    body: str
+    edits: int = 0
 
 
 @dataclass
@@ -68,6 +80,7 @@ class Api:
     unseen_heads: int = 0
     """How many more times a pushed branch is not known yet."""
     pulls: list[Pull] = field(default_factory=list)
+    comments: list[Comment] = field(default_factory=list)
 
     def git(self, *arguments: str, check: bool = True) -> str:
         done = subprocess.run(
@@ -102,6 +115,18 @@ class Api:
             ),
             ("GET", "/git/ref/{ref}"): lambda: (200, self._ref(path["ref"])),
             ("GET", "/compare/{basehead}"): lambda: (200, self._compare(path["basehead"])),
+            ("GET", "/issues/{issue_number}/comments"): lambda: (
+                200,
+                self._comments(path["issue_number"], query),
+            ),
+            ("POST", "/issues/{issue_number}/comments"): lambda: (
+                201,
+                self._comment(path["issue_number"], body),
+            ),
+            ("PATCH", "/issues/comments/{comment_id}"): lambda: (
+                200,
+                self._recomment(path["comment_id"], body),
+            ),
             ("GET", "/issues/{issue_number}/labels"): lambda: (200, self._labels(path["issue_number"])),
             ("POST", "/issues/{issue_number}/labels"): lambda: (200, self._label(path["issue_number"], body)),
         }
@@ -163,7 +188,7 @@ class Api:
         if state != "all":
             found = [one for one in found if one.state == state]
         if ":" in head:  # GitHub ignores a head without an owner
-            found = [one for one in found if f"{self.owner}:{one.head}" == head]
+            found = [one for one in found if f"{one.head_owner or self.owner}:{one.head}" == head]
         if "base" in asked:
             found = [one for one in found if one.base == asked["base"]]
         size, page = min(int(asked.get("per_page", "30")), 100), int(asked.get("page", "1"))
@@ -249,6 +274,37 @@ class Api:
 
     def _commit(self, commit: str) -> dict[str, Any]:
         return filled("commit", {"sha": commit}, url=self.url)
+
+    def _comments(self, number: str, query: str) -> list[dict[str, Any]]:
+        asked = {name: int(values[-1]) for name, values in parse_qs(query).items()}
+        size, page = min(asked.get("per_page", 30), 100), asked.get("page", 1)
+        mine = [one for one in self.comments if one.number == self._pull(number).number]
+        return [self._shown_comment(one) for one in mine[(page - 1) * size : page * size]]
+
+    def _comment(self, number: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._check_words(body)
+        made = Comment(len(self.comments) + 1, self._pull(number).number, self.login, body["body"])
+        self.comments.append(made)
+        return self._shown_comment(made)
+
+    def _recomment(self, comment: str, body: dict[str, Any]) -> dict[str, Any]:
+        found = next((one for one in self.comments if str(one.id) == comment), None)
+        if found is None:
+            raise Refusal(404, "Not Found")
+        if found.login != self.login:
+            raise Refusal(403, "Resource not accessible by integration")
+        self._check_words(body)
+        found.body, found.edits = body["body"], found.edits + 1
+        return self._shown_comment(found)
+
+    def _shown_comment(self, one: Comment) -> dict[str, Any]:
+        known = {
+            "id": one.id,
+            "body": one.body.replace("\r\n", "\n").replace("\n", "\r\n"),
+            "html_url": f"{self.url}/{self.owner}/{self.name}/pull/{one.number}#issuecomment-{one.id}",
+            "user": filled("simple-user", self._user(one.login), url=self.url),
+        }
+        return filled("issue-comment", known, url=self.url)
 
     def _labels(self, number: str) -> list[dict[str, Any]]:
         return self._shown_labels(self._pull(number))

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Each proposal of this run as a pull request. Runs no kernel; a proposal that is refused does not stop the others.
+set -euo pipefail
+target=$1
+here=$(cd "$(dirname "$0")" && pwd)
+
+mkdir -p "$target"
+if ! gh run download "$RUN_ID" --repo "$GITHUB_REPOSITORY" --name cgins-proposals --dir "$target"; then
+  echo '::notice title=pytest-cgins::there are no proposals'
+  exit 0
+fi
+# What is wrong with a proposal is told in its own words, which are no commands.
+token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+echo "::stop-commands::$token"
+trap 'printf "\n::%s::\n" "$token"' EXIT
+
+cd "$FOLDER"
+failed=0
+while IFS= read -r -d '' file; do
+  # Not the `pytest_cgins` of the repository, if it has one: -P leaves the folder out, PYTHONPATH names ours.
+  PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
+    pull-request open --proposal "$(dirname "$file")" || failed=1
+done < <(find "$target" -name proposal.json -type f -print0 | sort -z)
+exit "$failed"

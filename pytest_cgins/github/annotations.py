@@ -1,0 +1,206 @@
+"""What failed, as annotations on the lines of kernels' sources: commands that GitHub's runner reads in a log.
+
+A report is not trusted: its texts become data of a command, escaped as the runner's protocol says, and its paths only
+choose among the sources that `cgins.yaml` of the checkout names. The files are read for line numbers, and nothing runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pytest_cgins import config as configuration
+from pytest_cgins.config import Config, Implementation
+from pytest_cgins.errors import CginsError
+from pytest_cgins.model import Compilation, Evaluation, SessionReport, Status, Verdict
+from pytest_cgins.report import summary
+from pytest_cgins.report.escape import cut, visible
+from pytest_cgins.report.failure import headline
+
+Level = Literal["error", "warning"]
+LIMIT = 10
+"""Annotations of one level that GitHub shows of a step."""
+TEXT_LENGTH = 1000
+SOURCE_LIMIT_NBYTES = 4 << 20
+_WARNED = (Status.WEAK, Status.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """One remark on a line of a file."""
+
+    level: Level
+    """`error` where the gate failed."""
+    path: str
+    """From the top of the repository; "" for none."""
+    line: int
+    """From 1 on; 0 for none."""
+    title: str
+    """The kernel's implementation and its worst status."""
+    text: str
+    """How many cases, and what the worst of them is."""
+
+    def command(self) -> str:
+        """The line that the runner reads."""
+        place = f"file={_property(self.path)},line={max(self.line, 1)}," if self.path else ""
+        return f"::{self.level} {place}title={_property(self.title)}::{_data(cut(self.text, TEXT_LENGTH))}"
+
+
+@dataclass(slots=True)
+class _Group:
+    """What was found of one implementation on one device."""
+
+    level: Level
+    config: str
+    kernel: str
+    implementation: str
+    found: list[tuple[Verdict, str, str]] = field(default_factory=list)
+    """Verdict, name of the case or build, and its headline."""
+
+
+def annotate(report: SessionReport, *, folder: Path, root: Path) -> tuple[Annotation, ...]:
+    """One for each implementation that failed or is in doubt, worst first.
+
+    Args:
+        report: not trusted.
+        folder: where pytest was started.
+        root: top of the checkout, from which GitHub counts paths.
+    """
+    groups: dict[tuple[str, str, str, str], _Group] = {}
+    for level, config, kernel, implementation, device, found in _findings(report):
+        key = (level, config, kernel, f"{device}-{implementation}")
+        groups.setdefault(key, _Group(level, config, kernel, implementation)).found.append(found)
+    for group in groups.values():
+        group.found.sort(key=lambda one: summary.rank(one[0].status))
+    ordered = sorted(groups.values(), key=lambda one: (one.level, summary.rank(one.found[0][0].status)))
+    load = cache(lambda config: _config(folder / config))
+    return tuple(_annotation(group, folder, root, load) for group in ordered)
+
+
+def commands(found: Iterable[Annotation]) -> str:
+    """Lines for the runner: as many of a level as GitHub shows, the last of which counts what is left out."""
+    lines: list[str] = []
+    every = list(found)
+    for level in ("error", "warning"):
+        mine = [one for one in every if one.level == level]
+        shown = mine if len(mine) <= LIMIT else mine[: LIMIT - 1]
+        lines += [one.command() for one in shown]
+        if len(shown) < len(mine):
+            text = (
+                f"{len(mine) - len(shown)} more implementations: the job summary and the report have them all"
+            )
+            lines.append(f"::{level} title=cgins::{_data(text)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _findings(report: SessionReport) -> Iterable[tuple[Level, str, str, str, str, tuple[Verdict, str, str]]]:
+    failed = set(map(id, summary.failures(report.evaluations, strict=report.strict)))
+    for one in report.evaluations:
+        case, status = one.case, one.verdict.status
+        if id(one) in failed or status in _WARNED:
+            level: Level = "error" if id(one) in failed else "warning"
+            found = (one.verdict, case.name, headline(one))
+            yield level, _config_name(one), case.kernel, case.implementation, case.device, found
+    for build in report.compilations:
+        if build.verdict.status.outcome in ("fail", "error"):
+            first = build.verdict.message.partition("\n")[0]
+            words = f"{build.verdict.status.value} ({build.verdict.reason.value}): {first}"
+            found = (build.verdict, build.name, words)
+            yield "error", _config_name(build), build.kernel, build.implementation, "cuda", found
+
+
+def _config_name(found: Evaluation | Compilation) -> str:
+    return found.config or "cgins.yaml"
+
+
+def _annotation(group: _Group, folder: Path, root: Path, load: Callable[[str], Config | None]) -> Annotation:
+    verdict, name, words = group.found[0]
+    others = len(group.found) - 1
+    path, line = _place(group, verdict, folder, root, load(group.config))
+    more = f"\nand {others} more of this implementation" if others else ""
+    return Annotation(
+        level=group.level,
+        path=path,
+        line=line,
+        title=f"cgins: {group.kernel}/{group.implementation} {verdict.status.value}",
+        text=f"{name}: {words}{more}",
+    )
+
+
+def _place(
+    group: _Group, verdict: Verdict, folder: Path, root: Path, config: Config | None
+) -> tuple[str, int]:
+    """Where a compiler stopped, else where the entry point is, else the entry in cgins.yaml."""
+    found = _implementation(config, group)
+    if config is None or found is None:
+        return _below(folder / group.config, root), 1
+    for file in found.sources:
+        said = re.search(rf"{re.escape(file.name)}:(\d{{1,7}})\b", verdict.message)
+        if said and _below(file, root):
+            return _below(file, root), int(said[1])
+    for file in [*found.sources, *_target_file(config, found)]:
+        line = _entry_line(file, found)
+        if line and _below(file, root):
+            return _below(file, root), line
+    return _below(config.file, root), max(found.line, 1)
+
+
+def _implementation(config: Config | None, group: _Group) -> Implementation | None:
+    """By its name, as the checkout has it."""
+    for kernel in config.kernels if config is not None else ():
+        for one in kernel.implementations:
+            if (kernel.name, one.name) == (group.kernel, group.implementation):
+                return one
+    return None
+
+
+def _config(file: Path) -> Config | None:
+    """What the checkout has; None where it cannot be read, which the gate has told already."""
+    try:
+        return configuration.load(file, require_traces=False, require_sources=False)
+    except (CginsError, OSError):
+        return None
+
+
+def _target_file(config: Config, implementation: Implementation) -> list[Path]:
+    """The module of a Python target, where it lies below cgins.yaml."""
+    module = implementation.target.partition(":")[0]
+    return [config.root / f"{module.replace('.', '/')}.py"] if module else []
+
+
+def _entry_line(file: Path, implementation: Implementation) -> int:
+    """The line of the schema, of the named entry, or of the Python function; 0 if there is none."""
+    try:
+        if file.stat().st_size > SOURCE_LIMIT_NBYTES:
+            return 0
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    name = re.escape((implementation.target.partition(":")[2] or implementation.entry).rpartition("::")[2])
+    patterns = [r"\s*//\s*cgins:"]
+    if name:
+        patterns = [rf"\s*(?:async\s+)?(?:def|class)\s+{name}\b", rf"\s*{name}\s*=", rf".*\b{name}\s*\("]
+    for pattern in patterns:
+        for number, line in enumerate(lines, 1):
+            if re.match(pattern, line):
+                return number
+    return 0
+
+
+def _below(file: Path, root: Path) -> str:
+    """A path from the top of the checkout; "" outside of it."""
+    place, top = file.resolve(), root.resolve()
+    return place.relative_to(top).as_posix() if place.is_relative_to(top) else ""
+
+
+def _data(text: str) -> str:
+    shown = "\n".join(visible(line) for line in text.splitlines())
+    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(visible(text)).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,120 @@
+"""One comment of a pull request that says what the gate found, and is rewritten by each run.
+
+Which pull request that is follows from GitHub's event and from GitHub's answers, never from the report: a report comes
+from a run of the pull request's own code. So do its words, which `report` escapes. The comment is known again by a hidden
+marker and by who wrote it, since anybody can write the marker.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_cgins.errors import GitHubError
+from pytest_cgins.github.rest import Rest
+
+LIMIT_CHARACTERS = 60_000
+"""GitHub refuses more than 65,536."""
+AUTHOR = "github-actions[bot]"
+"""Who comments with a workflow's own token."""
+_NAME = re.compile(r"[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*")
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+State = Literal["created", "updated", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The pull request that a run was for."""
+
+    number: int
+    """Of the pull request; 0 where it has moved on or was closed, or there is none."""
+    commit: str
+    """Its head when the run began."""
+
+
+def place(event: dict[str, Any], rest: Rest) -> Place:
+    """Which pull request an event is about.
+
+    Args:
+        event: what GITHUB_EVENT_PATH has, of `workflow_run` or `pull_request`.
+        rest: of the repository in which the event happened.
+
+    Raises:
+        GitHubError: the event is another one.
+    """
+    run, pull = event.get("workflow_run"), event.get("pull_request")
+    try:
+        if run is not None:
+            if run["event"] != "pull_request":
+                return Place(number=0, commit=_commit(run["head_sha"]))
+            head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
+            commit = _commit(run["head_sha"])
+            # GitHub leaves `pull_requests` of the event empty where the head is in a fork.
+            found = [one["number"] for one in rest.pulls(head=head) if one["head"]["sha"] == commit]
+            return Place(number=found[0] if found else 0, commit=commit)
+        if pull is not None:
+            return Place(number=int(pull["number"]), commit=_commit(pull["head"]["sha"]))
+    except (KeyError, TypeError, ValueError):
+        raise _unknown() from None
+    raise _unknown()
+
+
+def marker(name: str) -> str:
+    """The hidden line by which a comment is known again.
+
+    Raises:
+        GitHubError: the name cannot stand in one.
+    """
+    if not _NAME.fullmatch(name) or len(name) > 100:
+        raise GitHubError(
+            f"{name[:80]!r} cannot name a comment",
+            remedy="use letters, digits, dots, underscores, single dashes",
+        )
+    return f"<!-- cgins:comment:{name} -->"
+
+
+def body(name: str, place: Place, text: str) -> str:
+    """The whole comment: marker, the report's markdown, and the commit that it is about."""
+    return f"{marker(name)}\n{text.rstrip()}\n\n<sub>{place.commit}</sub>\n"
+
+
+def post(rest: Rest, number: int, text: str, *, author: str = AUTHOR) -> tuple[State, str]:
+    """Write the comment, or rewrite the one that is there; its address.
+
+    Args:
+        rest: of the repository.
+        number: of the pull request.
+        text: the comment, whose first line is its marker.
+        author: who wrote an earlier one.
+
+    Raises:
+        GitHubError: the text is too long, or GitHub refuses.
+    """
+    if len(text) > LIMIT_CHARACTERS:
+        raise GitHubError(
+            f"the comment has {len(text)} characters", remedy=f"give it {LIMIT_CHARACTERS} at most"
+        )
+    first = text.partition("\n")[0]
+    for one in rest.comments(number):
+        there = (one["body"] or "").replace("\r\n", "\n")
+        if (one["user"] or {}).get("login") != author or there.partition("\n")[0] != first:
+            continue
+        if there.strip() == text.strip():
+            return "unchanged", one["html_url"]
+        return "updated", rest.update_comment(one["id"], text)["html_url"]
+    return "created", rest.create_comment(number, text)["html_url"]
+
+
+def _commit(text: str) -> str:
+    if not _SHA.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _unknown() -> GitHubError:
+    return GitHubError(
+        "the event names no pull request",
+        remedy="run it on the events workflow_run or pull_request of GitHub",
+    )

@@ -1,0 +1,98 @@
+"""`cgins comment`: a JSON report as the comment of a pull request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_cgins.errors import GitHubError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+EVENT_LIMIT_NBYTES = 1 << 25
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the subcommand to the `cgins` parser."""
+    parser = subparsers.add_parser(
+        "comment",
+        help="write a report of --cgins-json as a comment of a pull request, or rewrite it",
+        description="Write what the gate found as one comment of the pull request that GitHub's event is about, or rewrite "
+        "the one that an earlier run wrote. The report may be anybody's: nothing in it says where the comment goes. The "
+        "token is read from GITHUB_TOKEN or GH_TOKEN and needs pull-requests: write. Runs no kernel.",
+    )
+    parser.add_argument("report", type=Path, metavar="REPORT", help="the JSON file")
+    parser.add_argument(
+        "--event", type=Path, metavar="FILE", help="GitHub's event (default: $GITHUB_EVENT_PATH)"
+    )
+    parser.add_argument(
+        "--repository", metavar="OWNER/NAME", help="where the pull request is (default: $GITHUB_REPOSITORY)"
+    )
+    parser.add_argument(
+        "--name",
+        default="gate",
+        help="tells comments of several gates of one pull request apart (default: %(default)s)",
+    )
+    parser.add_argument("--author", metavar="LOGIN", help="who comments (default: github-actions[bot])")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the comment and where it would go; write nothing"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the comment.
+
+    Raises:
+        ConfigError: the file cannot be read or is no report.
+        GitHubError: the event names no pull request, there is no token, or GitHub refuses.
+    """
+    from contextlib import closing
+
+    from pytest_cgins.github import comment, remote, rest
+    from pytest_cgins.report import markdown
+    from pytest_cgins.report.commands import _load as load
+
+    report = load(arguments.report)
+    event = _event(arguments.event or Path(os.environ.get("GITHUB_EVENT_PATH", "")))
+    server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
+    name = arguments.repository or os.environ.get("GITHUB_REPOSITORY", "")
+    where = remote.parse(f"{server}/{name}")
+    token = rest.token(os.environ)
+    with closing(rest.Rest(where.api(os.environ), token, where.full_name)) as api:
+        place = comment.place(event, api)
+        if not place.number:
+            print(f"no open pull request has {place.commit} as its head: nothing was written")
+            return 0
+        room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, ""))
+        text = comment.body(arguments.name, place, markdown.render(report, limit_nbytes=room))
+        if arguments.dry_run:
+            print(f"dry run: would write this comment to #{place.number}\n{text}")
+            return 0
+        state, url = comment.post(api, place.number, text, author=arguments.author or comment.AUTHOR)
+    print(f"{state} {url}")
+    return 0
+
+
+def _event(path: Path) -> dict[str, Any]:
+    """GitHub's event.
+
+    Raises:
+        GitHubError: there is none, or it is no JSON object.
+    """
+    remedy = "give it the file that GITHUB_EVENT_PATH names"
+    try:
+        if path.stat().st_size > EVENT_LIMIT_NBYTES:
+            raise GitHubError(f"{path}: too large for an event", remedy=remedy)
+        event = json.loads(path.read_bytes())
+    except OSError as error:
+        raise GitHubError(f"{path}: {error.strerror}", remedy=remedy) from None
+    except (ValueError, RecursionError):
+        raise GitHubError(f"{path} is not JSON", remedy=remedy) from None
+    if not isinstance(event, dict):
+        raise GitHubError(f"{path} is no event", remedy=remedy)
+    return event

@@ -1,0 +1,199 @@
+"""The workflows by GitHub's own parser: what may run on which event, and what each job may reach."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.action import events
+from tests.action.events import Event
+from tests.action.github_parsers import Parsers, State
+from tests.action.local_runner import ROOT
+
+FOLDER = ROOT / ".github" / "workflows"
+NAMES = sorted(file.name for file in FOLDER.glob("*.yml"))
+READS = {"contents": "read"}
+PERMISSIONS: dict[tuple[str, str], dict[str, str]] = {
+    ("comment.yml", "comment"): {"actions": "read", "contents": "read", "pull-requests": "write"},
+    ("matrix.yml", "merge"): {"actions": "read", "contents": "read"},
+    ("regenerate.yml", "publish"): {"actions": "read", "contents": "write", "pull-requests": "write"},
+    ("release.yml", "publish"): {"actions": "read", "contents": "read", "id-token": "write"},
+    ("release.yml", "tag"): {"contents": "write"},
+}
+"""Of the jobs that have more than the right to read the sources."""
+OWN_MACHINES = {
+    ("gate.yml", "gate"), ("gpu-gate.yml", "gate"), ("matrix.yml", "gate"), ("nightly.yml", "history"),
+    ("regenerate.yml", "regenerate"),
+}  # fmt: skip
+"""Jobs that may run on a team's own machine."""
+STARTS = {
+    "ci.yml": ("pull_request", "push"),
+    "gpu-gate.yml": ("pull_request", "push", "workflow_dispatch"),
+    "release.yml": ("push",),
+}
+"""What starts the workflows that are not for others to call."""
+SECRETS = {
+    ("comment.yml", "Fetch the report"): {"github.token"},
+    ("comment.yml", "Comment"): {"github.token"},
+    ("matrix.yml", "Fetch and merge the reports"): {"github.token"},
+    ("regenerate.yml", "Regenerate"): {"secrets.llm-key"},
+    ("regenerate.yml", "Publish the proposals"): {"github.token", "secrets.publish-token || github.token"},
+    ("release.yml", "Publish with attestations"): {"github.token"},
+    ("release.yml", "Move the tag and make the release"): {"github.token"},
+}
+"""Steps that have a token or a key."""
+
+
+def parse(parsers: Parsers, name: str) -> dict[str, Any]:
+    return parsers.parse("workflow", name, (FOLDER / name).read_text(encoding="utf-8"))
+
+
+def jobs(tree: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = tree["jobs"]
+    return found
+
+
+def state(tree: dict[str, Any], event: Event) -> State:
+    """What conditions see; a reusable workflow's inputs have their defaults."""
+    call = (tree["on"] or {}).get("workflow_call") or {}
+    inputs = {name: one.get("default", "[]") for name, one in (call.get("inputs") or {}).items()}
+    needs = {"gate": {"result": "success"}}
+    return State(
+        {
+            "github": event.context(),
+            "inputs": inputs,
+            "vars": {"GPU_RUNNER": "true"},
+            "needs": needs,
+            "env": {},
+        }
+    )
+
+
+def runs(parsers: Parsers, name: str, job: str, event: Event) -> bool:
+    tree = parse(parsers, name)
+    found = jobs(tree)[job]
+    return found.get("if") is None or parsers.holds(found, state(tree, event))
+
+
+def test_events_are_those_that_are_meant(parsers: Parsers) -> None:
+    """Three workflows start by themselves; the others are called. None takes pull_request_target."""
+    for name in NAMES:
+        starts = tuple(sorted(parse(parsers, name)["on"]))
+        assert starts == STARTS.get(name, ("workflow_call",))
+
+
+def test_each_job_has_the_rights_of_the_table(parsers: Parsers) -> None:
+    """No right by default, and each job those that it needs; none that runs code of a revision may write."""
+    found = {}
+    for name in NAMES:
+        tree = parse(parsers, name)
+        assert tree["permissions"] == {}
+        for job, one in jobs(tree).items():
+            if one["permissions"] != READS:
+                found[name, job] = one["permissions"]
+    assert found == PERMISSIONS
+    assert not PERMISSIONS.keys() & OWN_MACHINES
+
+
+def test_what_may_write_runs_no_kernel(parsers: Parsers) -> None:
+    """Jobs that may write are on GitHub's machines, and neither run pytest nor use the action."""
+    for name, job in PERMISSIONS:
+        one = jobs(parse(parsers, name))[job]
+        assert one["runs-on"] == "ubuntu-24.04"
+        text = json.dumps(one)
+        assert "pytest " not in text.replace("pytest_cgins", "")
+        assert '/action"' not in text
+
+
+def test_comment_job_never_has_the_pull_requests_code(parsers: Parsers) -> None:
+    """All that it checks out is pytest-cgins at the workflow's own commit."""
+    steps = jobs(parse(parsers, "comment.yml"))["comment"]["steps"]
+    checkouts = [step["with"] for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert [one["repository"] for one in checkouts] == [{"expr": "job.workflow_repository"}]
+    assert [one["ref"] for one in checkouts] == [{"expr": "job.workflow_sha"}]
+
+
+def test_secrets_are_where_the_table_says(parsers: Parsers) -> None:
+    """Tokens and keys are in the environment of the named steps, and nowhere else in a workflow."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for name in NAMES:
+        tree = parse(parsers, name)
+        for one in jobs(tree).values():
+            for step in one["steps"]:
+                for value in (step.get("env") or {}).values():
+                    if isinstance(value, dict) and ("secrets." in value["expr"] or "token" in value["expr"]):
+                        found.setdefault((name, step["name"]), set()).add(value["expr"])
+                elsewhere = json.dumps({key: value for key, value in step.items() if key != "env"})
+                assert "secrets." not in elsewhere
+            assert "secrets." not in json.dumps({key: one[key] for key in one.keys() - {"steps"}})
+    assert found == SECRETS
+
+
+def test_credentials_are_not_kept_and_jobs_end(parsers: Parsers) -> None:
+    """No checkout leaves a token behind, and each job has a limit of time."""
+    for name in NAMES:
+        for one in jobs(parse(parsers, name)).values():
+            assert one["timeout-minutes"]
+            for step in one["steps"]:
+                if step.get("uses", "").startswith("actions/checkout@"):
+                    assert step["with"]["persist-credentials"] == "false"
+
+
+def test_jobs_on_own_machines_are_those_of_the_table(parsers: Parsers) -> None:
+    """Every other job names a machine of GitHub's."""
+    found = {
+        (name, job)
+        for name in NAMES
+        for job, one in jobs(parse(parsers, name)).items()
+        if one["runs-on"] != "ubuntu-24.04"
+    }
+    assert found == OWN_MACHINES
+
+
+@pytest.mark.parametrize(("name", "job"), sorted(OWN_MACHINES))
+def test_own_machines_never_meet_a_fork(parsers: Parsers, name: str, job: str) -> None:
+    """On a fork's pull request none of them runs; on pushes all do that are meant for them."""
+    assert not runs(parsers, name, job, events.event("fork"))
+    assert runs(parsers, name, job, events.event("push")) == (name != "regenerate.yml")
+    assert runs(parsers, name, job, events.event("pull_request")) == (
+        name in ("gate.yml", "gpu-gate.yml", "matrix.yml")
+    )
+
+
+def test_regeneration_is_for_dispatch_and_timetable_alone(parsers: Parsers) -> None:
+    """No event that a stranger causes reaches the model's key, and no branch but the default one."""
+    for name in events.NAMES:
+        expected = name in ("workflow_dispatch", "schedule")
+        assert runs(parsers, "regenerate.yml", "regenerate", events.event(name)) == expected
+    dispatch = events.event("workflow_dispatch")
+    other = Event(dispatch.name, dispatch.payload, "refs/heads/other", dispatch.sha)
+    assert not runs(parsers, "regenerate.yml", "regenerate", other)
+
+
+def test_comments_follow_runs_of_pull_requests(parsers: Parsers) -> None:
+    """The job that comments runs after a pull request's run that was not cancelled, and on no other event."""
+    for name in events.NAMES:
+        assert not runs(parsers, "comment.yml", "comment", events.event(name))
+    event = events.event("workflow_run")
+    for started, conclusion, expected in (
+        ("pull_request", "failure", True),
+        ("pull_request", "cancelled", False),
+        ("push", "success", False),
+    ):
+        event.payload["workflow_run"] |= {"event": started, "conclusion": conclusion}
+        assert runs(parsers, "comment.yml", "comment", event) == expected
+
+
+@pytest.mark.parametrize("file", [FOLDER / "gpu-gate.yml", FOLDER / "gate.yml"], ids=lambda file: file.name)
+def test_a_commit_that_was_read_is_named_in_full_and_caches_nothing(parsers: Parsers, file: Path) -> None:
+    """What a person starts by hand names 40 digits, and leaves nothing in the cache of the default branch."""
+    tree = parse(parsers, file.name)
+    steps = jobs(tree)["gate"]["steps"]
+    assert "^[0-9a-f]{40}$" in steps[0]["run"]
+    (gate,) = (step for step in steps if step.get("uses", "").endswith("/action"))
+    seen = state(tree, events.event("workflow_dispatch"))
+    seen.contexts["inputs"]["sha"] = "1" * 40
+    assert parsers.text(gate["with"]["cache"], seen) == "false"
