@@ -36,9 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: the file cannot be read or is no report.
     """
     from pytest_cgins.github import annotations
-    from pytest_cgins.report.commands import _load as load
+    from pytest_cgins.report import reading
 
-    report = load(arguments.report)
+    report = reading.load(arguments.report)
     found = annotations.annotate(report, folder=arguments.folder, root=arguments.root)
     sys.stdout.flush()
     sys.stdout.buffer.write(annotations.commands(found).encode())

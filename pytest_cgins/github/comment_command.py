@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     from contextlib import closing
 
     from pytest_cgins.github import comment, remote, rest
-    from pytest_cgins.report import markdown
-    from pytest_cgins.report.commands import _load as load
+    from pytest_cgins.report import comment as comments
+    from pytest_cgins.report import reading
 
-    report = load(arguments.report)
+    report = reading.load(arguments.report)
     event = _event(arguments.event or Path(os.environ.get("GITHUB_EVENT_PATH", "")))
     server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
     name = arguments.repository or os.environ.get("GITHUB_REPOSITORY", "")
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"no open pull request has {place.commit} as its head: nothing was written")
             return 0
         room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, ""))
-        text = comment.body(arguments.name, place, markdown.render(report, limit_nbytes=room))
+        text = comment.body(arguments.name, place, comments.comment(report, limit_nbytes=room))
         if arguments.dry_run:
             print(f"dry run: would write this comment to #{place.number}\n{text}")
             return 0

@@ -32,6 +32,9 @@ def add_parsers(subparsers: Subparsers) -> None:
         help="markdown: a job summary; comment, pull-request: within GitHub's limit of these; html: one file with "
         "plots; junit: XML for viewers of tests; json: checked and complete (default: %(default)s)",
     )
+    report.add_argument(
+        "--history", type=Path, metavar="HISTORY", help="with html: draw what --cgins-history wrote of its cases"
+    )
     report.add_argument("--out", type=Path, metavar="PATH", help="write it there, not to the standard output")
     report.set_defaults(run=run_report)
     summary = subparsers.add_parser(
@@ -57,12 +60,18 @@ def run_report(arguments: argparse.Namespace) -> int:
     """Print or write the report; a failed gate is no failure of this.
 
     Raises:
-        ConfigError: the file cannot be read or is no report.
+        ConfigError: the file cannot be read or is no report, or the format draws no history.
+        HistoryError: the history cannot be read, or is damaged.
         OSError: the other file cannot be written.
     """
     from pytest_cgins.report import document, formats, reading
 
-    text = formats.FORMATS[arguments.format](reading.load(arguments.file))
+    if arguments.history is None:
+        text = formats.FORMATS[arguments.format](reading.load(arguments.file))
+    elif arguments.format == "html":
+        text = _page_with_history(arguments.file, arguments.history)
+    else:
+        raise ConfigError(f"--history: {arguments.format} draws none", remedy="ask for --format=html")
     if arguments.out is None:
         _print(text)
     else:
@@ -90,6 +99,17 @@ def run_summary(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--max-bytes: {error}", remedy="give it a higher limit") from None
     _print(text)
     return 0
+
+
+def _page_with_history(file: Path, path: Path) -> str:
+    from pytest_cgins import history_file
+    from pytest_cgins.report import reading, trend
+    from pytest_cgins.report.html import page
+
+    history = history_file.read(path)
+    if history.note:
+        print(f"cgins: {path}: {history.note}", file=sys.stderr)
+    return page.render(reading.load(file), trends=trend.trends(history.entries))
 
 
 def _print(text: str) -> None:

@@ -15,9 +15,9 @@ COMMENT_LIMIT_NBYTES = 60_000
 _VERDICTS = ("case", "verdict", "error / allowed", "time vs base", "95%", "speed vs torch", "again")
 
 
-def comment(report: SessionReport) -> str:
+def comment(report: SessionReport, *, limit_nbytes: int = COMMENT_LIMIT_NBYTES) -> str:
     """Totals and a table of the verdicts that want to be looked at, worst first; below it messages, then the kernels."""
-    page = _beginning(report)
+    page = _beginning(report, limit_nbytes)
     _add_verdicts(page, "Verdicts", _noticed(report), report, share=0.5)
     failed = summary.failures(report.evaluations, strict=report.strict)
     shown = [markdown.failure_message(one, report) for one in failed[: markdown.MESSAGES]]
@@ -28,14 +28,14 @@ def comment(report: SessionReport) -> str:
 
 def pull_request(report: SessionReport) -> str:
     """The evidence for a change: totals, kernels, then the verdict of every case, worst first."""
-    page = _beginning(report)
+    page = _beginning(report, COMMENT_LIMIT_NBYTES)
     _add_kernels(page, report)
     _add_verdicts(page, "Verdicts", _worst_first(report), report, share=0.9)
     return page.text()
 
 
-def _beginning(report: SessionReport) -> LimitedPage:
-    page = LimitedPage(COMMENT_LIMIT_NBYTES)
+def _beginning(report: SessionReport, limit_nbytes: int) -> LimitedPage:
+    page = LimitedPage(limit_nbytes)
     page.add(markdown.heading(report, counts(report)))
     markdown.add_coverage(page, report)
     markdown.add_time_totals(page, report)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from importlib import import_module
 
 from pytest_cgins.model import SessionReport
 
@@ -39,8 +38,9 @@ def _pull_request(report: SessionReport) -> str:
 
 
 def _html(report: SessionReport) -> str:
-    render: Render = import_module("pytest_cgins.report.html.page").render
-    return render(report)
+    from pytest_cgins.report.html import page
+
+    return page.render(report)
 
 
 def _junit(report: SessionReport) -> str:

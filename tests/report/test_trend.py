@@ -314,3 +314,24 @@ def test_keys_are_those_of_the_environment(entry: Entry) -> None:
     made = entry(0, 1.0)
     assert made.soft == soft_key(GPU)
     assert made.hard == hard_key(GPU, {"trace": "0" * 16, "cache": "warm", "method": "perf-counter"})
+
+
+def test_a_page_draws_a_history(
+    entry: Callable[..., HistoryEntry], make_evaluation: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Runs of a case are in the details of that case; other formats draw none, and say so."""
+    runs, file = tmp_path / "history.jsonl", tmp_path / "report.json"
+    history_file.append(runs, [entry(1, 1000.0), entry(2, 900.0)])
+    evaluation = make_evaluation(device="cuda:0", times_ns=(900.0, 2000.0), signature="f32-8")
+    now = session_report(
+        [replace(evaluation, config="cgins.yaml")], [GPU],
+        version="1", seed=7, started_at=START, seconds=1.0, exit_status=0,
+    )  # fmt: skip
+    file.write_text(documents.dump(now))
+    assert cli.main(["report", str(file), "--format=html"]) == 0
+    without = capfd.readouterr().out
+    assert cli.main(["report", str(file), "--format=html", f"--history={runs}"]) == 0
+    drawn = capfd.readouterr().out
+    assert drawn.count("<svg") == without.count("<svg") + 1
+    assert cli.main(["report", str(file), "--format=junit", f"--history={runs}"]) == 2
+    assert "--history: junit draws none" in capfd.readouterr().err
