@@ -9,11 +9,11 @@ token=$(random)
 echo "::stop-commands::$token"
 trap 'printf "\n::%s::\n" "$token"' EXIT
 
-summary() {
+cgins() {
   # Not in the repository under test: a `pytest_cgins` of its own would be imported instead.
-  (cd "$GITHUB_ACTION_PATH" && "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
-    summary "$@" "$CGINS_REPORT")
+  (cd "$GITHUB_ACTION_PATH" && "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' "$@")
 }
+summary() { cgins summary "$@" "$CGINS_REPORT"; }
 
 case $CGINS_EXIT_CODE in
   0) status=passed ;;
@@ -44,6 +44,17 @@ elif [[ $CGINS_EXIT_CODE == 0 ]]; then
   status=error CGINS_EXIT_CODE=4
 fi
 
+# The same for people, beside it. What fails here is no verdict on kernels.
+files=$report_path
+if [[ -n $report_path ]]; then
+  for format in html:html junit:xml; do
+    shown=${report_path%.json}.${format#*:}
+    if [[ $shown != "$report_path" ]] && cgins report "$report_path" --format="${format%:*}" --out="$shown"; then
+      files+=$'\n'$shown
+    fi
+  done
+fi
+
 {
   printf '%s=%s\n' status "$status" verdict "$verdict" exit-code "$CGINS_EXIT_CODE"
   for name in "${names[@]}"; do
@@ -51,6 +62,7 @@ fi
   done
   delimiter=$(random)
   printf 'report-path<<%s\n%s\n%s\n' "$delimiter" "$report_path" "$delimiter"
+  printf 'files<<%s\n%s\n%s\n' "$delimiter" "$files" "$delimiter"
 } >>"$GITHUB_OUTPUT"
 
 if [[ $INPUT_SUMMARY == true && -z $report_path ]]; then

@@ -33,7 +33,10 @@ def add_parsers(subparsers: Subparsers) -> None:
         "plots; junit: XML for viewers of tests; json: checked and complete (default: %(default)s)",
     )
     report.add_argument(
-        "--history", type=Path, metavar="HISTORY", help="with html: draw what --cgins-history wrote of its cases"
+        "--history",
+        type=Path,
+        metavar="HISTORY",
+        help="with html: draw what --cgins-history wrote of its cases",
     )
     report.add_argument("--out", type=Path, metavar="PATH", help="write it there, not to the standard output")
     report.set_defaults(run=run_report)

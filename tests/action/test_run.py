@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import junitparser
 import pytest
 
 from tests.action import events
@@ -66,7 +67,10 @@ def test_failing_gate_ends_in_its_exit_code_after_summary_and_upload(failed: Job
     assert json.loads(report.read_text())["seed"] == 7
     assert failed.summary.startswith("## cgins: 2 failed, 1 skipped, 1 passed\n")
     assert "pytest --cgins --cgins-seed=7 cgins.yaml::relu/cpu-wrong/tiny/" in html.unescape(failed.summary)
-    assert failed.used["Upload the report"]["path"] == str(report)
+    shown = [report.with_suffix(suffix) for suffix in (".json", ".html", ".xml")]
+    assert failed.used["Upload the report"]["path"].split("\n") == list(map(str, shown))
+    assert "relu/cpu-wrong" in shown[1].read_text()
+    assert junitparser.JUnitXml.fromfile(str(shown[2])).failures == 2
     assert failed.used["Keep built kernels"]["key"] == failed.used["Restore built kernels"]["key"]
     near, prefix = failed.used["Restore built kernels"]["restore-keys"].split()
     assert failed.used["Keep built kernels"]["key"].startswith(near)

@@ -191,6 +191,10 @@ def test_every_exit_code_has_a_status(finish: Finish, code: int, status: str) ->
     found = finish.run(code)
     assert (found["status"], found["exit-code"]) == (status, str(code))
     assert found["report-path"] == str(finish.report)
+    assert found["files"].split("\n") == [
+        str(finish.report.with_suffix(one)) for one in (".json", ".html", ".xml")
+    ]
+    assert all(Path(one).stat().st_size for one in found["files"].split("\n"))
 
 
 def test_only_skips_are_empty_unless_allowed(finish: Finish) -> None:
@@ -232,8 +236,11 @@ def test_damaged_report_is_not_uploaded_and_not_a_pass(finish: Finish, text: str
         finish.report.write_text(text)
     found = finish.run(0)
     assert found == {
-        "status": "error", "verdict": "", "exit-code": "4", "report-path": "", "total": "0", "passed": "0",
+        "status": "error", "verdict": "", "exit-code": "4", "report-path": "", "files": "", "total": "0", "passed": "0",
         "failed": "0", "regressed": "0", "errors": "0", "skipped": "0", "weak": "0",
     }  # fmt: skip
+    assert sorted(finish.report.parent.glob(f"{finish.report.stem}.*")) == [finish.report] * (
+        text is not None
+    )
     assert finish.summary.startswith("## cgins: no report\n")
     assert finish.run(1)["exit-code"] == "1"

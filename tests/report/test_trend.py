@@ -317,7 +317,10 @@ def test_keys_are_those_of_the_environment(entry: Entry) -> None:
 
 
 def test_a_page_draws_a_history(
-    entry: Callable[..., HistoryEntry], make_evaluation: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    entry: Callable[..., HistoryEntry],
+    make_evaluation: Make,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Runs of a case are in the details of that case; other formats draw none, and say so."""
     runs, file = tmp_path / "history.jsonl", tmp_path / "report.json"
