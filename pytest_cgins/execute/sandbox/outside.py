@@ -82,7 +82,9 @@ def paths(
         _real(path) for path in (*map(Path, _EMPTY), *filter(_is_spare, homes)) if isdir(path)
     )
     masks = [*emptied, _real(scratch)]
-    asked = [*map(Path, visible), PACKAGES]
+    # Without its bytecode each worker would compile torch anew, which doubles the time of its start.
+    bytecode = [Path(sys.pycache_prefix)] if sys.pycache_prefix else []
+    asked = [*map(Path, visible), PACKAGES, *bytecode]
     wanted = [path for path in (*asked, *_programs([*homes, scratch])) if exists(path)]
     hides = {_real(path) for path in (*hidden, *secrets(homes, wanted)) if exists(path)}
     shown = _outermost(

@@ -84,19 +84,37 @@ class MachineCode:
 def _disassembled(journal: Journal, target: Target, number: int, project: Path) -> dict[str, Any]:
     if target.device != "cuda":
         return {"why": "a kernel for the CPU has no machine code of a GPU"}
-    row = journal.marks(target, number) or _built(journal, target, number, project)
-    if not row.functions:
-        return {"why": "; ".join(row.degraded)}
-    return {"functions": {f"{one.function} {one.arch}": dict(one.modified) for one in row.functions}}
+    if target.contract != "python":
+        rows = [journal.marks(target, number) or _built(journal, target, number, project)]
+    else:  # what Triton compiles hangs on the call
+        rows = [
+            _built(journal, target, number, project, one) for one in _calls(journal.attempt(target, number))
+        ]
+    missing = [row for row in rows if not row.functions]
+    if missing:
+        return {"why": "; ".join(missing[0].degraded)}
+    functions = {
+        f"{one.function} {one.arch} {call}": dict(one.modified)
+        for call, row in enumerate(rows)
+        for one in row.functions
+    }
+    return {"functions": functions}
 
 
-def _built(journal: Journal, target: Target, number: int, project: Path) -> SassRow:
+def _calls(attempt: Attempt | None) -> list[str]:
+    """Signatures of the cases that a candidate was tried on."""
+    trials = attempt.trials if attempt is not None else ()
+    return sorted({one.case.signature for trial in trials for one in trial.evaluations})
+
+
+def _built(journal: Journal, target: Target, number: int, project: Path, call: str = "") -> SassRow:
     with tempfile.TemporaryDirectory(prefix="optimise-") as name:
         copy = Path(name) / "project"
         shutil.copytree(project, copy, ignore=LEFT_OUT)
         for path, text in journal.sources(target, number).items():
             (copy / path).write_text(text, encoding="utf-8")
-        return disassembly.evidence(copy / "cgins.yaml", f"{target.kernel}/{target.implementation}").rows[0]
+        wanted = f"{target.kernel}/{target.implementation}"
+        return disassembly.evidence(copy / "cgins.yaml", wanted, text=call).rows[0]
 
 
 def _mixes(functions: Mapping[str, Mapping[str, int]]) -> Counter[frozenset[tuple[str, int]]]:

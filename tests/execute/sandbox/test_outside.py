@@ -39,6 +39,15 @@ def test_home_is_emptied_but_for_the_project(home: Path) -> None:
     assert str(home / ".ssh") in found["hide"]
 
 
+def test_bytecode_is_shown_where_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of PYTHONPYCACHEPREFIX is read in the sandbox as well: all that is imported would be compiled anew."""
+    (home / "bytecode").mkdir()
+    monkeypatch.setattr(sys, "pycache_prefix", str(home / "bytecode"))
+    assert str(home / "bytecode") in outside.paths(SCRATCH, [], [])["show"]
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    assert str(home / "bytecode") not in outside.paths(SCRATCH, [], [])["show"]
+
+
 @pytest.mark.parametrize("where", ["/", "/usr", "/usr/sbin", "/dev", sys.prefix, "relative", "", None])
 def test_homes_that_cannot_be_emptied(where: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that the system or Python needs is left as it is, and a user may have none at all."""
