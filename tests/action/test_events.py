@@ -194,7 +194,7 @@ def test_action_on_each_event(runner: Runner, server: Server, tmp_path: Path, na
         cache="false",
     )
     assert (job.code, job.outputs["base"]) == ((1, server.tip) if pull else (0, "")), job.log
-    assert ("**Missing cases**" in job.summary) == pull
+    assert ("<strong>Missing cases</strong>" in job.summary) == pull
     assert job.tokens == {"Find the base"}
     report = json.loads(Path(job.outputs["report-path"]).read_text())
     assert [one.partition("/tiny/")[0] for one in report["missing"]] == ["cgins.yaml::relu/cuda"] * pull

@@ -84,7 +84,7 @@ def test_reproduction_line_selects_its_case(failed: Job) -> None:
     words = re.search(r"<code>(pytest --cgins [^<]*cpu-wrong[^<]*)</code>", failed.summary)
     assert words
     command = [sys.executable, "-m", *shlex.split(html.unescape(words[1])), "--collect-only", "-q"]
-    folder = Path(failed.used["Upload the report"]["path"]).parents[1]
+    folder = Path(failed.used["Upload the report"]["path"].partition("\n")[0]).parents[1]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     nodes = [line for line in done.stdout.splitlines() if line.startswith("cgins.yaml::")]
     assert [node.partition("/tiny/")[0] for node in nodes] == ["cgins.yaml::relu/cpu-wrong"]

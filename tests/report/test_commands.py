@@ -46,7 +46,9 @@ def test_markdown_and_counts_are_printed(
     assert cli.main(["summary", str(file)]) == 0
     assert capfdbinary.readouterr().out.startswith(b"## cgins: " + heading)
     assert cli.main(["summary", "--format=counts", str(file)]) == 0
-    assert capfdbinary.readouterr().out == b"total=1\n" + counted + b"\nerrors=0\nskipped=0\nweak=1\n"
+    assert capfdbinary.readouterr().out == (
+        b"total=1\n" + counted + b"\nregressed=0\nerrors=0\nskipped=0\nweak=1\nverdict=WEAK\n"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 2, "cgins": "::error::x"}', "\udcff"])

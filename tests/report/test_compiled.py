@@ -175,7 +175,9 @@ def test_functions_are_listed_with_their_opcodes() -> None:
 
 def test_counts_have_builds() -> None:
     """Builds count as cases do: what fails, what is an error, what is skipped."""
-    assert counts(report()).lines() == "total=11\npassed=5\nfailed=4\nerrors=1\nskipped=1\nweak=0\n"
+    assert counts(report()).lines() == (
+        "total=11\npassed=5\nfailed=4\nregressed=3\nerrors=1\nskipped=1\nweak=0\nverdict=BUILD_ERROR\n"
+    )
 
 
 def test_markdown_has_builds_and_trusts_no_text() -> None:
