@@ -2,7 +2,8 @@
 
 A checkout of a pull request is mostly its merge into the base branch, one commit deep: the base is then the merge's
 first parent, whose name is in the commit and whose files are not there. A token is used for that one fetch, before any
-code of the repository runs. Outputs: `base`, the commit, "" if it is not known; `baseline`, what the gate is told.
+code of the repository runs. Outputs: `base`, the commit, "" if it is not known; `baseline`, what the gate is told. In a
+pull request that is always a commit: the `gate.baseline` of a cgins.yaml is the pull request's own word.
 """
 
 from __future__ import annotations
@@ -39,7 +40,17 @@ class Clone:
 
     def git(self, *words: str, environment: Mapping[str, str] | None = None) -> str:
         """What git says; "" if it fails."""
-        command = ["git", "-C", self._folder, "-c", f"core.hooksPath={os.devnull}", *words]
+        # In a container the checkout is mostly another user's, and git would look at nothing.
+        command = [
+            "git",
+            "-C",
+            self._folder,
+            "-c",
+            f"core.hooksPath={os.devnull}",
+            "-c",
+            "safe.directory=*",
+            *words,
+        ]
         try:
             done = subprocess.run(
                 command,
@@ -86,7 +97,7 @@ class Clone:
 
 
 def base(clone: Clone, environment: Mapping[str, str]) -> tuple[str, str]:
-    """The commit, and what the gate is told: "" where it finds the same by itself."""
+    """The commit, and what the gate is told: "" outside of a pull request, where it looks for itself."""
     wanted = environment["INPUT_BASELINE"]
     if wanted and set(wanted) != {"0"}:  # a new branch's push has forty zeros for the commit before
         if COMMIT.fullmatch(wanted) and not clone.has(wanted):
@@ -94,23 +105,34 @@ def base(clone: Clone, environment: Mapping[str, str]) -> tuple[str, str]:
         found = clone.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
         return (found if COMMIT.fullmatch(found) else ""), wanted
     branch = environment.get("GITHUB_BASE_REF", "")
-    if not branch or not clone.git("rev-parse", "--verify", "--quiet", "HEAD"):
+    if not branch:
         return "", ""
-    if not clone.shallow():
-        return clone.shared(branch), ""
-    parents = clone.parents()
-    found = parents[0] if len(parents) == 2 else ""
-    if found and (clone.has(found) or clone.fetch("--depth=1", "origin", found)):
-        return found, found
-    clone.fetch("--unshallow", "origin", "HEAD")
-    clone.fetch("origin", f"+refs/heads/{branch}:refs/remotes/origin/{branch}")
-    found = clone.shared(branch)
+    found = _of_pull_request(clone, branch, environment)
     if not found:
         warning(
-            f"the commit that this pull request left {branch} at could not be fetched: nothing is compared with it; "
+            f"the commit that this pull request left {branch} at could not be found or fetched: nothing is compared with it; "
             "give actions/checkout fetch-depth 0"
         )
     return found, found
+
+
+def _of_pull_request(clone: Clone, branch: str, environment: Mapping[str, str]) -> str:
+    head = clone.git("rev-parse", "--verify", "--quiet", "HEAD")
+    if not head:
+        return ""
+    if not clone.shallow():
+        return clone.shared(branch)
+    # Others are merges too, as of the base branch into the pull request's.
+    is_github_s_merge = (environment.get("GITHUB_EVENT_NAME"), environment.get("GITHUB_SHA")) == (
+        "pull_request", head
+    )  # fmt: skip
+    parents = clone.parents() if is_github_s_merge else []
+    found = parents[0] if len(parents) == 2 else ""
+    if found and (clone.has(found) or clone.fetch("--depth=1", "origin", found)):
+        return found
+    clone.fetch("--unshallow", "origin", "HEAD")
+    clone.fetch("origin", f"+refs/heads/{branch}:refs/remotes/origin/{branch}")
+    return clone.shared(branch)
 
 
 def main() -> int:

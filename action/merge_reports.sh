@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The reports of a matrix of runners, fetched from their artifacts and merged; one that is missing is an error.
+# The reports of a matrix of runners, fetched from their artifacts and merged; one that is missing is an error. Ends with
+# the exit code of a gate over all cases, after the summary of what failed.
 set -euo pipefail
 target=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,14 +12,24 @@ for name in "${names[@]}"; do
     echo '::error title=pytest-cgins::runners: names are letters, digits, dots, dashes and underscores'
     exit 2
   fi
-  ARTIFACT="cgins-shard-$name" bash "$here/fetch_report.sh" "$target/$name"
-  if ! [[ -f $target/$name/report.json ]]; then
+  ARTIFACT="cgins-shard-$name" bash "$here/fetch_report.sh" "$target/shards/$name"
+  if ! [[ -f $target/shards/$name/report.json ]]; then
     echo "::error title=pytest-cgins::there is no report of $name"
     exit 1
   fi
-  reports+=("$target/$name/report.json")
+  reports+=("$target/shards/$name/report.json")
 done
 
+# What is wrong with a report is told in its own words, which are no commands.
+token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+echo "::stop-commands::$token"
+trap 'printf "\n::%s::\n" "$token"' EXIT
+
 cgins() { (cd "$here/.." && python3 -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' "$@"); }
-cgins merge "${reports[@]}" --out "$target/report.json"
-cgins summary --max-bytes=1000000 "$target/report.json" >>"$GITHUB_STEP_SUMMARY"
+code=0
+cgins merge "${reports[@]}" --out "$target/report.json" || code=$?
+# A kernel that failed is what the summary is for.
+if [[ -f $target/report.json ]]; then
+  cgins summary --max-bytes=1000000 "$target/report.json" >>"$GITHUB_STEP_SUMMARY"
+fi
+exit "$code"

@@ -5,10 +5,12 @@ target=$1
 here=$(cd "$(dirname "$0")" && pwd)
 
 mkdir -p "$target"
-if ! gh run download "$RUN_ID" --repo "$GITHUB_REPOSITORY" --name cgins-proposals --dir "$target"; then
+ARTIFACT=cgins-proposals bash "$here/fetch_artifact.sh" "$target/proposals.zip"
+if ! [[ -f $target/proposals.zip ]]; then
   echo '::notice title=pytest-cgins::there are no proposals'
   exit 0
 fi
+python3 "$here/unpack_proposals.py" "$target/proposals.zip" "$target/files"
 # What is wrong with a proposal is told in its own words, which are no commands.
 token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
 echo "::stop-commands::$token"
@@ -20,5 +22,5 @@ while IFS= read -r -d '' file; do
   # Not the `pytest_cgins` of the repository, if it has one: -P leaves the folder out, PYTHONPATH names ours.
   PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
     pull-request open --proposal "$(dirname "$file")" || failed=1
-done < <(find "$target" -name proposal.json -type f -print0 | sort -z)
+done < <(find "$target/files" -name proposal.json -type f -print0 | sort -z)
 exit "$failed"

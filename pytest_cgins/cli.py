@@ -79,17 +79,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except CginsError as error:
-        print(f"cgins: {error}", file=sys.stderr)
+        _print_error(str(error))
         return EXIT_ERROR
     except BrokenPipeError:
         # Who reads our output has enough of it; what is left must not be written to the pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except OSError as error:
-        print(f"cgins: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
         return EXIT_ERROR
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     finally:
         messages.close()
     return code
+
+
+def _print_error(text: str) -> None:
+    """Print an error, which may quote a file of anybody's: a terminal or a runner that reads the log obeys none of it."""
+    from pytest_cgins.report import escape
+
+    print(escape.lines(f"cgins: {text}"), file=sys.stderr)

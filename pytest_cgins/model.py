@@ -905,6 +905,8 @@ class MergedRun(Document):
     """Models of the devices that it used."""
     shard: Shard | None = None
     """Which part of a suite it was; None if it was no numbered one."""
+    digest: str = ""
+    """sha256 of its report, in hex: no two runs share it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -954,3 +956,7 @@ class SessionReport(Document):
     """`--cgins-shard`; None where the run was no numbered part."""
     merged: tuple[MergedRun, ...] = ()
     """What `cgins merge` made this of; () in a run's own report."""
+    other_failures: int = 0
+    """Failures that no case or build stands for: a test of the user's own, a file that could not be collected."""
+    stopped: bool = False
+    """Whether `-x` or `--maxfail` stopped the run: of what was left nobody knows."""

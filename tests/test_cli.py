@@ -64,6 +64,8 @@ def test_own_errors_are_messages(tmp_path_factory: pytest.TempPathFactory) -> No
         (ConfigError("the file is wrong", remedy="mend it"), 2, "cgins: the file is wrong\n→ mend it\n"),
         (KeyboardInterrupt(), 130, ""),
         (PermissionError(13, "Permission denied", "/the/file"), 2, "cgins: /the/file: Permission denied\n"),
+        (ConfigError("a\x1b[31mb\u2028c\n::error::d"), 2, "cgins: a\\u001b[31mb\\u2028c\n\\u003a:error::d\n"),
+        (PermissionError(13, "no", "/\x1b[31m"), 2, "cgins: /\\u001b[31m: no\n"),
     ],
 )
 def test_exit_codes(
@@ -73,7 +75,7 @@ def test_exit_codes(
     code: int,
     text: str,
 ) -> None:
-    """Errors of ours and of the system end in 2, Ctrl-C in 130."""
+    """Errors of ours and of the system end in 2, Ctrl-C in 130; neither a terminal nor a runner obeys what they quote."""
 
     def fail(arguments: argparse.Namespace) -> int:
         raise raised

@@ -29,9 +29,11 @@ class Place:
     """The pull request that a run was for."""
 
     number: int
-    """Of the pull request; 0 where it has moved on or was closed, or there is none."""
+    """Of the pull request; 0 where it has moved on or was closed, or there is none, or several."""
     commit: str
     """Its head when the run began."""
+    several: bool = False
+    """Whether several open pull requests have that head, so that nobody knows whose run it was."""
 
 
 def place(event: dict[str, Any], rest: Rest) -> Place:
@@ -53,7 +55,8 @@ def place(event: dict[str, Any], rest: Rest) -> Place:
             commit = _commit(run["head_sha"])
             # GitHub leaves `pull_requests` of the event empty where the head is in a fork.
             found = [one["number"] for one in rest.pulls(head=head) if one["head"]["sha"] == commit]
-            return Place(number=found[0] if found else 0, commit=commit)
+            number = found[0] if len(found) == 1 else 0
+            return Place(number=number, commit=commit, several=len(found) > 1)
         if pull is not None:
             return Place(number=int(pull["number"]), commit=_commit(pull["head"]["sha"]))
     except (KeyError, TypeError, ValueError):

@@ -66,7 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     with closing(rest.Rest(where.api(os.environ), token, where.full_name)) as api:
         place = comment.place(event, api)
         if not place.number:
-            print(f"no open pull request has {place.commit} as its head: nothing was written")
+            which = "several open pull requests have" if place.several else "no open pull request has"
+            print(
+                f"{which} {place.commit} as {'their' if place.several else 'its'} head: nothing was written"
+            )
             return 0
         room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, ""))
         text = comment.body(arguments.name, place, comments.comment(report, limit_nbytes=room))

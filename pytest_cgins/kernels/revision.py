@@ -86,7 +86,7 @@ def _merge_base(top: Path) -> tuple[str, str]:
     pull_request = target_branch()
     branches = (f"origin/{pull_request}", pull_request) if pull_request else BRANCHES
     branch = next((name for name in branches if _commit(top, name)), None)
-    if branch is None and os.environ.get("GITHUB_BASE_REF") and _commit(top, "HEAD^2"):
+    if branch is None and os.environ.get("GITHUB_BASE_REF") and _is_checked_out_merge(top):
         # GitHub's runner checks out the merge of the pull request into its base; others the branch itself.
         return str(_commit(top, "HEAD^1")), f"the base of this merge into {pull_request}"
     if branch is None:
@@ -98,6 +98,11 @@ def _merge_base(top: Path) -> tuple[str, str]:
     if not shared:
         raise RevisionError(f"HEAD and {branch} share no commit that is in {top}", remedy=_deepen(top))
     return shared, f"merge-base with {branch}"
+
+
+def _is_checked_out_merge(top: Path) -> bool:
+    """Whether HEAD is what GitHub runs, and not another merge, as of the base into the pull request's branch."""
+    return os.environ.get("GITHUB_SHA") == _commit(top, "HEAD") and _commit(top, "HEAD^2") is not None
 
 
 def _commit(top: Path, name: str) -> str | None:
@@ -251,7 +256,11 @@ def _git(
         RevisionError: it failed, or there is no git.
     """
     # Within a hook git names the index and the folder of the repository that it works for.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")
+    }
     environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", **(extra or {})}
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
     try:

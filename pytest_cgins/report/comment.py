@@ -20,8 +20,9 @@ def comment(report: SessionReport, *, limit_nbytes: int = COMMENT_LIMIT_NBYTES) 
     page = _beginning(report, limit_nbytes)
     _add_verdicts(page, "Verdicts", _noticed(report), report, share=0.5)
     failed = summary.failures(report.evaluations, strict=report.strict)
-    shown = [markdown.failure_message(one, report) for one in failed[: markdown.MESSAGES]]
-    page.elements(shown, share=0.6)
+    name = summary.names(report)
+    shown = [markdown.failure_message(one, report, name(one)) for one in failed[: markdown.MESSAGES]]
+    page.elements(shown, total=len(failed), share=0.6)
     _add_kernels(page, report)
     return page.text()
 
@@ -52,7 +53,9 @@ def _add_kernels(page: LimitedPage, report: SessionReport) -> None:
 def _add_verdicts(
     page: LimitedPage, title: str, chosen: list[Evaluation], report: SessionReport, *, share: float
 ) -> None:
-    markdown.add_figures(page, title, _VERDICTS, [_verdict(one, report) for one in chosen], share=share)
+    name = summary.names(report)
+    rows = [_verdict(one, report, name(one)) for one in chosen]
+    markdown.add_figures(page, title, _VERDICTS, rows, share=share)
 
 
 def _worst_first(report: SessionReport) -> list[Evaluation]:
@@ -69,21 +72,22 @@ def _worst_first(report: SessionReport) -> list[Evaluation]:
 
 def _noticed(report: SessionReport) -> list[Evaluation]:
     """Those that failed, are undecided, weak, slower and let pass, probably slower, or proven faster."""
-    likely = {one.label for one in times.probably_slower(report.evaluations)}
+    likely = {(one.config, one.label) for one in times.probably_slower(report.evaluations)}
     return [
         one
         for one in _worst_first(report)
-        if one.label in likely or one.verdict.status.value not in ("PASSED", "SAME", "NEW", "SKIPPED")
+        if (one.config, one.label) in likely
+        or one.verdict.status.value not in ("PASSED", "SAME", "NEW", "SKIPPED")
     ]
 
 
-def _verdict(evaluation: Evaluation, report: SessionReport) -> tuple[str, ...]:
+def _verdict(evaluation: Evaluation, report: SessionReport, name: str) -> tuple[str, ...]:
     share = evaluation.correctness.share if evaluation.correctness is not None else None
     timing, test = evaluation.measurement, times.comparison(evaluation)
     failed = summary.outcome(evaluation, strict=report.strict) in ("fail", "error")
     again = markdown.reproduction(evaluation, report)
     return (
-        code(evaluation.label, length=markdown.NAME_LENGTH),
+        code(name, length=markdown.NAME_LENGTH),
         code(headline(evaluation), length=markdown.HEADLINE_LENGTH),
         markdown.NOTHING if share is None else ratio(share),
         markdown.NOTHING if test is None else change(test.ratio),

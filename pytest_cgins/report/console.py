@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from itertools import accumulate
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.style import StyleType
 from rich.table import Table
-from rich.text import Text
+from rich.text import Span, Text
 
 from pytest_cgins.model import Status
+from pytest_cgins.report import escape
 
 _UNLIMITED = 100_000
 """Width at which nothing is folded; tables take only what they need."""
@@ -19,7 +22,11 @@ OUTCOME_STYLES = {"pass": "green", "fail": "red", "error": "magenta", "skip": "y
 
 
 def text(part: Table | Text, *, colour: bool) -> str:
-    """Lines of a part, each ending in a newline and without trailing blanks."""
+    """Lines of a part, each ending in a newline and without trailing blanks.
+
+    Texts of the part may be anybody's: characters that control a terminal are spelled out, lines after the first are
+    indented, and none is a command to a runner that reads it in a log.
+    """
     out = io.StringIO()
     # Whether there is colour and how wide the terminal is, pytest has settled: the environment is not asked.
     console = Console(
@@ -34,16 +41,44 @@ def text(part: Table | Text, *, colour: bool) -> str:
         legacy_windows=False,
         _environ={},
     )
-    console.print(part)
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    console.print(_harmless(part, newline="\n  ") if isinstance(part, Text) else part)
+    *lines, _ = out.getvalue().split("\n")
+    return "".join(f"{escape.no_command(line.rstrip())}\n" for line in lines)
 
 
 def table(*, colour: bool) -> Table:
     """An empty table; a drawn one has a blank of its own between columns."""
     padding = (0, GAP - 1 if colour else GAP, 0, 0)
-    return Table(box=box.SIMPLE_HEAD if colour else None, pad_edge=False, show_edge=False, padding=padding)
+    return _Table(box=box.SIMPLE_HEAD if colour else None, pad_edge=False, show_edge=False, padding=padding)
 
 
 def style(status: Status) -> str:
     """Colour of a status."""
     return "yellow" if status in (Status.WEAK, Status.INCONCLUSIVE) else OUTCOME_STYLES[status.outcome]
+
+
+class _Table(Table):
+    """A table whose cells are texts, not what a terminal obeys; they may have several lines."""
+
+    def add_row(
+        self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False
+    ) -> None:
+        shown = (
+            _harmless(Text(cell) if isinstance(cell, str) else cell, newline="\n")
+            if isinstance(cell, str | Text)
+            else cell
+            for cell in cells
+        )
+        super().add_row(*shown, style=style, end_section=end_section)
+
+
+def _harmless(part: Text, *, newline: str) -> Text:
+    """The text with its styles, where characters that control a terminal are spelled out."""
+    if part.plain.isprintable():
+        return part
+    kept = {"\n": newline, "\t": "\t"}
+    pieces = [kept.get(character) or escape.visible(character) for character in part.plain]
+    places = [0, *accumulate(map(len, pieces))]
+    shown = part.blank_copy("".join(pieces))
+    shown.spans = [Span(places[span.start], places[span.end], span.style) for span in part.spans]
+    return shown

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from pytest_cgins.model import SessionReport
+from pytest_cgins.report.summary import Ungated
 
 SHOWN_CASES = 10
 """Missing cases that are listed one by one, unless `-v` asks for all."""
@@ -54,6 +55,12 @@ def empty(report: SessionReport) -> str:
     skipped = "the only case was skipped" if cases == 1 else f"all {cases} cases were skipped"
     found = skipped if cases else "there was no case"
     return f"{found}; --cgins-allow-fewer lets such a run pass in CI"
+
+
+def ungated(one: Ungated) -> str:
+    """Why nothing gates an implementation; one line."""
+    cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
+    return f"its contract covers none of its {cases}: {one.message}"
 
 
 def _missing(report: SessionReport, verbosity: int) -> Iterator[Text]:

@@ -9,10 +9,13 @@ a blank line: escaped text never has a line break.
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories that are shown as `\\uXXXX`: among them are marks that reverse the text after them."""
+_COMMAND = re.compile(r"(?P<before>^(?:\s|\x1b\[[\d;]*m)*):(?=:)|#(?=#\w*\[)")
+"""Where a line is a command to a runner that reads it in a log: `::name::`, even after blanks, or `##[name]` anywhere."""
 
 
 def code(text: str, *, length: int) -> str:
@@ -35,6 +38,17 @@ def cut(text: str, length: int) -> str:
 def visible(text: str) -> str:
     """The text on one line, with characters that control a terminal or hide others spelled out."""
     return "".join(_visible(character) for character in text)
+
+
+def lines(text: str) -> str:
+    """The text's own lines for a log or a terminal, each as `visible` has it and none a command to a runner."""
+    shown = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(no_command(visible(line.expandtabs(4))) for line in shown)
+
+
+def no_command(line: str) -> str:
+    """The line, with the first sign spelled out of what a runner that reads it in a log would obey."""
+    return _COMMAND.sub(lambda found: f"{found['before'] or ''}\\u{ord(found[0][-1]):04x}", line)
 
 
 def _escaped(text: str) -> str:

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from pytest_cgins.model import SessionReport
+from pytest_cgins.model import Compilation, Evaluation, SessionReport
 
 Render = Callable[[SessionReport], str]
 
 
 def _terminal(report: SessionReport) -> str:
-    from pytest_cgins.report import escape, terminal
+    from pytest_cgins.report import terminal
 
     columns = shutil.get_terminal_size(fallback=(100, 24)).columns
-    text = terminal.render(report, width=columns, colour=False, verbosity=1)
-    # The file may come from anybody, and a terminal obeys what it is sent.
-    return "\n".join(escape.visible(line) for line in text.split("\n"))
+    return terminal.render(_named_on_one_line(report), width=columns, colour=False, verbosity=1)
+
+
+def _named_on_one_line(report: SessionReport) -> SessionReport:
+    """The report with names that have no lines: in a table these would look like lines of ours.
+
+    A session's own names have been checked; a file may come from anybody.
+    """
+    from pytest_cgins.report.escape import visible
+
+    def evaluation(one: Evaluation) -> Evaluation:
+        names = ("kernel", "implementation", "device", "pack", "signature")
+        case = replace(one.case, **{name: visible(getattr(one.case, name)) for name in names})
+        return replace(one, case=case, config=visible(one.config), device_name=visible(one.device_name))
+
+    def compilation(one: Compilation) -> Compilation:
+        functions = tuple(replace(found, function=visible(found.function)) for found in one.resources)
+        kernel, implementation, arch = map(visible, (one.kernel, one.implementation, one.arch))
+        return replace(one, kernel=kernel, implementation=implementation, arch=arch, resources=functions)
+
+    return replace(
+        report,
+        evaluations=tuple(map(evaluation, report.evaluations)),
+        compilations=tuple(map(compilation, report.compilations)),
+        missing=tuple(map(visible, report.missing)),
+        stale=tuple(map(visible, report.stale)),
+    )
 
 
 def _markdown(report: SessionReport) -> str:

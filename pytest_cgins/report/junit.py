@@ -30,6 +30,8 @@ WHOLE = "cgins"
 """Suite of what speaks against the report as a whole, with a test case for each missing one."""
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BRACKETS = re.compile(r"\](?=\]|\Z)|\[(?=\[)")
+"""Those that would be two in a row; the last one of a value stands before its property's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +51,10 @@ class _Entry:
 
 def render(report: SessionReport) -> str:
     """The document as text, to be written as UTF-8. Characters that XML 1.0 has no place for are left out."""
+    several = summary.several_configs([*report.evaluations, *report.compilations])
     entries = [
-        *(_case(one, report) for one in report.evaluations),
-        *(_build(one) for one in report.compilations),
+        *(_behind_config(_case(one, report), one, several=several) for one in report.evaluations),
+        *(_behind_config(_build(one), one, several=several) for one in report.compilations),
         *_whole(report),
     ]
     suites: dict[str, list[_Entry]] = {}
@@ -96,7 +99,7 @@ def _suite(name: str, entries: Sequence[_Entry], report: SessionReport) -> ET.El
 def _test_case(entry: _Entry) -> TestCase:
     from junit_xml import TestCase
 
-    lines = [f"[[PROPERTY|{name}={_value(value)}]]" for name, value in entry.properties.items()]
+    lines = [f"[[PROPERTY|{_name(name)}={_value(value)}]]" for name, value in entry.properties.items()]
     case = TestCase(clean(entry.name), clean(entry.group), stdout="\n".join(lines))
     message, text = clean(cut(entry.message, MESSAGE_LENGTH)), clean(cut(entry.text, TEXT_LENGTH))
     reason = clean(entry.reason)
@@ -110,8 +113,13 @@ def _test_case(entry: _Entry) -> TestCase:
 
 
 def _value(text: str) -> str:
-    """One line that does not end its property."""
-    return " ".join(clean(text).split()).replace("]]", "] ]")
+    """One line that neither ends its property nor begins another one."""
+    return _BRACKETS.sub(r"\g<0> ", " ".join(clean(text).split()))
+
+
+def _name(text: str) -> str:
+    """The same, and not taken for a name and the beginning of a value."""
+    return _value(text).replace("=", ":")
 
 
 def _seconds(entries: Iterable[_Entry]) -> str:
@@ -119,6 +127,12 @@ def _seconds(entries: Iterable[_Entry]) -> str:
 
 
 # ---- what is told
+
+
+def _behind_config(entry: _Entry, one: Evaluation | Compilation, *, several: bool) -> _Entry:
+    """The entry, with its `cgins.yaml` before the kernel where there are several: each may have one of that name."""
+    place = f"{summary.file(one)}::" if several else ""
+    return replace(entry, suite=f"{place}{entry.suite}", group=f"{place}{entry.group}")
 
 
 def _case(evaluation: Evaluation, report: SessionReport) -> _Entry:
@@ -147,6 +161,8 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         evaluation.measurement,
         evaluation.tested,
     )
+    # Of a case that was not tested, a report of several runs does not say with which seed.
+    seeds = (tested.seed,) if tested is not None else summary.seeds(report)
     found = {
         "status": verdict.status.value,
         "reason": verdict.reason.value,
@@ -154,7 +170,7 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         "device_name": device_name(evaluation, report.environments),
         "op": case.op,
         "dtype": case.dtype,
-        "seed": str(report.seed if tested is None else tested.seed),
+        "seed": str(seeds[0]) if len(seeds) == 1 else "",
         "sources": tested.sources if tested is not None else evaluation.kernel_digest,
         "config": evaluation.config,
         "again": markdown.reproduction(evaluation, report),
@@ -164,8 +180,16 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         found["tolerance_at_worst_element"] = repr(worst)
     if timing is not None:
         found |= {"timed_by": timing.method, "cache": timing.cache, "base_revision": timing.base_revision}
-    found |= {name: repr(number) for name, number in verdict.numbers.items()}
-    return {name: value for name, value in found.items() if value}
+    return _with_numbers({name: value for name, value in found.items() if value}, verdict.numbers)
+
+
+def _with_numbers(found: Mapping[str, str], numbers: Mapping[str, float]) -> dict[str, str]:
+    """Properties with those of a verdict's numbers, none of which takes another one's name."""
+    told = dict(found)
+    for name, number in numbers.items():
+        if _name(name):
+            told.setdefault(_name(name), repr(number))
+    return told
 
 
 def _worst_tolerance(evaluation: Evaluation) -> float | None:
@@ -197,14 +221,15 @@ def _build(one: Compilation) -> _Entry:
         reason=verdict.reason.value,
         message=compiled.headline(one),
         text=compiled.message(one, command=again) if failed else verdict.message,
-        properties=found | {name: repr(number) for name, number in verdict.numbers.items()},
+        properties=_with_numbers(found, verdict.numbers),
     )
 
 
 def _session(report: SessionReport) -> dict[str, str]:
+    seeds = summary.seeds(report)
     found = {
         "pytest_cgins": report.cgins,
-        "seed": str(report.seed),
+        "seed": str(seeds[0]) if len(seeds) == 1 else "",
         "exit_status": str(report.exit_status),
         "base_revision": report.base_revision,
         "strict": str(report.strict).lower(),
@@ -217,15 +242,15 @@ def _session(report: SessionReport) -> dict[str, str]:
 
 
 def _whole(report: SessionReport) -> Iterator[_Entry]:
-    """Missing cases, stale evidence and an empty run, as failures where they make the run fail."""
+    """Missing cases, stale evidence, an empty run and what no case gates, as failures where they make the run fail."""
 
-    def entry(name: str, reason: str, message: str, alone: SessionReport) -> _Entry:
+    def entry(name: str, reason: str, message: str, *, fails: bool) -> _Entry:
         return _Entry(
             suite=WHOLE,
             group=f"{WHOLE}.{reason}",
             name=name,
             seconds=0.0,
-            outcome="fail" if settled(alone, 0) else "skip",
+            outcome="fail" if fails else "skip",
             reason=reason,
             message=message,
             text="",
@@ -235,10 +260,13 @@ def _whole(report: SessionReport) -> Iterator[_Entry]:
     clear = replace(report, missing=(), stale=(), empty=False)
     for name in report.missing:
         told = f"{name} of {report.base_revision} is no longer there: {coverage.remedy(report)}"
-        yield entry(name, "missing", told, replace(clear, missing=(name,)))
+        yield entry(name, "missing", told, fails=bool(settled(replace(clear, missing=(name,)), 0)))
     for change in report.stale:
-        yield entry(
-            change, "stale", f"{change} after it was tested: run again", replace(clear, stale=(change,))
-        )
+        told = f"{change} after it was tested: run again"
+        yield entry(change, "stale", told, fails=bool(settled(replace(clear, stale=(change,)), 0)))
     if report.empty and not report.compilations:
-        yield entry("nothing gated", "empty", coverage.empty(report), replace(clear, empty=True))
+        fails = bool(settled(replace(clear, empty=True), 0))
+        yield entry("nothing gated", "empty", coverage.empty(report), fails=fails)
+    for one in summary.ungated(report.evaluations):
+        name = f"{one.kernel}/{one.implementation} ({one.device})"
+        yield entry(name, "ungated", coverage.ungated(one), fails=report.strict)

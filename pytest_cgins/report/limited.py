@@ -24,14 +24,16 @@ class LimitedPage:
         """A table with as many rows as a share of what is left holds; no rows, no table."""
         if rows:
             cells = "".join(f"<th>{column}</th>" for column in columns)
-            self._section(f"\n### {title}\n\n<table>\n<tr>{cells}</tr>\n", rows, "</table>\n", share)
+            self._section(
+                f"\n### {title}\n\n<table>\n<tr>{cells}</tr>\n", rows, "</table>\n", share, len(rows)
+            )
 
-    def elements(self, blocks: Sequence[str], *, share: float) -> None:
-        """HTML elements one below the other."""
+    def elements(self, blocks: Sequence[str], *, total: int, share: float) -> None:
+        """HTML elements one below the other: the first ones of `total`."""
         if blocks:
-            self._section("\n", blocks, "", share)
+            self._section("\n", blocks, "", share, total)
 
-    def _section(self, head: str, rows: Sequence[str], tail: str, share: float) -> None:
+    def _section(self, head: str, rows: Sequence[str], tail: str, share: float, total: int) -> None:
         end = self._left - int(self._left * share)
         if self._left - len(head.encode()) - self.NOTE_NBYTES < end:
             return
@@ -42,7 +44,7 @@ class LimitedPage:
                 break
             self.add(line)
             shown += 1
-        left_out = len(rows) - shown
+        left_out = total - shown
         self.add(tail + (f"<p>… {left_out} more: the JSON report has them all.</p>\n" if left_out else ""))
 
     def text(self) -> str:

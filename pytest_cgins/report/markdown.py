@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.gate_timing import interval
@@ -43,25 +43,27 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     page.add(heading(report, counts(report)))
     add_coverage(page, report)
     add_time_totals(page, report)
-    evaluations = report.evaluations
+    evaluations, name = report.evaluations, summary.names(report)
     failed = summary.failures(evaluations, strict=report.strict)
     if report.compilations:
         add_builds(page, report.compilations)
     rows = [kernel_row(one) for one in summary.rows(evaluations)]
     add_figures(page, "Kernels", KERNELS, rows, share=0.25)
-    page.table("Failures", _FAILURES, [_failure(one, report) for one in failed], share=0.4)
-    page.elements([failure_message(one, report) for one in failed[:MESSAGES]], share=0.5)
-    let_pass = [_let_pass(one) for one in times.let_pass(evaluations)]
+    page.table("Failures", _FAILURES, [_failure(one, report, name(one)) for one in failed], share=0.4)
+    shown = [failure_message(one, report, name(one)) for one in failed[:MESSAGES]]
+    page.elements(shown, total=len(failed), share=0.5)
+    let_pass = [_let_pass(one, name(one)) for one in times.let_pass(evaluations)]
     page.table("Slower, and let pass", _UNDECIDED, let_pass, share=0.4)
-    undecided = [_undecided(one) for one in times.undecided(evaluations)]
+    undecided = [_undecided(one, name(one)) for one in times.undecided(evaluations)]
     page.table("Undecided times", _UNDECIDED, undecided, share=0.4)
-    likely = [_likely(one) for one in times.probably_slower(evaluations)]
+    likely = [_likely(one, name(one)) for one in times.probably_slower(evaluations)]
     page.table("Probably slower", _LIKELY, likely, share=0.4)
     if likely:
         page.add(f"<p>{time_lines.LIKELY[0].upper()}{time_lines.LIKELY[1:]}.</p>\n")
-    add_figures(page, "Times", _TIMES, _times(evaluations), share=0.6)
+    add_figures(page, "Times", _TIMES, _times(evaluations, name), share=0.6)
     if not report.strict:
-        page.table("Weak cases", _WEAK, [_weak(*one) for one in summary.weak(evaluations)], share=0.4)
+        weak = [_weak(name(one), forgeries) for one, forgeries in summary.weak(evaluations)]
+        page.table("Weak cases", _WEAK, weak, share=0.4)
     page.table("Skipped", _REASONS, [_reason(*one) for one in summary.skips(evaluations)], share=0.5)
     page.table(
         "Excused from probes", _EXCUSES, [_excuse(one) for one in summary.excused(evaluations)], share=0.4
@@ -77,10 +79,27 @@ def add_coverage(page: LimitedPage, report: SessionReport) -> None:
     if report.missing:
         said = f"{coverage.headline(report)}: {coverage.remedy(report)}."
         page.add(f"\n<p><strong>Missing cases</strong>: {code(said, length=HEADLINE_LENGTH)}</p>\n")
+    if report.coverage_note and report.ci:
+        said = f"nothing is held against the base revision: {report.coverage_note}"
+        page.add(f"\n<p>{code(said, length=HEADLINE_LENGTH)}</p>\n")
+    found = summary.ungated(report.evaluations)
+    title = f"Not gated{', which fails under --cgins-strict' * report.strict}"
+    page.table(title, _UNGATED, [_ungated(one) for one in found], share=0.2)
     missing = [row(code(name, length=NAME_LENGTH)) for name in report.missing]
     page.table("Missing cases", ("case",), missing, share=0.2)
     stale = [row(code(change, length=HEADLINE_LENGTH)) for change in report.stale]
     page.table("Changed after it was tested", ("what",), stale, share=0.2)
+
+
+_UNGATED = ("kernel", "implementation", "why")
+
+
+def _ungated(one: summary.Ungated) -> str:
+    return row(
+        code(one.kernel, length=NAME_LENGTH),
+        code(f"{one.implementation} ({one.device})", length=NAME_LENGTH),
+        code(coverage.ungated(one), length=HEADLINE_LENGTH),
+    )
 
 
 def add_time_totals(page: LimitedPage, report: SessionReport) -> None:
@@ -103,7 +122,7 @@ def add_builds(page: LimitedPage, compilations: Sequence[Compilation]) -> None:
     """Builds of `--cgins-compile-only`: failures, figures, what was not compared or built."""
     failed = compiled.failures(compilations)
     page.table("Failed builds", _FAILURES, [_failed_build(one) for one in failed], share=0.4)
-    page.elements([_build_message(one) for one in failed[:MESSAGES]], share=0.5)
+    page.elements([_build_message(one) for one in failed[:MESSAGES]], total=len(failed), share=0.5)
     page.table("Builds", _BUILDS, [_build(one) for one in compiled.rows(compilations)], share=0.6)
     for title, status in (
         ("Functions without a counterpart", Status.PASSED),
@@ -152,7 +171,7 @@ def heading(report: SessionReport, found: Counts) -> str:
 
 
 def _seeds(report: SessionReport) -> str:
-    seeds = list(dict.fromkeys(one.seed for one in report.merged))
+    seeds = summary.seeds(report)
     if len(seeds) < 2:
         return f" seed <code>{report.seed}</code> (<code>--cgins-seed={report.seed}</code> repeats the fresh inputs);"
     return f" {len(seeds)} seeds, as {len(report.merged)} runs were merged;"
@@ -214,19 +233,19 @@ def kernel_row(found: summary.KernelRow) -> tuple[str, ...]:
 _FAILURES = ("case", "what", "again")
 
 
-def _failure(evaluation: Evaluation, report: SessionReport) -> str:
+def _failure(evaluation: Evaluation, report: SessionReport, name: str) -> str:
     return row(
-        code(evaluation.label, length=NAME_LENGTH),
+        code(name, length=NAME_LENGTH),
         code(headline(evaluation), length=HEADLINE_LENGTH),
         code(reproduction(evaluation, report), length=2 * NAME_LENGTH),
     )
 
 
-def failure_message(evaluation: Evaluation, report: SessionReport) -> str:
+def failure_message(evaluation: Evaluation, report: SessionReport, name: str) -> str:
     """All that is told of a failure, below its name."""
     text = message(evaluation, command=reproduction(evaluation, report))
-    name = code(evaluation.label, length=NAME_LENGTH)
-    return f"<details><summary>{name}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
+    heading = code(name, length=NAME_LENGTH)
+    return f"<details><summary>{heading}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
 
 
 _TIMES = (
@@ -235,7 +254,7 @@ _TIMES = (
 )  # fmt: skip
 
 
-def _times(evaluations: Sequence[Evaluation]) -> list[tuple[str, ...]]:
+def _times(evaluations: Sequence[Evaluation], name: Callable[[Evaluation], str]) -> list[tuple[str, ...]]:
     """Slowest against the base first, then slowest against torch, so that these are there if not all fit."""
 
     def order(pair: tuple[Evaluation, Measurement]) -> tuple[float, float]:
@@ -243,14 +262,14 @@ def _times(evaluations: Sequence[Evaluation]) -> list[tuple[str, ...]]:
         return -(test.ratio if test is not None else 0.0), pair[1].speedup_vs_torch
 
     timed = [(one, one.measurement) for one in evaluations if one.measurement is not None]
-    return [_time(*one) for one in sorted(timed, key=order)]
+    return [_time(one, timing, name(one)) for one, timing in sorted(timed, key=order)]
 
 
-def _time(evaluation: Evaluation, timing: Measurement) -> tuple[str, ...]:
+def _time(evaluation: Evaluation, timing: Measurement, name: str) -> tuple[str, ...]:
     test, peak = times.comparison(evaluation), times.share_of_peak(timing)
     compiled_speed = timing.speedup_vs_compile
     return (
-        code(evaluation.label, length=NAME_LENGTH),
+        code(name, length=NAME_LENGTH),
         time_ns(timing.kernel.median_ns_per_call),
         NOTHING if timing.base is None else time_ns(timing.base.median_ns_per_call),
         time_ns(timing.torch.median_ns_per_call),
@@ -269,29 +288,29 @@ _UNDECIDED = ("case", "what")
 _LIKELY = ("case", "time vs base", "blocks")
 
 
-def _undecided(evaluation: Evaluation) -> str:
+def _undecided(evaluation: Evaluation, name: str) -> str:
     said = " ".join(evaluation.verdict.message.splitlines())
     return row(
-        code(evaluation.label, length=NAME_LENGTH),
+        code(name, length=NAME_LENGTH),
         code(f"{evaluation.verdict.reason.value}: {said}", length=2 * HEADLINE_LENGTH),
     )
 
 
-def _let_pass(evaluation: Evaluation) -> str:
-    return row(code(evaluation.label, length=NAME_LENGTH), code(headline(evaluation), length=HEADLINE_LENGTH))
+def _let_pass(evaluation: Evaluation, name: str) -> str:
+    return row(code(name, length=NAME_LENGTH), code(headline(evaluation), length=HEADLINE_LENGTH))
 
 
-def _likely(evaluation: Evaluation) -> str:
+def _likely(evaluation: Evaluation, name: str) -> str:
     test = times.comparison(evaluation)
     assert test is not None
-    return row(code(evaluation.label, length=NAME_LENGTH), interval(test), f"{len(test.log_ratios):,}")
+    return row(code(name, length=NAME_LENGTH), interval(test), f"{len(test.log_ratios):,}")
 
 
 _WEAK = ("case", "would pass too")
 
 
-def _weak(evaluation: Evaluation, forgeries: tuple[str, ...]) -> str:
-    return row(code(evaluation.label, length=NAME_LENGTH), ", ".join(forgeries) or "a forged answer")
+def _weak(name: str, forgeries: tuple[str, ...]) -> str:
+    return row(code(name, length=NAME_LENGTH), ", ".join(forgeries) or "a forged answer")
 
 
 _REASONS = ("cases", "reason")

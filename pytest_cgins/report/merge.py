@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from pytest_cgins import documents
 from pytest_cgins.errors import MergeError
 from pytest_cgins.model import MergedRun, SessionReport
 from pytest_cgins.report import exit_code
-from pytest_cgins.report.merge_cases import Part, joined_cases, joined_compilations
+from pytest_cgins.report.merge_cases import Part, absent, joined_cases, joined_compilations
 from pytest_cgins.report.redecide import with_tests
 
 ENDED = (exit_code.OK, exit_code.FAILED, exit_code.NOTHING_GATED, exit_code.INFRASTRUCTURE)
 """Exit codes of runs that came to their end."""
+_NO_GPU = "a machine without a GPU"
+"""Whose suite a shard is of that left out cases for want of a GPU."""
 T = TypeVar("T")
 
 
@@ -28,12 +32,13 @@ def merged(parts: Sequence[Part], *, expected: int = 0) -> SessionReport:
         expected: how many different reports there must be; 0 if nobody knows.
 
     Raises:
-        MergeError: a part is missing or was ended early, the parts were judged differently, cases are there twice, or a
-            verdict cannot be decided again.
+        MergeError: a part is missing or was ended early, the parts were judged differently, cases or runs are there twice,
+            or a verdict cannot be decided again.
     """
     distinct = [part for index, part in enumerate(parts) if not _among(part, parts[:index])]
     reports = [part.report for part in distinct]
-    _require_all(distinct, expected)
+    _require_ended(distinct)
+    runs = _all_runs(distinct, expected)
     _require_alike(distinct)
     evaluations = joined_cases(distinct)
     _require_shards(distinct)
@@ -56,7 +61,8 @@ def merged(parts: Sequence[Part], *, expected: int = 0) -> SessionReport:
         coverage_note="; ".join(_each([one.coverage_note] for one in reports if one.coverage_note)),
         suite_tests=given.pop() if len(given) == 1 else 0,
         shard=None,
-        merged=tuple(run for one in reports for run in _runs(one)),
+        merged=runs,
+        other_failures=sum(one.other_failures for one in reports),
     )
     return replace(whole, exit_status=_exit_status(whole, reports))
 
@@ -87,29 +93,37 @@ def own_tests(report: SessionReport) -> int:
     return max((test.tests for timing in timings for test in timing.comparisons), default=0)
 
 
+def lost_device(report: SessionReport) -> bool:
+    """Whether a run in CI gated nothing because the device of its cases was not there; a run without cases lost none."""
+    return report.exit_status == exit_code.NOTHING_GATED and any(map(absent, report.evaluations))
+
+
 def _exit_status(whole: SessionReport, reports: Iterable[SessionReport]) -> int:
-    """That of a gate over all cases; what failed a run besides its cases, as a test of the user's own, fails this."""
-    besides = {one.exit_status for one in reports if one.exit_status != exit_code.of(one)}
-    found = exit_code.of(whole)
-    if exit_code.FAILED in besides or found == exit_code.FAILED:
-        return exit_code.FAILED
-    return exit_code.INFRASTRUCTURE if exit_code.INFRASTRUCTURE in besides else found
+    """That of a gate over all cases; what failed a run besides its cases, as a test of the user's own, fails this.
+
+    A verdict that is decided again explains the run's exit code no more, and takes nothing else with it.
+    """
+    besides = {exit_code.of(whole)}
+    for one in reports:
+        if one.exit_status != exit_code.of(one) or one.other_failures or lost_device(one):
+            besides.add(one.exit_status)
+    order = (exit_code.FAILED, exit_code.INFRASTRUCTURE, exit_code.NOTHING_GATED)
+    return next((code for code in order if code in besides), exit_code.OK)
 
 
 def _runs(report: SessionReport) -> tuple[MergedRun, ...]:
+    if report.merged:
+        return report.merged
     run = MergedRun(
         seed=report.seed,
         started_at=report.started_at,
         exit_status=report.exit_status,
         tests=own_tests(report),
-        devices=_devices(report),
+        devices=tuple(sorted({one.device_name for one in report.environments})),
         shard=report.shard,
+        digest=hashlib.sha256(documents.dump(report).encode()).hexdigest(),
     )
-    return report.merged or (run,)
-
-
-def _devices(report: SessionReport) -> tuple[str, ...]:
-    return tuple(sorted({one.device_name for one in report.environments}))
+    return (run,)
 
 
 def _among(part: Part, others: Iterable[Part]) -> bool:
@@ -124,7 +138,7 @@ def _each(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
 # ---- what does not add up
 
 
-def _require_all(parts: Sequence[Part], expected: int) -> None:
+def _require_ended(parts: Sequence[Part]) -> None:
     if not parts:
         raise MergeError("there is no report to merge", remedy="name those that --cgins-json wrote")
     for part in parts:
@@ -134,12 +148,33 @@ def _require_all(parts: Sequence[Part], expected: int) -> None:
                 "lacks",
                 remedy="run it again",
             )
-    there = sum(len(_runs(part.report)) for part in parts)
-    if there < expected:
+        if part.report.stopped:
+            raise MergeError(
+                f"{part.name}: its run was stopped by -x or --maxfail, and nobody knows which cases it lacks",
+                remedy="run it again without them",
+            )
+
+
+def _all_runs(parts: Sequence[Part], expected: int) -> tuple[MergedRun, ...]:
+    """Each run once, with those that merged reports are made of.
+
+    Two reports that share some runs, and neither all of the other's, are left to what their cases say.
+    """
+    runs = [_runs(part.report) for part in parts]
+    for part, own in zip(parts, runs, strict=True):
+        for other, others in zip(parts, runs, strict=True):
+            if part is not other and set(own) <= set(others):
+                what = "its run is" if len(own) == 1 else "all its runs are"
+                raise MergeError(
+                    f"{part.name}: {what} in {other.name} too", remedy="leave one of the two reports out"
+                )
+    found = _each(runs)
+    if len(found) < expected:
         raise MergeError(
-            f"{there} different reports are there, {expected} are expected: {_names(parts)}",
+            f"{len(found)} different reports are there, {expected} are expected: {_names(parts)}",
             remedy="find out which job wrote none, and run it again",
         )
+    return found
 
 
 def _require_alike(parts: Sequence[Part]) -> None:
@@ -173,7 +208,11 @@ def _agreed(parts: Sequence[Part], name: str) -> str:
 
 
 def _require_shards(parts: Sequence[Part]) -> None:
-    """Refuse a suite of which a numbered part is not there, on any device."""
+    """Refuse a suite of which a numbered part is not there, on any model of GPU.
+
+    Each model has all numbers. A part that wanted no GPU and names none, as one of CPU cases or one without cases, may
+    be of any model's suite.
+    """
     numbered = [(part, part.report.shard) for part in parts if part.report.shard is not None]
     counts: dict[int, str] = {}
     for part, shard in numbered:
@@ -186,30 +225,48 @@ def _require_shards(parts: Sequence[Part]) -> None:
     if not numbered:
         return
     (count,) = counts
-    there = {
-        number: [part for part, shard in numbered if shard.number == number] for number in range(1, count + 1)
+    suites: dict[str, Counter[int]] = {}
+    anywhere: Counter[int] = Counter()
+    for part, shard in numbered:
+        where = _gpu(part.report)
+        (suites.setdefault(where, Counter()) if where else anywhere)[shard.number] += 1
+    lacking = {
+        number: [where for where, found in suites.items() for _ in range(max(found.values()) - found[number])]
+        for number in range(1, count + 1)
     }
-    most = max(there.values(), key=len)
+    spare = {number: anywhere[number] - len(gaps) for number, gaps in lacking.items()}
+    others = max(0, *spare.values())
+    wanted = sum(max(found.values()) for found in suites.values()) + others
     missing = [
-        f"{number} of {count}{_where(found, most)}"
-        for number, found in there.items()
-        if len(found) < len(most)
+        f"{number} of {count}{_where(gaps, anywhere[number]) if wanted > 1 else ''}"
+        for number, gaps in lacking.items()
+        if spare[number] < others
     ]
     if missing:
         shards = "shard" if len(missing) == 1 else "shards"
         verb = "is" if len(missing) == 1 else "are"
         raise MergeError(
             f"{shards} {', '.join(missing)} {verb} missing; there are {_names(parts)}",
-            remedy=f"run what is missing, with --cgins-shard=I/{count}, and merge all {count * len(most)} reports",
+            remedy=f"run what is missing, with --cgins-shard=I/{count}, and merge all {count * wanted} reports",
         )
 
 
-def _where(found: Sequence[Part], most: Sequence[Part]) -> str:
-    """On which devices others have a shard that is missing; "" where there is one suite only."""
-    if len(most) == 1:
+def _gpu(report: SessionReport) -> str:
+    """Whose suite a numbered part is of: the model of its GPU; "" if it may be of any.
+
+    One that left out cases for want of a GPU stands for none. One that lost its GPU does: its exit code tells.
+    """
+    models = sorted({one.device_name for one in report.environments if one.device == "cuda"})
+    if models or lost_device(report):
+        return ", ".join(models)
+    return _NO_GPU if any(map(absent, report.evaluations)) else ""
+
+
+def _where(gaps: Sequence[str], fillers: int) -> str:
+    """On which GPUs a shard is missing; "" if nobody knows. Some parts without a GPU may fill some of the gaps."""
+    if len(gaps) <= fillers:
         return ""
-    left = Counter(_devices(part.report) for part in most) - Counter(_devices(part.report) for part in found)
-    return f" on {' and on '.join(', '.join(devices) or 'an unknown device' for devices in left.elements())}"
+    return f" on {(' or on ' if fillers else ' and on ').join(gaps)}"
 
 
 def _names(parts: Iterable[Part]) -> str:

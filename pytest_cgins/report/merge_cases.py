@@ -36,8 +36,8 @@ def joined_cases(parts: Sequence[Part]) -> tuple[Evaluation, ...]:
         for part in parts
         for one in part.report.evaluations
     ]
-    ran = {_place(one) for _, one in named if not _absent(one)}
-    left = [(name, one) for name, one in named if not (_absent(one) and _place(one) in ran)]
+    ran = {_place(one) for _, one in named if not absent(one)}
+    left = [(name, one) for name, one in named if not (absent(one) and _place(one) in ran)]
     found = _each_once(left, key=lambda one: (*_place(one), one.device_name), plain=_said, label=_label)
     return tuple(sorted(found, key=lambda one: one.label))
 
@@ -83,7 +83,8 @@ def _label(evaluation: Evaluation) -> str:
     return evaluation.label
 
 
-def _absent(evaluation: Evaluation) -> bool:
+def absent(evaluation: Evaluation) -> bool:
+    """Whether it was skipped for want of its device."""
     verdict = evaluation.verdict
     return (verdict.status, verdict.reason) == (Status.SKIPPED, Reason.DEVICE_ABSENT)
 

@@ -48,6 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     parts = [Part(name=str(path), report=reading.load(path)) for path in arguments.files]
     whole = merge.merged(parts, expected=arguments.expect)
     document.write(whole, arguments.out)
+    for part in parts:
+        if merge.lost_device(part.report):
+            print(f"{part.name}: exit code 5, no device for its cases was there, and it gated nothing")
+        if failures := part.report.other_failures:
+            print(f"{part.name}: {failures} failure{'s' * (failures != 1)} besides those of cases")
     found, runs = counts(whole), len(whole.merged)
     tests = f", {tests} tests of times" if (tests := merge.own_tests(whole)) else ""
     print(

@@ -47,7 +47,7 @@ def _refuse_other_versions(path: Path) -> None:
 
     try:
         document = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     version = document.get("version") if isinstance(document, dict) else None
     if isinstance(version, int) and version != REPORT_VERSION:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
 from pytest_cgins.gate_timing import fails
-from pytest_cgins.model import Evaluation, Power, Reason, Status
+from pytest_cgins.model import Compilation, Evaluation, Power, Reason, SessionReport, Status
 from pytest_cgins.report import times
 
 _WORST_FIRST = (
@@ -56,7 +56,7 @@ class KernelRow:
     """One kernel implementation in the table."""
 
     kernel: str
-    """Kernel name."""
+    """Kernel name, behind the `cgins.yaml` that has it where there are several."""
     implementation: str
     """Implementation name."""
     device: str
@@ -75,19 +75,47 @@ class KernelRow:
     """Median share of the peak that bounds a case; None where no peak is known."""
 
 
+def several_configs(found: Iterable[Evaluation | Compilation]) -> bool:
+    """Whether more than one `cgins.yaml` is among them, so that names alone may mean several things."""
+    return len({file(one) for one in found}) > 1
+
+
+def file(one: Evaluation | Compilation) -> str:
+    """Path of its `cgins.yaml`."""
+    return one.config or "cgins.yaml"
+
+
+def names(report: SessionReport) -> Callable[[Evaluation], str]:
+    """What a reader knows cases by: labels, behind the `cgins.yaml` that has them where there are several."""
+    if several_configs(report.evaluations):
+        return lambda one: f"{file(one)}::{one.label}"
+    return lambda one: one.label
+
+
+def seeds(report: SessionReport) -> tuple[int, ...]:
+    """The seed of the fresh inputs; several where runs that had their own were merged."""
+    return tuple(dict.fromkeys(one.seed for one in report.merged)) or (report.seed,)
+
+
 def rows(evaluations: Iterable[Evaluation]) -> tuple[KernelRow, ...]:
     """One row a kernel implementation, in the order of their first evaluations."""
     return tuple(_row(*key, members) for key, members in _by_implementation(evaluations).items())
 
 
 def _by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str, str], list[Evaluation]]:
-    """Evaluations by kernel, implementation and device: its type, or the model where a merged report has several."""
+    """Evaluations by kernel, implementation and device.
+
+    The kernel is behind its `cgins.yaml` where there are several, for it is another one in each. The device is a type,
+    or the model where a merged report has several.
+    """
+    evaluations = tuple(evaluations)
+    several = several_configs(evaluations)
     groups: dict[tuple[str, str, str], list[Evaluation]] = {}
     for evaluation in evaluations:
         case = evaluation.case
+        kernel = f"{file(evaluation)}::{case.kernel}" if several else case.kernel
         device = evaluation.device_name or case.device.split(":")[0]
-        key = (case.kernel, case.implementation, device)
-        groups.setdefault(key, []).append(evaluation)
+        groups.setdefault((kernel, case.implementation, device), []).append(evaluation)
     return groups
 
 
@@ -164,9 +192,11 @@ class Ungated:
     """A kernel implementation of which every case was skipped, because its contract covers none."""
 
     kernel: str
-    """Kernel name."""
+    """As in `KernelRow`."""
     implementation: str
     """Implementation name."""
+    device: str
+    """As in `KernelRow`."""
     cases: int
     """How many cases were skipped."""
     message: str
@@ -176,8 +206,8 @@ class Ungated:
 def ungated(evaluations: Iterable[Evaluation]) -> tuple[Ungated, ...]:
     """Implementations that no case gates although their device is there, by first evaluation."""
     return tuple(
-        _ungated(members)
-        for members in _by_implementation(evaluations).values()
+        _ungated(*key, members)
+        for key, members in _by_implementation(evaluations).items()
         if all(
             (member.verdict.status, member.verdict.reason) == (Status.SKIPPED, Reason.CONTRACT)
             for member in members
@@ -185,12 +215,12 @@ def ungated(evaluations: Iterable[Evaluation]) -> tuple[Ungated, ...]:
     )
 
 
-def _ungated(members: list[Evaluation]) -> Ungated:
+def _ungated(kernel: str, implementation: str, device: str, members: list[Evaluation]) -> Ungated:
     messages = Counter(member.verdict.message.partition("\n")[0] for member in members)
-    case = members[0].case
     return Ungated(
-        kernel=case.kernel,
-        implementation=case.implementation,
+        kernel=kernel,
+        implementation=implementation,
+        device=device,
         cases=len(members),
         message=messages.most_common(1)[0][0],
     )

@@ -51,8 +51,12 @@ def excuse(item: pytest.Item) -> None:
     item.stash[_EXCUSED] = True
 
 
-def attach(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Put the item's pending evaluations and excuse on a report, as plain JSON types: xdist sends it so."""
+def attach(item: pytest.Item, report: pytest.TestReport, *, own: bool) -> None:
+    """Put the item's pending evaluations and excuse on a report, as plain JSON types: xdist sends it so.
+
+    `own` says that the item is a case or a build, whose failure is its verdict, and no test of the user's.
+    """
+    report.__dict__["cgins_own"] = own
     report.__dict__["cgins_excused"] = item.stash.get(_EXCUSED, False)
     pending = item.stash.get(_PENDING, [])
     if pending:
@@ -73,10 +77,14 @@ class Results:
         self._blameless: set[str] = set()
         self._kernel_failures = 0
         self._infrastructure_failures = 0
+        self._case_failures = 0
+        self._gated: set[str] = set()
 
     def add(self, report: pytest.TestReport) -> None:
         """Take the evaluations from a report, and count whose fault its failure is."""
         sent: list[Any] = report.__dict__.get("cgins", [])
+        if report.__dict__.get("cgins_own") and (sent or "cgins_compilation" in report.__dict__):
+            self._gated.add(report.nodeid)
         for value in sent:
             evaluation = documents.load_python(Evaluation, value)
             self._add_evaluation(evaluation)
@@ -91,6 +99,7 @@ class Results:
         if report.__dict__.get("cgins_excused"):
             self._blameless.add(report.nodeid)
         if report.failed:
+            self._case_failures += report.nodeid in self._gated
             if report.nodeid in self._blameless:
                 self._infrastructure_failures += 1
             else:
@@ -122,6 +131,11 @@ class Results:
     def environments(self) -> tuple[Environment, ...]:
         """Ordered by device."""
         return tuple(self._environments[device] for device in sorted(self._environments))
+
+    @property
+    def case_failures(self) -> int:
+        """Failures that the verdict of a case or build stands for."""
+        return self._case_failures
 
     @property
     def only_infrastructure_failed(self) -> bool:

@@ -217,7 +217,8 @@ class GateSession:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, InfrastructureError):
             results.excuse(item)
-        results.attach(item, report)
+        own = isinstance(item, CaseItem | BuildItem)
+        results.attach(item, report, own=own)
         if isinstance(item, CaseItem | BuildItem):
             item.locate_skip(report)
         return report
@@ -253,6 +254,11 @@ class GateSession:
             compilations=self._results.compilations,
             suite_tests=self.config.getoption("--cgins-suite-tests"),
             shard=self._shard,
+        )
+        self._report = replace(
+            self._report,
+            other_failures=max(0, session.testsfailed - self._results.case_failures),
+            stopped=bool(session.shouldfail),
         )
         ended = exitstatus in (
             pytest.ExitCode.OK,

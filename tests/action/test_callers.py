@@ -49,3 +49,16 @@ def test_every_reusable_workflow_has_an_example() -> None:
         if "workflow_call:" in file.read_text(encoding="utf-8")
     }
     assert set(CALLED.findall("".join(EXAMPLES))) == reusable
+
+
+def test_every_report_of_the_gate_has_a_comment_of_its_own() -> None:
+    """The example that comments names each artifact of the one that gates, under another name each."""
+    trees = [yaml.safe_load(text) for text in EXAMPLES]
+    gates, comments = (
+        [job for tree in trees for job in tree["jobs"].values() if f"/{name}.yml@" in job["uses"]]
+        for name in ("gate", "comment")
+    )
+    artifacts = [job.get("with", {}).get("artifact-name") for job in gates]
+    assert [job.get("with", {}).get("artifact-name") for job in comments] == artifacts
+    names = [job.get("with", {}).get("name") for job in comments]
+    assert len(set(names)) == len(set(artifacts)) == len(gates)

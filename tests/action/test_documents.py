@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.action import events
+from tests.action.github_parsers import Parsers, State
 from tests.action.local_runner import ACTION, ROOT, document
 from tests.action.test_audit import WORKFLOW_SCHEMA, WORKFLOWS, assert_clean, run
 
@@ -84,6 +86,31 @@ def test_examples_fit_the_schema_and_name_real_inputs(tmp_path: Path) -> None:
         assert gate["with"].keys() <= document()["inputs"].keys()
         for output in re.findall(r"steps\.gate\.outputs\.([\w-]+)", str(job)):
             assert output in document()["outputs"]
+
+
+def test_example_leaves_forks_out_and_compares_pushes(parsers: Parsers) -> None:
+    """By GitHub's own reading, the example for a team's machine skips forks and compares a push with what was before."""
+    text = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[0]
+    (job,) = parsers.parse("workflow", "example.yml", text)["jobs"].values()
+    (gate,) = (step for step in job["steps"] if "pytest-cgins" in step.get("uses", ""))
+    found = {}
+    for name in events.NAMES:
+        event = events.event(name)
+        event.payload.setdefault("before", "5e" * 20)  # as pull requests have it that were pushed to
+        seen = State({"github": event.context()})
+        found[name] = (parsers.holds(job, seen), parsers.text(gate["with"]["baseline"], seen))
+    before = events.event("push").payload["before"]
+    assert found == {name: (name != "fork", before if name == "push" else "") for name in events.NAMES}
+
+
+@pytest.mark.parametrize(
+    "file", [ACTION / "README.md", ACTION / "WORKFLOWS.md", ROOT / ".github/SECURITY.md"]
+)
+def test_documents_say_that_forks_bring_their_own_conditions(file: Path) -> None:
+    """Each that has something on forks names the setting that keeps them off machines of one's own."""
+    text = " ".join(file.read_text(encoding="utf-8").split())
+    assert "*Require approval for all external contributors*" in text
+    assert "never reach" not in text
 
 
 def pins() -> dict[str, tuple[str, str]]:

@@ -110,8 +110,9 @@ def find_base(workspace: Path, files: Path, **variables: str) -> tuple[dict[str,
 def test_base_of_a_merge_is_the_tip_of_its_base_branch(server: Server, tmp_path: Path, depth: int) -> None:
     """Whatever the depth, the merge of a pull request is compared with its first parent, which is then there."""
     workspace = server.check_out(tmp_path / "here", server.merge, depth=depth)
-    found, log = find_base(workspace, tmp_path, GITHUB_BASE_REF="master")
-    assert found == {"base": server.tip, "baseline": server.tip if depth else ""}
+    event = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_SHA": server.merge}
+    found, log = find_base(workspace, tmp_path, GITHUB_BASE_REF="master", **event)
+    assert found == {"base": server.tip, "baseline": server.tip}
     assert git(workspace, "cat-file", "-t", f"{server.tip}^{{tree}}") == "tree"
     assert log == ""
 
@@ -124,6 +125,39 @@ def test_base_of_the_head_itself_is_where_it_left_the_branch(
     workspace = server.check_out(tmp_path / "here", server.head, depth=depth)
     found, _ = find_base(workspace, tmp_path, GITHUB_BASE_REF="master")
     assert found["base"] == server.first
+
+
+def test_merge_of_the_base_into_the_head_is_not_the_merge_of_the_pull_request(
+    server: Server, tmp_path: Path
+) -> None:
+    """A head that took in its base branch has two parents as well; the first is the pull request's own commit."""
+    work = tmp_path / "work"
+    git(tmp_path, "clone", "--quiet", server.bare.as_uri(), str(work))
+    git(work, "checkout", "--quiet", "--detach", server.head)
+    git(work, "merge", "--quiet", "--no-edit", server.tip)
+    git(work, "push", "--quiet", "origin", "HEAD:refs/heads/updated")
+    head = git(work, "rev-parse", "HEAD")
+    workspace = server.check_out(tmp_path / "here", head)
+    event = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_SHA": server.merge}
+    found, _ = find_base(workspace, tmp_path, GITHUB_BASE_REF="master", **event)
+    assert found["base"] == server.tip
+
+
+def test_checkout_of_another_user_is_looked_at(server: Server, tmp_path: Path) -> None:
+    """As in a container's job; git itself would refuse the folder."""
+    workspace = server.check_out(tmp_path / "here", server.merge, depth=0)
+    found, _ = find_base(
+        workspace, tmp_path, GITHUB_BASE_REF="master", GIT_TEST_ASSUME_DIFFERENT_OWNER="1", HOME=str(tmp_path)
+    )
+    assert found["base"] == server.tip
+
+
+def test_whole_clone_without_the_branch_is_a_warning(server: Server, tmp_path: Path) -> None:
+    """No pull request is compared with nothing in silence."""
+    workspace = server.check_out(tmp_path / "here", server.merge, depth=0)
+    found, log = find_base(workspace, tmp_path, GITHUB_BASE_REF="gone")
+    assert found == {"base": "", "baseline": ""}
+    assert log.startswith("::warning title=pytest-cgins::the commit that this pull request left gone at")
 
 
 def test_base_that_cannot_be_had_is_a_warning(server: Server, tmp_path: Path) -> None:

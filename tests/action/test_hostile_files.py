@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
+import json
+import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.action.local_runner import ACTION, obeyed
-
-BIN = Path(sys.executable).parent
-
-
-def zipped(files: Mapping[str, bytes]) -> bytes:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return archive.getvalue()
-
-
-class Hub:
-    """A `gh` that answers from files."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / "bin"
-        self.path.mkdir()
-        tool = self.path / "gh"
-        tool.write_text(
-            f"#!/bin/sh\ncase \"$*\" in\n*/zip) exec cat '{folder}/artifact.zip';;\n"
-            f"*artifacts*) exec cat '{folder}/listed';;\n'run download'*) exec sh '{folder}/download' \"$@\";;\nesac\n"
-        )
-        tool.chmod(0o755)
-        (folder / "download").write_text("exit 1\n")
-
-    def run(self, script: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        own = {"GITHUB_REPOSITORY": "octo/kernels", "RUN_ID": "7", "ARTIFACT": "cgins-report"}
-        done = subprocess.run(
-            ["bash", str(ACTION / script), *arguments],
-            env={"PATH": f"{self.path}:{BIN}:{os.environ['PATH']}", "HOME": str(self.folder), **own, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-        )
-        obeyed(done.stdout)  # the runner is never left deaf
-        return done
+from tests.action.hub import Hub, zipped
+from tests.action.local_runner import ACTION, ROOT, obeyed
 
 
 @pytest.fixture
@@ -59,33 +21,51 @@ def hub(tmp_path: Path) -> Hub:
     return Hub(tmp_path)
 
 
-@pytest.mark.parametrize("listed", ["- 0\n", "", "x; rm -rf / 10\n"])
-def test_run_without_a_report_is_no_error(hub: Hub, listed: str) -> None:
-    """Where GitHub lists no artifact there is nothing to comment, which is told."""
-    (hub.folder / "listed").write_text(listed)
-    done = hub.run("fetch_report.sh", str(hub.folder / "report"))
-    assert done.returncode == 0
-    assert "there is nothing to comment" in done.stdout
-    assert not (hub.folder / "report" / "report.json").exists()
-
-
 def test_report_is_taken_out_of_its_artifact(hub: Hub) -> None:
     """The one JSON file is the report, whatever it is called, and it lies where it should and nowhere else."""
-    (hub.folder / "listed").write_text("12 500\n")
-    (hub.folder / "artifact.zip").write_bytes(zipped({"../../evil.json": b"{}"}))
+    hub.add(12, zipped({"../../evil.json": b"{}"}))
     done = hub.run("fetch_report.sh", str(hub.folder / "report"))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout
     assert (hub.folder / "report" / "report.json").read_bytes() == b"{}"
     assert [file.name for file in hub.folder.rglob("evil.json")] == []
 
 
 def test_large_artifact_is_refused(hub: Hub) -> None:
     """An artifact beyond any report's size is not fetched."""
-    (hub.folder / "listed").write_text(f"12 {1 << 30}\n")
+    hub.add(12, nbytes=1 << 30)
     done = hub.run("fetch_report.sh", str(hub.folder / "report"))
     assert done.returncode == 1
-    assert obeyed(done.stdout) == ["::error title=pytest-cgins::the artifact is larger than any report"]
+    assert obeyed(done.stdout) == [
+        "::error title=pytest-cgins::the artifact is larger than any that is expected"
+    ]
     assert not (hub.folder / "report").exists()
+
+
+def test_hostile_report_gives_no_commands_to_the_job_that_comments(hub: Hub) -> None:
+    """What is wrong with a report is told in its own words, and the runner obeys none of them."""
+    report = hub.folder / "temp" / "report" / "report.json"
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({"version": "\n::error::forged\n"}))
+    done = hub.step(
+        "comment.yml", "Comment", RUNNER_TEMP=str(hub.folder / "temp"), NAME="gate", PYTHONPATH=str(ROOT)
+    )
+    assert done.returncode != 0
+    assert "cgins: " in done.stdout
+    assert obeyed(done.stdout) == []
+    assert obeyed(done.stdout + "::notice::heard") == ["::notice::heard"]
+
+
+def test_hostile_report_gives_no_commands_to_the_job_that_merges(hub: Hub) -> None:
+    """Nor there."""
+    hub.add(
+        12,
+        zipped({"report.json": json.dumps({"version": "\n::error::forged\n"}).encode()}),
+        name="cgins-shard-a",
+    )
+    done = hub.run("merge_reports.sh", str(hub.folder / "reports"), RUNNERS='[{"name": "a"}]')
+    assert done.returncode == 2
+    assert "cgins: " in done.stdout
+    assert obeyed(done.stdout) == []
 
 
 @pytest.mark.parametrize(
@@ -123,19 +103,55 @@ def test_archive_that_grows_is_refused(hub: Hub) -> None:
     assert "larger than any report" in done.stdout
 
 
-def test_no_proposals_are_no_error(hub: Hub) -> None:
-    """A run that proposed nothing publishes nothing."""
+@pytest.mark.parametrize("name", ["../proposal.json", "/tmp/proposal.json", "a/../../proposal.json", "a\nb"])
+def test_proposals_that_lead_elsewhere_are_refused(hub: Hub, name: str) -> None:
+    """No path of the archive leads out of the folder, and the refusal repeats none."""
+    hub.add(12, zipped({name: b"{}"}), name="cgins-proposals")
     done = hub.run("publish.sh", str(hub.folder / "proposals"), FOLDER=".")
-    assert done.returncode == 0
-    assert obeyed(done.stdout) == ["::notice title=pytest-cgins::there are no proposals"]
+    assert done.returncode == 2
+    assert obeyed(done.stdout) == [
+        "::error title=pytest-cgins::the artifact has a file whose path leads out of it"
+    ]
+    assert [file.name for file in hub.folder.rglob("proposal.json")] == []
+
+
+def test_link_among_proposals_is_a_plain_file(hub: Hub) -> None:
+    """What the archive calls a link is written as its text."""
+    archive = io.BytesIO()
+    link = zipfile.ZipInfo("run/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(link, "/etc/passwd")
+    hub.add(12, archive.getvalue(), name="cgins-proposals")
+    done = hub.run("publish.sh", str(hub.folder / "proposals"), FOLDER=".")
+    assert done.returncode == 0, done.stdout
+    written = hub.folder / "proposals/files/run/link"
+    assert not written.is_symlink()
+    assert written.read_text() == "/etc/passwd"
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("LIMIT_NBYTES = 1 << 10", "larger than any"), ("LIMIT_FILES = 1", "more files than any")],
+)
+def test_proposals_that_grow_are_refused(hub: Hub, limit: str, said: str) -> None:
+    """All files together have a limit, and so has their number."""
+    (hub.folder / "a.zip").write_bytes(zipped({"a": bytes(1000), "b": bytes(1000)}))
+    code = (
+        f"import sys; sys.path.insert(0, {str(ACTION)!r}); sys.argv = ['x', 'a.zip', 'out']\n"
+        f"import unpack_proposals; unpack_proposals.{limit}; sys.exit(unpack_proposals.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=hub.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert said in done.stdout
 
 
 def test_hostile_proposal_gives_no_commands_and_runs_nothing(hub: Hub) -> None:
     """A proposal that is none is refused in words that the runner does not obey; a module beside it is not imported."""
-    proposal = "$9/run/proposals/it"
-    (hub.folder / "download").write_text(
-        f'mkdir -p "{proposal}"; printf \'{{"version": "\\\\n::error::forged\\\\n"}}\' >"{proposal}/proposal.json"\n'
-    )
+    proposal = json.dumps({"version": "\n::error::forged\n"}).encode()
+    hub.add(12, zipped({"run/proposals/it/proposal.json": proposal}), name="cgins-proposals")
     project = hub.folder / "project"
     (project / "pytest_cgins").mkdir(parents=True)
     (project / "pytest_cgins" / "__init__.py").write_text("print('::error::imported')\n")
@@ -146,8 +162,8 @@ def test_hostile_proposal_gives_no_commands_and_runs_nothing(hub: Hub) -> None:
         GITHUB_TOKEN="token",
         GH_TOKEN="token",
     )
-    assert (hub.folder / "proposals/run/proposals/it/proposal.json").exists()
+    assert (hub.folder / "proposals/files/run/proposals/it/proposal.json").exists()
     assert done.returncode == 1
-    assert "cgins: " in done.stderr
+    assert "cgins: " in done.stdout
     assert obeyed(done.stdout) == []
     assert "imported" not in done.stdout

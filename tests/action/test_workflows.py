@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,7 @@ def state(tree: dict[str, Any], event: Event) -> State:
     """What conditions see; a reusable workflow's inputs have their defaults."""
     call = (tree["on"] or {}).get("workflow_call") or {}
     inputs = {name: one.get("default", "[]") for name, one in (call.get("inputs") or {}).items()}
-    needs = {"gate": {"result": "success"}}
+    needs = {name: {"result": "success"} for name in ("gate", "regenerate")}
     return State(
         {
             "github": event.context(),
@@ -156,7 +158,13 @@ def test_jobs_on_own_machines_are_those_of_the_table(parsers: Parsers) -> None:
 @pytest.mark.parametrize(("name", "job"), sorted(OWN_MACHINES))
 def test_own_machines_never_meet_a_fork(parsers: Parsers, name: str, job: str) -> None:
     """On a fork's pull request none of them runs; on pushes all do that are meant for them."""
-    assert not runs(parsers, name, job, events.event("fork"))
+    fork = events.event("fork")
+    # No workflow here has these events; who calls one may, and their runs may have the head's code.
+    for event in ("pull_request", "pull_request_target", "pull_request_review"):
+        assert not runs(parsers, name, job, replace(fork, name=event))
+    gone = replace(fork, payload=copy.deepcopy(fork.payload))
+    gone.payload["pull_request"]["head"]["repo"] = None
+    assert not runs(parsers, name, job, gone)
     assert runs(parsers, name, job, events.event("push")) == (name != "regenerate.yml")
     assert runs(parsers, name, job, events.event("pull_request")) == (
         name in ("gate.yml", "gpu-gate.yml", "matrix.yml")
@@ -171,6 +179,137 @@ def test_regeneration_is_for_dispatch_and_timetable_alone(parsers: Parsers) -> N
     dispatch = events.event("workflow_dispatch")
     other = Event(dispatch.name, dispatch.payload, "refs/heads/other", dispatch.sha)
     assert not runs(parsers, "regenerate.yml", "regenerate", other)
+
+
+def test_publishing_follows_every_regeneration_that_ran(parsers: Parsers) -> None:
+    """Also one that failed: proposals that were accepted before are published. One that was skipped has none."""
+    tree = parse(parsers, "regenerate.yml")
+    seen = state(tree, events.event("schedule"))
+    for result, expected in (("success", True), ("failure", True), ("skipped", False)):
+        seen.contexts["needs"]["regenerate"]["result"] = result
+        seen.failed = result != "success"
+        assert parsers.holds(jobs(tree)["publish"], seen) == expected
+    seen.contexts["needs"]["regenerate"]["result"] = "failure"
+    seen.cancelled = True
+    assert not parsers.holds(jobs(tree)["publish"], seen)
+
+
+def test_journal_is_kept_also_of_a_run_that_was_ended(parsers: Parsers) -> None:
+    """A job that hit its limit of time is cancelled; the journal, with which it is resumed, is uploaded all the same."""
+    tree = parse(parsers, "regenerate.yml")
+    (upload,) = (one for one in jobs(tree)["regenerate"]["steps"] if one.get("name") == "Upload the journal")
+    seen = state(tree, events.event("schedule"))
+    seen.cancelled = True
+    assert parsers.holds(upload, seen)
+    assert parsers.text(upload["with"]["path"], seen) == "./.cgins/runs/"
+    assert upload["with"]["include-hidden-files"] == "true"
+
+
+def test_merged_report_is_uploaded_also_of_kernels_that_failed(parsers: Parsers) -> None:
+    """The step before ends with the gate's exit code, and its report is what people want then."""
+    tree = parse(parsers, "matrix.yml")
+    (upload,) = (one for one in jobs(tree)["merge"]["steps"] if one.get("name") == "Upload the merged report")
+    seen = state(tree, events.event("push"))
+    seen.failed = True
+    assert parsers.holds(upload, seen)
+
+
+def given_to_the_action(parsers: Parsers, name: str, event: Event, **inputs: Any) -> dict[str, str]:
+    """What the action gets from a workflow."""
+    tree = parse(parsers, name)
+    (gate,) = (
+        step
+        for job in jobs(tree).values()
+        for step in job["steps"]
+        if step.get("uses", "").endswith("/action")
+    )
+    seen = state(tree, event)
+    seen.contexts["inputs"] |= {key.replace("_", "-"): value for key, value in inputs.items()}
+    seen.contexts["runner"] = {"temp": "/tmp"}
+    seen.contexts["matrix"] = {"runner": {"name": "h200"}}
+    seen.steps["place"] = {"outputs": {"file": "/history"}}
+    seen.contexts["github"]["workspace"] = "/work"
+    return {key: parsers.text(value, seen) for key, value in gate["with"].items()}
+
+
+@pytest.mark.parametrize("name", ["gate.yml", "gpu-gate.yml", "matrix.yml", "nightly.yml"])
+def test_what_is_compared_with(parsers: Parsers, name: str) -> None:
+    """A push to the default branch is compared with what was there before; what else there is the action finds itself."""
+    push = events.event("push")
+    other = replace(push, ref="refs/heads/other")
+    assert given_to_the_action(parsers, name, push)["baseline"] == push.payload["before"]
+    if name != "gpu-gate.yml":  # its pushes are to main
+        assert given_to_the_action(parsers, name, other)["baseline"] == ""
+        assert given_to_the_action(parsers, name, push, baseline="v1")["baseline"] == "v1"
+    for event in ("schedule", "workflow_dispatch"):
+        assert given_to_the_action(parsers, name, events.event(event))["baseline"] == ""
+    moved = events.event("pull_request")
+    moved.payload["before"] = "5e" * 20  # the head that a pull request had before, on synchronize
+    assert given_to_the_action(parsers, name, moved)["baseline"] == ""
+
+
+def test_an_approved_commit_is_not_compared_with_the_push(parsers: Parsers) -> None:
+    """Where a call names the commit, what the branch was before says nothing of it."""
+    given = given_to_the_action(parsers, "gate.yml", events.event("push"), sha="1" * 40)
+    assert given["baseline"] == ""
+
+
+@pytest.mark.parametrize("name", ["gate.yml", "matrix.yml", "nightly.yml"])
+def test_extras_are_those_of_the_workflows_own_commit(parsers: Parsers, name: str) -> None:
+    """They come with the checkout of pytest-cgins; a package of the caller's is taken as it is."""
+    push = events.event("push")
+    assert given_to_the_action(parsers, name, push)["package"] == ""
+    given = given_to_the_action(parsers, name, push, extras="nvcc,sass")
+    assert given["package"] == "/work/.cgins-action[nvcc,sass]"
+    given = given_to_the_action(parsers, name, push, extras="nvcc", package="pytest-cgins==1")
+    assert given["package"] == "pytest-cgins==1"
+
+
+@pytest.mark.parametrize(
+    ("name", "passed"),
+    [
+        ("gate.yml", {"strict": "true", "timing": "false", "allow-empty": "true"}),
+        ("matrix.yml", {"strict": "true", "timing": "false", "allow-empty": "true"}),
+        ("nightly.yml", {}),
+    ],
+)
+def test_inputs_reach_the_action(parsers: Parsers, name: str, passed: dict[str, str]) -> None:
+    """What a reusable workflow takes for the action arrives there."""
+    texts = {
+        "constraints": "c.txt",
+        "packs": "a\nb",
+        "packs-key": "k",
+        "requirements": "r.txt",
+        "device": "cuda",
+    }
+    inputs = texts | {key: value == "true" for key, value in passed.items()}
+    given = given_to_the_action(parsers, name, events.event("push"), **inputs)
+    assert (texts | passed).items() <= given.items()
+    call = parse(parsers, name)["on"]["workflow_call"]["inputs"]
+    assert inputs.keys() <= call.keys()
+
+
+def test_two_histories_of_one_run_share_nothing(parsers: Parsers) -> None:
+    """Key, artifacts and queue have the name; no name's key begins with that of another."""
+    tree = parse(parsers, "nightly.yml")
+    job = jobs(tree)["history"]
+    found = []
+    for name in ("a", "a-b"):
+        seen = state(tree, events.event("schedule"))
+        seen.contexts["inputs"]["name"] = name
+        with_ = [step["with"] for step in job["steps"] if "with" in step]
+        texts = [
+            parsers.text(one[key], seen)
+            for one in with_
+            for key in ("key", "restore-keys", "artifact-name", "name")
+            if key in one
+        ]
+        found.append([*texts, parsers.text(job["concurrency"]["group"], seen)])
+    assert [len(set(pair)) for pair in zip(*found, strict=True)] == [2] * 6
+    restored = found[0][1]
+    assert restored == "cgins-history-a/"
+    assert found[0][0].startswith(restored)
+    assert not found[1][0].startswith(restored)
 
 
 def test_comments_follow_runs_of_pull_requests(parsers: Parsers) -> None:

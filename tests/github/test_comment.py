@@ -109,6 +109,16 @@ def test_nothing_is_written_where_the_run_is_not_the_pull_requests(
     assert place.twin.api.comments == []
 
 
+def test_nothing_is_written_where_two_pull_requests_have_one_head(
+    place: Place, write: Write, pull: Pull, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A branch that goes into two others: the event does not say whose run it was."""
+    place.twin.api.pulls.append(Pull(9, "t", "", "work", "release", False, head_owner="stranger"))
+    assert write() == 0
+    assert "several open pull requests have" in capsys.readouterr().out
+    assert place.twin.api.comments == []
+
+
 @pytest.mark.parametrize("event", ["{}", "[]", "x", '{"workflow_run": {"event": "pull_request"}}'])
 def test_other_events_are_refused(
     write: Write, place: Place, tmp_path: Path, event: str, capsys: pytest.CaptureFixture[str]

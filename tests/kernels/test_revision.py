@@ -67,6 +67,9 @@ def test_pull_requests_of_a_runner(repository: Path, tmp_path: Path, monkeypatch
     git(repository, "merge", "-q", "--no-ff", "-m", "merge", "topic")
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--depth", "2", "--branch", "pull", repository.as_uri(), str(clone))
+    with pytest.raises(RevisionError):  # it may be a merge of the base into the pull request
+        resolve(MERGE_BASE, clone)
+    monkeypatch.setenv("GITHUB_SHA", git(repository, "rev-parse", "HEAD"))
     found = resolve(MERGE_BASE, clone)
     assert (found.commit, found.chosen) == (base, "the base of this merge into main")
 

@@ -71,3 +71,25 @@ def test_a_wrong_part_is_a_usage_error(project: Path, run: Callable[..., Run]) -
     found = run(project, "--cgins", "--cgins-shard=3/2")
     assert found.code == 4
     assert "argument --cgins-shard" in found.out
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")])
+def test_failures_that_no_case_stands_for_are_counted(
+    project: Path, run: Callable[..., Run], workers: tuple[str, ...]
+) -> None:
+    """A test of the user's own and a file that cannot be collected, and not the kernel that is wrong."""
+    (project / "test_own.py").write_text("def test_wrong_own():\n    assert 0\n")
+    (project / "test_broken.py").write_text("import no_such_module_of_ours\n")
+    options = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json", "--continue-on-collection-errors")
+    places = ("cgins.yaml", "test_own.py", "test_broken.py")
+    found = run(project, *options, *workers, "-k", "wrong", *places)
+    document = found.document()
+    assert "INCORRECT" in found.statuses().values()
+    assert (found.code, document["other_failures"], document["stopped"]) == (1, 2, False), found.out
+
+
+def test_a_run_that_was_stopped_says_so(project: Path, run: Callable[..., Run]) -> None:
+    """With `-x` the exit code is 1, as if all had run."""
+    options = ("--cgins", "--cgins-no-timing", "--cgins-json=report.json", "-k", "wrong", "cgins.yaml")
+    found = run(project, *options, "-x")
+    assert (found.code, found.document()["stopped"], found.document()["other_failures"]) == (1, True, 0)

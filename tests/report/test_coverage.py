@@ -60,6 +60,9 @@ def test_summary_has_them_escaped(report: SessionReport) -> None:
     assert "<strong>Missing cases</strong>" in page
     assert "Changed after it was tested" in page
     assert not any(tag in page for tag in ("<script>", "<b>", "<i>"))
+    without = replace(report, missing=(), base_revision="", coverage_note="no <base> here")
+    assert "nothing is held against the base revision: no &lt;base&gt; here" in markdown.render(without)
+    assert "nothing is held" not in markdown.render(replace(without, ci=False))
 
 
 def test_why_nothing_was_compared_is_told_in_ci_and_on_request(report: SessionReport) -> None:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from timings import compared, measured
 
 from pytest_cgins import cli, documents
 from pytest_cgins.model import Evaluation, Reason, SessionReport, Status
-from pytest_cgins.report import commands, document, formats, markdown
+from pytest_cgins.report import commands, document, formats, markdown, times
 from pytest_cgins.report.comment import COMMENT_LIMIT_NBYTES
 from tests.report.test_markdown import HOSTILE, assert_harmless, parsed, report_of
 
@@ -102,6 +103,41 @@ def test_a_terminal_is_sent_no_commands(make_evaluation: Make, text: str) -> Non
     assert "RUNTIME_ERROR" in found
 
 
+BREAKS = ("\n", "\r\n", "\r", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e")
+
+
+@pytest.mark.parametrize("gap", BREAKS)
+@pytest.mark.parametrize(
+    "command", ["::error file=a.py::forged", "  ::add-mask::a", "##[add-mask]a", "seed 8"]
+)
+def test_no_line_of_the_terminal_begins_with_a_text(make_evaluation: Make, gap: str, command: str) -> None:
+    """Messages, notes and names have no lines of their own that a runner obeys, or that look like ours."""
+    text = f"why{gap}{command}"
+    wrong = make_evaluation(
+        Status.INCORRECT, kernel=text, implementation=text, signature=text, message=text, reason=Reason.SHAPE
+    )
+    assert wrong.correctness is not None
+    noted = replace(wrong, correctness=replace(wrong.correctness, notes=(text,)))
+    skips = [
+        make_evaluation(Status.SKIPPED, signature=reason.value, kernel=kernel, message=text, reason=reason)
+        for reason in (Reason.CONTRACT, Reason.DEVICE_ABSENT)
+        for kernel in ("b", "::error::c")
+    ]
+    found = replace(
+        report_of(noted, *skips),
+        missing=(text,),
+        stale=(text,),
+        base_revision=text,
+        ci=True,
+        coverage_note=text,
+    )
+    printed = formats.FORMATS["terminal"](found)
+    lines = re.split("[\n\r\u2028\u2029\x85\x0b\x0c\x1c\x1e]", printed)
+    assert not [line for line in lines if re.match(r"\s*::|.*##\[", line)]
+    assert sum(line.startswith("seed ") for line in lines) == 1
+    assert printed.count("add-mask") + printed.count("forged") + printed.count("seed 8") >= 7
+
+
 @pytest.mark.parametrize("name", sorted(LIMITS))
 def test_limits_hold(make_evaluation: Make, name: str) -> None:
     """A thousand failures with long messages in three-byte letters fit; what does not is counted."""
@@ -140,3 +176,64 @@ def test_a_clean_comment_has_no_table_of_verdicts(make_evaluation: Make) -> None
     """Where all is well, totals and kernels are all there is."""
     text = formats.FORMATS["comment"](report_of(make_evaluation(), exit_status=0))
     assert re.findall("^##.*$", text, re.MULTILINE) == ["## cgins: 1 passed", "### Kernels"]
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS))
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_nothing_gates_is_told(make_evaluation: Make, name: str, strict: bool) -> None:
+    """An implementation whose contract covers no case has a line with the reason, and under strict one says that it fails."""
+    skipped = make_evaluation(Status.SKIPPED, reason=Reason.CONTRACT, message="takes no bias")
+    text = formats.FORMATS[name](report_of(skipped, make_evaluation(kernel="other"), strict=strict))
+    assert "its contract covers none of its 1 case: takes no bias" in parsed(text).codes
+    assert ("### Not gated, which fails under --cgins-strict\n" in text) == strict
+    assert "### Not gated" in text
+    assert "Not gated" not in formats.FORMATS[name](report_of(make_evaluation(), strict=strict))
+
+
+@pytest.mark.parametrize("name", ["comment", "markdown"])
+@pytest.mark.parametrize("length", [1, 5900])
+def test_messages_that_are_left_out_are_counted(make_evaluation: Make, name: str, length: int) -> None:
+    """What is shown and what is said to be left out add up to all failures, whether 20 messages fit or fewer."""
+    many = [
+        make_evaluation(Status.INCORRECT, kernel=f"kernel{number}", message=f"m\n{'x' * length}")
+        for number in range(300)
+    ]
+    text = formats.FORMATS[name](report_of(*many))
+    shown = text.count("<details>")
+    assert shown == 20 if length == 1 or name == "markdown" else 0 < shown < 20
+    _, _, rest = text.rpartition("</details>")
+    counted = re.match(r"\s*<p>… (\d+) more", rest)
+    assert counted is not None
+    assert int(counted[1]) == 300 - shown
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS))
+def test_two_files_are_told_apart(make_evaluation: Make, name: str) -> None:
+    """Where two `cgins.yaml` have a case of one name, cases and kernels stand behind their file."""
+    files = ("a/cgins.yaml", "b/cgins.yaml")
+    timing = measured(compared("base", [0.0] * 30))
+    both = [
+        replace(make_evaluation(Status.SLOWER, timing=timing, reason=Reason.SLOWER_THAN_BASE), config=file)
+        for file in files
+    ]
+    codes = parsed(formats.FORMATS[name](report_of(*both))).codes
+    label = both[0].label
+    assert {f"{file}::{said}" for file in files for said in (label, "scale")} <= set(codes)
+    assert label not in codes
+
+
+def test_a_slow_case_does_not_bring_its_namesake(make_evaluation: Make) -> None:
+    """Probably slower in one `cgins.yaml` says nothing of the case of the same name in another."""
+    slow = [0.04 + 0.001 * (number % 7) for number in range(40)]
+    one = replace(
+        make_evaluation(Status.SAME, timing=measured(compared("base", slow))), config="a/cgins.yaml"
+    )
+    other = replace(
+        make_evaluation(Status.SAME, timing=measured(compared("base", [0.0] * 40))), config="b/cgins.yaml"
+    )
+    report = report_of(one, other)
+    assert [found.config for found in times.probably_slower(report.evaluations)] == ["a/cgins.yaml"]
+    text = formats.FORMATS["comment"](report)
+    codes = parsed(text[text.index("### Verdicts") : text.index("</table>")]).codes
+    assert f"a/cgins.yaml::{one.label}" in codes
+    assert f"b/cgins.yaml::{one.label}" not in codes

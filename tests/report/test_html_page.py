@@ -17,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timings import compared
 
+from pytest_cgins.environment_key import key_of
 from pytest_cgins.gate_timing import interval
-from pytest_cgins.model import Probe, Reason, SessionReport, Status, WorstElement
+from pytest_cgins.model import Evaluation, Probe, Reason, SessionReport, Status, Verdict, WorstElement
 from pytest_cgins.report import markdown
 from pytest_cgins.report.html.markup import element, lines
+from pytest_cgins.report.html.naming import Names
 from pytest_cgins.report.html.page import render
 from pytest_cgins.report.html.paired_plot import paired
-from pytest_cgins.report.html.roofline_plot import rooflines
+from pytest_cgins.report.html.roofline_plot import rooflines, scaled
 
 VOID = {"meta", "link", "input"}
 LOADING = (
@@ -276,7 +278,8 @@ def test_rooflines_are_drawn_where_work_and_peaks_are_known(report: SessionRepor
         for one in report.evaluations
         if one.measurement is not None and one.measurement.roofline is not None
     ]
-    drawn = parsed(rooflines(report.evaluations))
+    names = Names(report)
+    drawn = parsed(rooflines(report.evaluations, names))
     assert len(drawn.all("circle")) == len(known)
     assert len(drawn.all("figure")) == len({one.case.device for one in known})
     for figure in drawn.all("figure"):
@@ -300,7 +303,7 @@ def test_rooflines_are_drawn_where_work_and_peaks_are_known(report: SessionRepor
         )
         for one in known
     ]
-    assert rooflines(without) == ""
+    assert rooflines(without, names) == ""
 
 
 def test_builds_have_a_table_of_their_own() -> None:
@@ -457,3 +460,84 @@ def test_weak_and_open_cases_have_a_colour_of_their_own() -> None:
         root = check_page(render(report_of(weak, strict=strict)))
         badges = {one.attributes["class"] for one in root.all("span", "badge")}
         assert badges == {f"badge {kind}"}
+
+
+def timed(report: SessionReport) -> Evaluation:
+    """One of its cases on a GPU that were timed and passed."""
+    return next(
+        one
+        for one in report.evaluations
+        if one.measurement is not None and one.case.device == "cuda:0" and one.verdict.status is Status.SAME
+    )
+
+
+def test_a_case_on_two_types_of_gpus_is_two(report: SessionReport) -> None:
+    """The model stands in the name, in the column and in the filter, as in a merged report."""
+    both = [replace(timed(report), device_name=name) for name in ("NVIDIA A100", "NVIDIA H200")]
+    root = check_page(render(replace(report, evaluations=tuple(both))))
+    name = both[0].case.name
+    links = [one.all("a")[0].text() for one in root.all("tr") if "data-status" in one.attributes]
+    assert links == [f"{name} on NVIDIA A100", f"{name} on NVIDIA H200"]
+    chosen = [one.text() for one in root.all("option")]
+    assert {"NVIDIA A100 (1)", "NVIDIA H200 (1)"} <= set(chosen)
+    assert "cuda:0" not in chosen
+    assert details_of(root, links[1])
+
+
+def test_a_case_of_two_configurations_is_two(report: SessionReport) -> None:
+    """The file stands before the name where a session had several."""
+    both = [replace(timed(report), config=name) for name in ("a/cgins.yaml", "b/cgins.yaml")]
+    root = check_page(render(replace(report, evaluations=tuple(both))))
+    links = [one.all("a")[0].text() for one in root.all("tr") if "data-status" in one.attributes]
+    assert links == [f"{one.config}::{one.case.name}" for one in both]
+
+
+def test_a_history_is_that_of_the_device(report: SessionReport) -> None:
+    """What another model took later is not what the case takes now, and is not drawn."""
+    one = timed(report)
+    alone = replace(report, evaluations=(one,))
+    own, others = history_of(alone, runs=4)[0], history_of(alone, runs=6)[0]
+    elsewhere = [
+        replace(segment, hard=key_of({**segment.hard.parts, "device": "NVIDIA A100"}))
+        for segment in others.segments
+    ]
+    others = replace(others, segments=tuple(elsewhere))
+    mixed = replace(own, segments=(*own.segments, *others.segments))
+    page = render(alone, trends=[mixed])
+    assert page == render(alone, trends=[own])
+    assert "4 runs" in page
+    assert render(alone, trends=[others]) == render(alone)
+
+
+def test_what_failed_a_run_besides_its_cases_is_told(report: SessionReport) -> None:
+    """Nothing failed only where the exit code says so as well; what no case gates is named."""
+    clean = replace(report, evaluations=(timed(report),), exit_status=0)
+    assert "Nothing failed." in render(clean)
+    page = render(replace(clean, exit_status=1))
+    assert "Nothing failed." not in page
+    assert "No case failed, and the run ended with exit code 1." in page
+    one = timed(report)
+    refused = replace(
+        one,
+        measurement=None,
+        verdict=Verdict(status=Status.SKIPPED, reason=Reason.CONTRACT, message="no strides", numbers={}),
+    )
+    page = render(replace(clean, evaluations=(refused,), exit_status=1))
+    assert f"Not gated: {one.case.kernel}/{one.case.implementation}, 1 case: no strides" in page
+
+
+def test_a_build_without_figures_has_none_to_sort_by() -> None:
+    """A dash that the script knows, not a text that comes before all numbers."""
+    root = check_page(render(report_of(compilations=builds())))
+    (row,) = [one for one in root.all("tr") if "rms_norm" in one.text() and "data-status" in one.attributes]
+    empty = [one.text() for one in row.all("td", "number") if "data-n" not in one.attributes]
+    assert empty
+    assert set(empty) == {"–"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(999.6e9, "1 T"), (4.02e12, "4.02 T"), (999.4, "999 "), (0.0, "0 "), (3.0, "3 ")]
+)
+def test_rates_have_the_prefix_of_what_is_printed(value: float, text: str) -> None:
+    """What rounds up to a thousand has the next one."""
+    assert scaled(value) == text

@@ -22,6 +22,16 @@ from pytest_cgins.report import junit
 from tests.report.test_markdown import HOSTILE, report_of
 
 Make = Callable[..., Evaluation]
+SPILLS = Verdict(
+    status=Status.RESOURCES,
+    reason=Reason.SPILLS_GREW,
+    message="it spills",
+    numbers={"spill_nbytes_per_thread": 48.0},
+)
+BUILD = Compilation(
+    kernel="mix", implementation="cuda", arch="sm_90a", verdict=SPILLS, resources=(), base=(),
+    base_revision=REVISION, build_seconds=1.0, seconds=2.0,
+)  # fmt: skip
 
 
 @cache
@@ -133,6 +143,69 @@ def test_hostile_texts_stay_texts(make_evaluation: Make, text: str) -> None:
     assert " ".join(case.result[0].message.split()) == " ".join(expected.split())
 
 
+@pytest.mark.parametrize("config", ["x]]][[PROPERTY|status=PASSED", "a[0]", "]]]", "[[[x]]]]"])
+def test_a_value_is_one_property(make_evaluation: Make, config: str) -> None:
+    """Whatever brackets a value has, its line has two where the property begins and two where it ends, and no others."""
+    (suite,) = read(report_of(replace(make_evaluation(), config=config)))
+    (case,) = suite
+    lines = (case.system_out or "").splitlines()
+    assert all(line.count("[[") == line.count("]]") == 1 and "]]]" not in line for line in lines), lines
+    assert properties(case)["config"].replace(" ", "") == config
+    assert properties(case)["status"] == "PASSED"
+
+
+def test_a_number_takes_no_name_but_its_own(make_evaluation: Make) -> None:
+    """A key that is no name is cleaned as values are, and one that has another property's name is left out."""
+    keys = ("a\x00b\n[[PROPERTY|reason=no", "status", "sta\x00tus", "seed=8", "", "x]]")
+    one = make_evaluation(message="m")
+    one = replace(one, verdict=replace(one.verdict, numbers=dict.fromkeys(keys, 1.5)))
+    (suite,) = read(report_of(one))
+    (case,) = suite
+    told = properties(case)
+    assert (told["status"], told["reason"], told["seed"]) == ("PASSED", "ok", "7")
+    assert {name for name, value in told.items() if value == "1.5"} == {
+        "ab [ [PROPERTY|reason:no", "seed:8", "x] ] ",
+    }  # fmt: skip
+    assert {found.name for found in suite.properties() if found.name.startswith("cases_")} == {"cases_PASSED"}
+
+
+def test_two_files_are_told_apart(make_evaluation: Make) -> None:
+    """Cases of one name in two `cgins.yaml`, and builds, have suites and class names that begin with the file's path."""
+    evaluations = [replace(make_evaluation(), config=f"{name}/cgins.yaml") for name in "ab"]
+    found = read(report_of(*evaluations))
+    assert [(suite.name, case.classname, case.name) for suite in found for case in suite] == [
+        (f"{name}/cgins.yaml::scale", f"{name}/cgins.yaml::scale.cpu-cpp", "tiny/f32-2x3-0001")
+        for name in "ab"
+    ]
+    built = replace(report_of(), compilations=tuple(replace(BUILD, config=one.config) for one in evaluations))
+    assert [suite.name for suite in read(built)] == ["a/cgins.yaml::mix", "b/cgins.yaml::mix"]
+
+
+def test_a_merged_report_has_no_seed_of_all(make_evaluation: Make) -> None:
+    """Where runs had seeds of their own, none is told for a suite or for a case that was not tested."""
+    runs = tuple(
+        model.MergedRun(seed=seed, started_at="", exit_status=0, tests=0, devices=()) for seed in (7, 8)
+    )
+    for merged, seed in ((runs, None), (runs[:1], "7")):
+        (suite,) = read(replace(report_of(make_evaluation(Status.SKIPPED)), merged=merged))
+        (case,) = suite
+        assert {one.name: one.value for one in suite.properties()}.get("seed") == seed
+        assert properties(case).get("seed") == seed
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_nothing_gates_is_there(make_evaluation: Make, strict: bool) -> None:
+    """A kernel whose contract covers no case is a failure of the whole under --cgins-strict, and skipped elsewhere."""
+    skipped = make_evaluation(Status.SKIPPED, reason=Reason.CONTRACT, message="takes no bias\nmore")
+    found = read(report_of(skipped, strict=strict))
+    (case,) = next(suite for suite in found if suite.name == "cgins")
+    (result,) = case.result
+    assert (case.classname, case.name, result.type) == ("cgins.ungated", "scale/cpp (cpu)", "ungated")
+    assert result.message == "its contract covers none of its 1 case: takes no bias"
+    assert isinstance(result, junitparser.Failure if strict else junitparser.Skipped)
+    assert found.failures == int(strict)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.text(st.characters(), max_size=40))
 def test_cleaned_text_is_what_xml_can_say(text: str) -> None:
@@ -173,17 +246,7 @@ def test_what_speaks_against_the_whole_is_there(make_evaluation: Make, ci: bool)
 
 def test_builds_are_cases_of_their_kernel() -> None:
     """`--cgins-compile-only`: a case an architecture, with what the functions take."""
-    verdict = Verdict(
-        status=Status.RESOURCES,
-        reason=Reason.SPILLS_GREW,
-        message="it spills",
-        numbers={"spill_nbytes_per_thread": 48.0},
-    )
-    build = Compilation(
-        kernel="mix", implementation="cuda", arch="sm_90a", verdict=verdict, resources=(), base=(),
-        base_revision=REVISION, build_seconds=1.0, seconds=2.0,
-    )  # fmt: skip
-    (suite,) = read(replace(report_of(), compilations=(build,)))
+    (suite,) = read(replace(report_of(), compilations=(BUILD,)))
     (case,) = suite
     assert (suite.name, case.classname, case.name, case.time) == ("mix", "mix.cuda", "sm_90a", 2.0)
     assert case.result[0].type == "spills-grew"

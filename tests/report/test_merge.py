@@ -15,11 +15,11 @@ from timings import LABEL, RULE, blocks, compared, measured
 
 from pytest_cgins import cli, documents, gate
 from pytest_cgins.config.model import TimingGate
-from pytest_cgins.errors import MergeError
+from pytest_cgins.errors import ConfigError, MergeError
 from pytest_cgins.gate_timing import decide_timing, timing_numbers
 from pytest_cgins.measurement import Comparison
 from pytest_cgins.model import Environment, Evaluation, Reason, SessionReport, Shard, Status
-from pytest_cgins.report import document, formats, merge
+from pytest_cgins.report import document, formats, merge, reading
 from pytest_cgins.report.merge_cases import Part
 from tests.report.test_markdown import report_of
 
@@ -117,6 +117,66 @@ def test_a_missing_shard_of_one_device_is_named(make_evaluation: Make) -> None:
     assert {one.device_name for one in whole.evaluations} == {"NVIDIA H200", "NVIDIA A100"}
 
 
+def gpu_shard(make: Make, environment: Environment, number: int, count: int = 2) -> SessionReport:
+    case = make(signature=f"s{number}", device="cuda:0", implementation="cuda")
+    return shard(based(case, environment=environment), number, count)
+
+
+def cpu_shard(make: Make, number: int, *, seed: int, absent: bool = False) -> SessionReport:
+    """One of two, on a machine without a GPU; `absent` adds a case that wants one."""
+    cases = [make(signature=f"c{number}")]
+    if absent:
+        cases.append(make_absent(make, f"s{number}"))
+    return shard(replace(report_of(*cases, exit_status=0), seed=seed), number, 2)
+
+
+def make_absent(make: Make, signature: str = "s") -> Evaluation:
+    return make(
+        Status.SKIPPED, signature=signature, device="cuda:0", implementation="cuda", reason=Reason.DEVICE_ABSENT,
+        message="no cuda device", times_ns=None,
+    )  # fmt: skip
+
+
+def test_shards_of_one_type_do_not_stand_for_those_of_another(make_evaluation: Make) -> None:
+    """Part 1 of one model of GPU and part 2 of another are two suites, each with a shard missing."""
+    first, second = gpu_shard(make_evaluation, H200, 1), gpu_shard(make_evaluation, A100, 2)
+    with pytest.raises(
+        MergeError,
+        match=r"^shards 1 of 2 on NVIDIA A100, 2 of 2 on NVIDIA H200 are missing; .*\n.*merge all 4 reports",
+    ):
+        merged(first, second)
+    rest = gpu_shard(make_evaluation, H200, 2), gpu_shard(make_evaluation, A100, 1)
+    assert len(merged(first, second, *rest).evaluations) == 4
+
+
+def test_a_shard_that_wants_no_gpu_may_be_of_any_type(make_evaluation: Make) -> None:
+    """Parts of CPU cases, or without cases, fill what a type of GPU lacks: one each, and none is over."""
+    types = gpu_shard(make_evaluation, H200, 1), gpu_shard(make_evaluation, A100, 1)
+    plain = cpu_shard(make_evaluation, 2, seed=1)
+    bare = shard(replace(report_of(exit_status=5), environments=(), seed=2, empty=True, ci=True), 2, 2)
+    assert merged(*types, plain, bare).exit_status == 0
+    with pytest.raises(
+        MergeError, match=r"^shard 2 of 2 on NVIDIA H200 or on NVIDIA A100 is missing; .*\n.*all 4 reports"
+    ):
+        merged(*types, plain)
+    with pytest.raises(MergeError, match=r"^shard 1 of 2 is missing"):
+        merged(gpu_shard(make_evaluation, H200, 1), plain, bare)
+
+
+def test_a_shard_that_left_out_cases_for_want_of_a_gpu_stands_for_none(make_evaluation: Make) -> None:
+    """Machines without a GPU have a suite of their own, though its CPU cases passed."""
+    whole = [gpu_shard(make_evaluation, H200, number) for number in (1, 2)]
+    without = [cpu_shard(make_evaluation, number, seed=number, absent=number == 2) for number in (1, 2)]
+    assert merged(*whole, *without).exit_status == 0
+    assert merged(*without).exit_status == 0
+    with pytest.raises(MergeError, match=r"^shard 2 of 2 on NVIDIA H200 is missing"):
+        merged(whole[0], *without)
+    with pytest.raises(
+        MergeError, match=r"^shards 1 of 2 on a machine without a GPU, 2 of 2 on NVIDIA H200 are missing"
+    ):
+        merged(whole[0], without[1])
+
+
 def test_reports_that_were_expected_and_are_not_there(make_evaluation: Make) -> None:
     """A run without a number is missed by count alone; the same report twice counts once."""
     one = report_of(make_evaluation())
@@ -125,10 +185,33 @@ def test_reports_that_were_expected_and_are_not_there(make_evaluation: Make) -> 
     assert merged(one, one, expected=1).evaluations == one.evaluations
 
 
+def test_a_run_that_is_there_alone_and_in_a_merged_report_is_refused(make_evaluation: Make) -> None:
+    """It would count twice among those that are expected; merged reports that share no run count with all theirs."""
+    x, y, z = (replace(report_of(make_evaluation(signature=name), exit_status=0), seed=7) for name in "xyz")
+    both = merged(x, y)
+    for reports in ((both, x), (x, both), (both, x, z)):
+        with pytest.raises(
+            MergeError, match=r"^[ab]\.json: its run is in [ab]\.json too\n→ leave one of the two"
+        ):
+            merged(*reports, expected=3)
+    with pytest.raises(MergeError, match=r"^b\.json: all its runs are in a\.json too"):
+        merged(merged(x, y, z), both)
+    assert len(merged(both, z, expected=3).merged) == 3
+    with pytest.raises(MergeError, match=r"^3 different reports are there, 4 are expected"):
+        merged(both, merged(y, z), expected=4)
+
+
+def test_runs_that_look_alike_are_two(make_evaluation: Make) -> None:
+    """The same seed, second and devices in two jobs: what they found tells them apart."""
+    first, second = (report_of(make_evaluation(signature=name), exit_status=0) for name in "ab")
+    assert len(merged(first, second, expected=2).merged) == 2
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         ({"exit_status": 2}, r"^b\.json: its run was ended with exit code 2"),
+        ({"stopped": True, "exit_status": 1}, r"^b\.json: its run was stopped by -x or --maxfail"),
         ({"strict": True}, "different settings of --cgins-strict: False in a.json, True in b.json"),
         ({"cgins": "9"}, "different versions of pytest-cgins: 1 in a.json, 9 in b.json"),
         ({"base_revision": "f00 (main)"}, "held against different revisions: .*f00"),
@@ -211,6 +294,30 @@ def test_what_speaks_against_the_whole_adds_up(make_evaluation: Make) -> None:
     assert merged(second).exit_status == 5
 
 
+def test_a_lost_device_is_not_made_good_by_another_run(make_evaluation: Make) -> None:
+    """A run in CI whose cases were all skipped for want of the GPU: exit 5, whatever others gated, merged twice or in shards."""
+    lost = replace(report_of(make_absent(make_evaluation, "s2"), exit_status=5), ci=True, empty=True)
+    case = make_evaluation(signature="s2", device="cuda:0", implementation="cuda")
+    good = replace(based(case, environment=A100), ci=True)
+    whole = merged(good, lost, expected=2)
+    assert (whole.exit_status, whole.empty, whole.evaluations) == (5, False, (case,))
+    other = replace(report_of(make_evaluation(), exit_status=0), seed=9)
+    assert merged(whole, other).exit_status == 5
+    assert merged(gpu_shard(make_evaluation, H200, 1), shard(lost, 2, 2)).exit_status == 5
+    wrong = report_of(make_evaluation(Status.INCORRECT, times_ns=None), exit_status=1)
+    assert merged(lost, wrong).exit_status == 1
+
+
+def test_a_run_that_lost_no_device_gives_way(make_evaluation: Make) -> None:
+    """A host without a GPU that gated its CPU cases is fine, and so is a shard without cases."""
+    case = make_evaluation(signature="s2", device="cuda:0", implementation="cuda")
+    good = replace(based(case), ci=True)
+    hosted = report_of(make_evaluation(), make_absent(make_evaluation, "s2"), exit_status=0)
+    assert merged(good, replace(hosted, ci=True)).exit_status == 0
+    bare = replace(report_of(exit_status=5), ci=True, empty=True)
+    assert merged(shard(good, 1, 2), shard(bare, 2, 2)).exit_status == 0
+
+
 @pytest.mark.parametrize(("statuses", "besides", "code"), [
     ([Status.PASSED], 0, 0), ([Status.PASSED], 1, 1), ([Status.PASSED], 6, 6),
     ([Status.INFRASTRUCTURE], 6, 6), ([Status.INFRASTRUCTURE, Status.INCORRECT], 1, 1),
@@ -268,6 +375,21 @@ def test_a_slowdown_that_is_not_proven_among_more_tests_is_undecided(make_evalua
     assert whole.exit_status == 0
     assert again.verdict.numbers["log_e_threshold"] > one.verdict.numbers["log_e_threshold"]
     assert again.measurement.confirmation == one.measurement.confirmation  # type: ignore[union-attr]
+
+
+def test_what_else_failed_a_run_still_does(make_evaluation: Make) -> None:
+    """A case explained the exit code until it was decided again: the user's own test that failed stays, in a second merge too."""
+    slow = replace(based(timed(make_evaluation, "a", CLEAR, tests=1), exit_status=1), other_failures=1)
+    other = based(timed(make_evaluation, "b", [0.0] * 40, tests=400))
+    whole = merged(slow, other)
+    assert whole.evaluations[0].verdict.status is Status.INCONCLUSIVE
+    assert (whole.exit_status, whole.other_failures) == (1, 1)
+    enough = replace(based(timed(make_evaluation, "a", CLEAR, tests=100), exit_status=1), other_failures=1)
+    once = merged(enough, based(timed(make_evaluation, "c", [0.0] * 40, tests=1)))
+    assert once.evaluations[0].verdict.status is Status.SLOWER
+    many = based(timed(make_evaluation, "b", [0.0] * 40, tests=10**6))
+    assert merged(once, many).evaluations[0].verdict.status is Status.INCONCLUSIVE
+    assert merged(once, many).exit_status == 1
 
 
 def test_a_slowdown_with_enough_evidence_stays(make_evaluation: Make) -> None:
@@ -394,3 +516,27 @@ def test_the_command_writes_and_ends_as_the_gate(
         r"cgins: shard 2 of 2 is missing; there are .*1\.json \(shard 1 of 2\)\n→ run what is missing", told
     )
     assert not out.exists()
+
+
+def test_the_command_tells_what_no_case_shows(
+    make_evaluation: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file of a run that lost its device, and of one in which other tests failed."""
+    lost = replace(report_of(make_absent(make_evaluation), exit_status=5), ci=True, empty=True)
+    failed = replace(report_of(make_evaluation(), exit_status=1), other_failures=2)
+    files = [str(tmp_path / name) for name in ("lost.json", "failed.json")]
+    for report, file in zip((lost, failed), files, strict=True):
+        document.write(report, Path(file))
+    assert cli.main(["merge", *files, f"--out={tmp_path / 'all.json'}"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"{files[0]}: exit code 5, no device for its cases was there, and it gated nothing"
+    assert told[1] == f"{files[1]}: 2 failures besides those of cases"
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"version":' + "[" * 200_000, "[" * 300 + "]" * 300])
+def test_a_file_that_is_nested_too_deeply_is_no_report(tmp_path: Path, text: str) -> None:
+    """It is told as any other file that is none, and not as a fault of ours."""
+    file = tmp_path / "deep.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"deep\.json is not a report"):
+        reading.load(file)

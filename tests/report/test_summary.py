@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.report import summary
@@ -88,7 +89,22 @@ def test_ungated_is_what_a_contract_covers_nowhere(make_evaluation: Make) -> Non
             skip(Reason.DEVICE_ABSENT, kernel="absent"),
         ]
     )
-    assert found == (summary.Ungated(kernel="none", implementation="cpp", cases=2, message="takes no bias"),)
+    (one,) = found
+    assert one == summary.Ungated(
+        kernel="none", implementation="cpp", device="cpu", cases=2, message="takes no bias"
+    )
+
+
+def test_two_files_have_kernels_of_their_own(make_evaluation: Make) -> None:
+    """Where two `cgins.yaml` have a kernel of one name, each has a row, and neither hides that the other is not gated."""
+    skipped = make_evaluation(Status.SKIPPED, reason=Reason.CONTRACT, message="takes no bias")
+    both = [replace(skipped, config="a/cgins.yaml"), replace(make_evaluation(), config="b/cgins.yaml")]
+    assert [(row.kernel, row.cases) for row in summary.rows(both)] == [
+        ("a/cgins.yaml::scale", 1),
+        ("b/cgins.yaml::scale", 1),
+    ]
+    assert [one.kernel for one in summary.ungated(both)] == ["a/cgins.yaml::scale"]
+    assert [row.kernel for row in summary.rows(both[:1])] == ["scale"]
 
 
 def test_builds_are_counted_once_a_kernel(make_evaluation: Make) -> None:

@@ -262,3 +262,21 @@ def test_names_are_not_markup(make_evaluation: Make) -> None:
     """Brackets in a message are shown as they are."""
     text = rendered([make_evaluation(Status.TIMEOUT, message="index [bold] :smile: [/x]")])
     assert "index [bold] :smile: [/x]" in text
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_lines_of_a_message_are_indented_and_obeyed_by_nobody(make_evaluation: Make, colour: bool) -> None:
+    """In pytest's section too, a message's escape codes are spelled out, with the styles of ours where they were."""
+    bad = "bad \x1b[31m\u2028::error::forged"
+    evaluations = [
+        make_evaluation(Status.INCORRECT, reason=Reason.SHAPE, message=bad),
+        make_evaluation(Status.SKIPPED, signature="b", message="why\n::add-mask::a\n\u2192 do it"),
+    ]
+    text = rendered(evaluations, colour=colour)
+    said = "INCORRECT scale/cpu-cpp/tiny/f32-2x3-0001 (shape): bad \\u001b[31m\\u2028::error::forged"
+    lines = re.sub(r"\x1b\[[\d;]*m", "", text).split("\n")
+    assert said in lines
+    first = lines.index("SKIPPED 1 cases: why")
+    assert lines[first + 1 : first + 3] == ["  \\u003a:add-mask::a", "  \u2192 do it"]
+    if colour:
+        assert "\x1b[31mINCORRECT scale" in text

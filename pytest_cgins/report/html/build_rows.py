@@ -53,7 +53,9 @@ def _cells(one: Compilation) -> tuple[Cell, ...]:
     """Below `COLUMNS`; what it was at the base revision stands in brackets."""
     numbers = gate.resource_numbers(one.resources, one.base)
     figures = [
-        Cell(text=compiled.changed(numbers.get(name), numbers.get(f"base_{name}")), number=numbers.get(name))
+        EMPTY
+        if numbers.get(name) is None
+        else Cell(text=compiled.changed(numbers[name], numbers.get(f"base_{name}")), number=numbers[name])
         for _, name in compiled.FIGURES
     ]
     built = Cell(text=time_ns(one.build_seconds * 1e9), number=one.build_seconds)

@@ -10,6 +10,7 @@ from pytest_cgins.model import Evaluation, SessionReport
 from pytest_cgins.report import failure, summary, times
 from pytest_cgins.report.html.case_details import details
 from pytest_cgins.report.html.listing import EMPTY, Cell, Column, Listing, Row
+from pytest_cgins.report.html.naming import Names
 from pytest_cgins.report.trend import Trend
 
 COLUMNS = (
@@ -32,36 +33,39 @@ def cases(report: SessionReport, trends: Mapping[tuple[str, str], Trend]) -> Lis
     failed = summary.failures(report.evaluations, strict=report.strict)
     first = {id(one) for one in failed}
     others = [one for one in report.evaluations if id(one) not in first]
-    others.sort(key=lambda one: (summary.rank(one.verdict.status), one.case.name))
+    names = Names(report)
+    others.sort(key=lambda one: (summary.rank(one.verdict.status), names.case(one)))
     return Listing(
         id="cases",
         title="Cases",
         device="device",
         columns=COLUMNS,
-        rows=[_row(one, report, trends) for one in (*failed, *others)],
+        rows=[_row(one, report, names, trends) for one in (*failed, *others)],
     )
 
 
-def _row(evaluation: Evaluation, report: SessionReport, trends: Mapping[tuple[str, str], Trend]) -> Row:
-    case = evaluation.case
+def _row(
+    evaluation: Evaluation, report: SessionReport, names: Names, trends: Mapping[tuple[str, str], Trend]
+) -> Row:
+    trend = names.own(trends.get((evaluation.config, evaluation.case.name)), evaluation)
     return Row(
-        name=case.name,
+        name=names.case(evaluation),
         status=evaluation.verdict.status,
         outcome=summary.outcome(evaluation, strict=report.strict),
-        kernel=case.kernel,
-        device=case.device,
-        cells=_cells(evaluation),
+        kernel=evaluation.case.kernel,
+        device=names.device(evaluation),
+        cells=_cells(evaluation, names),
         headline=failure.headline(evaluation),
-        details=details(evaluation, report, trends.get((evaluation.config, case.name))),
+        details=details(evaluation, report, trend),
     )
 
 
-def _cells(evaluation: Evaluation) -> tuple[Cell, ...]:
+def _cells(evaluation: Evaluation, names: Names) -> tuple[Cell, ...]:
     """Below `COLUMNS`."""
     share = evaluation.correctness.share if evaluation.correctness is not None else None
     head = (
         Cell(text=evaluation.verdict.reason.value),
-        Cell(text=evaluation.case.device),
+        Cell(text=names.device(evaluation)),
         EMPTY if share is None else Cell(text=ratio(share), number=share),
     )
     timing = evaluation.measurement

@@ -12,6 +12,7 @@ from pytest_cgins.report import compiled, coverage, failure, markdown, summary, 
 from pytest_cgins.report.counts import Counts
 from pytest_cgins.report.html.listing import NOTHING, badge, plain_table
 from pytest_cgins.report.html.markup import Markup, code, element, join
+from pytest_cgins.report.html.naming import Names
 
 
 def title(found: Counts) -> str:
@@ -29,11 +30,12 @@ def overview(report: SessionReport) -> Markup:
 
 def _worst(report: SessionReport) -> Markup:
     """The first of the failures; without one, that there is none."""
+    names = Names(report)
     found = [
         (
             one.verdict.status,
             summary.outcome(one, strict=report.strict),
-            one.case.name,
+            names.case(one),
             failure.headline(one),
             markdown.reproduction(one, report),
             f"#cases-{place}",
@@ -52,7 +54,8 @@ def _worst(report: SessionReport) -> Markup:
         for place, one in enumerate(compiled.failures(report.compilations)[:1], 1)
     ]
     if not found:
-        return element("p", "Nothing failed.", class_="worst")
+        ended = f"No case failed, and the run ended with exit code {report.exit_status}."
+        return element("p", ended if report.exit_status else "Nothing failed.", class_="worst")
     status, outcome, name, headline, command, place = min(found, key=lambda one: summary.rank(one[0]))
     said = headline.removeprefix(status.value)
     return element(
@@ -68,6 +71,9 @@ def _notices(report: SessionReport) -> Iterator[Markup]:
     """What speaks against trusting the rest, then what gating times came to."""
     if report.empty and not report.compilations:
         yield _notice(f"Nothing was gated: {coverage.empty(report)}.")
+    for one in summary.ungated(report.evaluations):
+        cases = "1 case" if one.cases == 1 else f"all {one.cases:,} cases"
+        yield _notice(f"Not gated: {one.kernel}/{one.implementation}, {cases}: {one.message}")
     if report.missing:
         yield _notice(f"{coverage.headline(report)}: {coverage.remedy(report)}.")
         yield _folded("Missing cases", report.missing)
@@ -109,7 +115,7 @@ def _facts(report: SessionReport) -> Markup:
     said.append(("Compared with", base or "no base revision"))
     options = ["--cgins-strict"] * report.strict
     command = shlex.join(["pytest", "--cgins", f"--cgins-seed={report.seed}", *options])
-    if not report.compilations:
+    if not report.compilations and len(summary.seeds(report)) == 1:
         said.append(("All again", element("code", command, class_="command")))
     said += [
         ("Started", element("time", report.started_at, datetime=report.started_at)),
@@ -174,8 +180,9 @@ def _kernel(row: summary.KernelRow) -> tuple[str, ...]:
 def remarks(report: SessionReport) -> Markup:
     """What else is to be known: likely slowdowns, weak cases, and what was left out, with the number of cases."""
     evaluations, compilations = report.evaluations, report.compilations
-    likely = [(one.case.name, _likely(one)) for one in times.probably_slower(evaluations)]
-    weak = [(one.case.name, ", ".join(forged)) for one, forged in summary.weak(evaluations)]
+    names = Names(report)
+    likely = [(names.case(one), _likely(one)) for one in times.probably_slower(evaluations)]
+    weak = [(names.case(one), ", ".join(forged)) for one, forged in summary.weak(evaluations)]
     excused = [(one.kernel, one.probe, f"{one.cases:,}", one.reason) for one in summary.excused(evaluations)]
     tables = [
         plain_table("Probably slower", ("case", "time vs base"), likely),

@@ -19,6 +19,7 @@ from pytest_cgins.report.html import overview
 from pytest_cgins.report.html.build_rows import builds
 from pytest_cgins.report.html.case_rows import cases
 from pytest_cgins.report.html.markup import Markup, escaped, join
+from pytest_cgins.report.html.naming import Names
 from pytest_cgins.report.html.roofline_plot import rooflines
 from pytest_cgins.report.trend import Trend
 
@@ -38,7 +39,7 @@ def render(report: SessionReport, *, trends: Iterable[Trend] = ()) -> str:
             overview.overview(report),
             *(one.table() for one in listings),
             overview.kernels(report),
-            overview.plots(rooflines(report.evaluations)),
+            overview.plots(rooflines(report.evaluations, Names(report))),
             overview.remarks(report),
             *(one.details() for one in listings),
         ]

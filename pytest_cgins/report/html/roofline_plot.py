@@ -10,6 +10,7 @@ from pytest_cgins.measurement import Roofline
 from pytest_cgins.model import Evaluation
 from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element, join
+from pytest_cgins.report.html.naming import Names
 from pytest_cgins.report.times import share_of_peak
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
@@ -19,15 +20,15 @@ Peaks = tuple[str, float, float]
 Place = tuple[Evaluation, Roofline]
 
 
-def rooflines(evaluations: Iterable[Evaluation]) -> Markup:
+def rooflines(evaluations: Iterable[Evaluation], names: Names) -> Markup:
     """A figure for each device and pair of peaks, with the cases of which both work and peaks are known."""
     groups: dict[Peaks, list[Place]] = {}
     for evaluation in evaluations:
         found = evaluation.measurement.roofline if evaluation.measurement is not None else None
         if found is not None and _can_be_drawn(found):
-            key = (evaluation.case.device, found.peak_bytes_per_s, found.peak_flops_per_s)
+            key = (names.device(evaluation), found.peak_bytes_per_s, found.peak_flops_per_s)
             groups.setdefault(key, []).append((evaluation, found))
-    return join(_figure(peaks, members) for peaks, members in groups.items())
+    return join(_figure(peaks, members, names) for peaks, members in groups.items())
 
 
 def _can_be_drawn(found: Roofline) -> bool:
@@ -40,7 +41,7 @@ def _rate(found: Roofline) -> float:
     return found.share_of_compute * found.peak_flops_per_s
 
 
-def _figure(peaks: Peaks, members: Sequence[Place]) -> Markup:
+def _figure(peaks: Peaks, members: Sequence[Place], names: Names) -> Markup:
     device, bandwidth, compute = peaks
     knee = compute / bandwidth
     xs = [math.log10(found.flops / found.nbytes) for _, found in members]
@@ -59,7 +60,7 @@ def _figure(peaks: Peaks, members: Sequence[Place]) -> Markup:
             axes.marks_up(up, _decades(up)),
             axes.marks_across(across, [(n, _power(n)) for n in _whole(across)]),
             _roof(across, up, math.log10(bandwidth), math.log10(compute)),
-            _points([(across.at(x), up.at(y)) for x, y in zip(xs, ys, strict=True)], members),
+            _points([(across.at(x), up.at(y)) for x, y in zip(xs, ys, strict=True)], members, names),
             below="FLOP per byte",
             beside="FLOP/s",
         ),
@@ -75,16 +76,16 @@ def _roof(across: axes.Axis, up: axes.Axis, bandwidth: float, compute: float) ->
     return element("path", class_="roof", d=f"M{path}")
 
 
-def _points(places: Sequence[tuple[float, float]], members: Sequence[Place]) -> Markup:
+def _points(places: Sequence[tuple[float, float]], members: Sequence[Place], names: Names) -> Markup:
     if len(members) > MOST_NAMED:
         return axes.dots(places, class_="dots")
-    return join(_point(*place, *member) for place, member in zip(places, members, strict=True))
+    return join(_point(*place, *member, names) for place, member in zip(places, members, strict=True))
 
 
-def _point(x: float, y: float, evaluation: Evaluation, found: Roofline) -> Markup:
+def _point(x: float, y: float, evaluation: Evaluation, found: Roofline, names: Names) -> Markup:
     share = share_of_peak(evaluation.measurement)
     of_peak = "" if share is None else f"{percent(share)} of its peak, "
-    said = f"{evaluation.case.name}: {of_peak}{ratio(found.flops / found.nbytes)} FLOP per byte"
+    said = f"{names.case(evaluation)}: {of_peak}{ratio(found.flops / found.nbytes)} FLOP per byte"
     return element("circle", element("title", said), cx=round(x, 1), cy=round(y, 1), r=3)
 
 
@@ -104,5 +105,6 @@ def _power(exponent: float) -> str:
 
 def scaled(value: float) -> str:
     """A rate with a prefix of thousands, three significant digits: `4.02 T`."""
+    value = float(f"{value:.3g}")  # else what rounds up to 1000 has the prefix below
     index = max(0, min(int(math.log10(value) // 3), len(_PREFIXES) - 1)) if value > 0 else 0
     return f"{value / 1000.0**index:.3g} {_PREFIXES[index]}"
