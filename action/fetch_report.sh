@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 bash "$here/fetch_artifact.sh" "$target/report.zip"
 if ! [[ -f $target/report.zip ]]; then
-  echo '::warning title=pytest-cgins::that run left no report: there is nothing to comment, and a comment that is there is of an earlier run'
+  echo '::warning title=pytest-cgins::that run left no report: a comment of an earlier run is withdrawn'
   exit 0
 fi
 python3 "$here/unpack_report.py" "$target/report.zip" "$target/report.json"

@@ -21,7 +21,7 @@ AUTHOR = "github-actions[bot]"
 _NAME = re.compile(r"[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*")
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
-State = Literal["created", "updated", "unchanged"]
+State = Literal["created", "updated", "unchanged", "absent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,9 @@ def body(name: str, place: Place, text: str) -> str:
     return f"{marker(name)}\n{text.rstrip()}\n\n<sub>{place.commit}</sub>\n"
 
 
-def post(rest: Rest, number: int, text: str, *, author: str = AUTHOR) -> tuple[State, str]:
+def post(
+    rest: Rest, number: int, text: str, *, author: str = AUTHOR, creates: bool = True
+) -> tuple[State, str]:
     """Write the comment, or rewrite the one that is there; its address.
 
     Args:
@@ -91,6 +93,7 @@ def post(rest: Rest, number: int, text: str, *, author: str = AUTHOR) -> tuple[S
         number: of the pull request.
         text: the comment, whose first line is its marker.
         author: who wrote an earlier one.
+        creates: whether to write one where there is none; else it is `absent`, without an address.
 
     Raises:
         GitHubError: the text is too long, or GitHub refuses.
@@ -107,7 +110,7 @@ def post(rest: Rest, number: int, text: str, *, author: str = AUTHOR) -> tuple[S
         if there.strip() == text.strip():
             return "unchanged", one["html_url"]
         return "updated", rest.update_comment(one["id"], text)["html_url"]
-    return "created", rest.create_comment(number, text)["html_url"]
+    return ("created", rest.create_comment(number, text)["html_url"]) if creates else ("absent", "")
 
 
 def _commit(text: str) -> str:

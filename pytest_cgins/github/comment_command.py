@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 EVENT_LIMIT_NBYTES = 1 << 25
+NO_REPORT = "## cgins: no report\n\nThe run for this commit left no report: its log says why. What was here was about an earlier one."
+"""Instead of verdicts that are not of the pull request's head any more."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -25,7 +27,13 @@ def add_parser(subparsers: Subparsers) -> None:
         "the one that an earlier run wrote. The report may be anybody's: nothing in it says where the comment goes. The "
         "token is read from GITHUB_TOKEN or GH_TOKEN and needs pull-requests: write. Runs no kernel.",
     )
-    parser.add_argument("report", type=Path, metavar="REPORT", help="the JSON file")
+    found = parser.add_mutually_exclusive_group(required=True)
+    found.add_argument("report", type=Path, nargs="?", metavar="REPORT", help="the JSON file")
+    found.add_argument(
+        "--no-report",
+        action="store_true",
+        help="the run left none: say so in the comment of an earlier run, if there is one",
+    )
     parser.add_argument(
         "--event", type=Path, metavar="FILE", help="GitHub's event (default: $GITHUB_EVENT_PATH)"
     )
@@ -57,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_cgins.report import comment as comments
     from pytest_cgins.report import reading
 
-    report = reading.load(arguments.report)
+    report = None if arguments.no_report else reading.load(arguments.report)
     event = _event(arguments.event or Path(os.environ.get("GITHUB_EVENT_PATH", "")))
     server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
     name = arguments.repository or os.environ.get("GITHUB_REPOSITORY", "")
@@ -72,12 +80,14 @@ def run(arguments: argparse.Namespace) -> int:
             )
             return 0
         room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, ""))
-        text = comment.body(arguments.name, place, comments.comment(report, limit_nbytes=room))
+        said = NO_REPORT if report is None else comments.comment(report, limit_nbytes=room)
+        text = comment.body(arguments.name, place, said)
         if arguments.dry_run:
             print(f"dry run: would write this comment to #{place.number}\n{text}")
             return 0
-        state, url = comment.post(api, place.number, text, author=arguments.author or comment.AUTHOR)
-    print(f"{state} {url}")
+        author = arguments.author or comment.AUTHOR
+        state, url = comment.post(api, place.number, text, author=author, creates=report is not None)
+    print(f"{state} {url}".rstrip())
     return 0
 
 

@@ -81,6 +81,25 @@ def test_one_comment_is_written_and_rewritten(place: Place, write: Write, pull: 
     assert [one.body.partition("\n")[0] for one in comments] == [MARKER, "<!-- cgins:comment:gpu -->"]
 
 
+def test_run_without_a_report_withdraws_what_an_earlier_one_said(
+    place: Place, write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A green comment of another commit must not stand; where there is none, none is written."""
+    comments = place.twin.api.comments
+    write("--dry-run")
+    event = ["--event", str(tmp_path / "event.json")]
+    assert main(["comment", "--no-report", *event]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "absent"
+    assert comments == []
+    assert write(status=Status.PASSED) == 0
+    assert main(["comment", "--no-report", *event]) == 0
+    (one,) = comments
+    assert one.body.startswith(f"{MARKER}\n## cgins: no report\n")
+    assert one.body.endswith(f"<sub>{place.tip('work')}</sub>\n")
+    with pytest.raises(SystemExit):
+        main(["comment", *event])
+
+
 def test_own_comment_is_found_behind_a_hundred_others(place: Place, write: Write, pull: Pull) -> None:
     """All pages are read; a comment of somebody else with the marker in it is not touched."""
     api = place.twin.api
