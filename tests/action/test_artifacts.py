@@ -72,7 +72,7 @@ def test_run_without_a_report_is_no_error(hub: Hub) -> None:
     assert done.returncode == 0
     (said,) = obeyed(done.stdout)
     assert said.startswith(
-        "::warning title=pytest-cgins::that run left no report: there is nothing to comment"
+        "::warning title=pytest-cgins::that run left no report: a comment of an earlier run is withdrawn"
     )
     assert not (hub.folder / "report").exists()
 
