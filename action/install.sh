@@ -16,7 +16,7 @@ if [[ $INPUT_INSTALL == pip ]]; then
     pip_install --index-url "$INPUT_TORCH_INDEX" "${constraints[@]}" torch
   fi
   # The gate is then as old as the action: a pinned action pins both.
-  arguments=("${INPUT_PACKAGE:-${GITHUB_ACTION_PATH%/}/..}")
+  arguments=("${INPUT_PACKAGE:-${GITHUB_ACTION_PATH%/}/..${INPUT_EXTRAS:+[$INPUT_EXTRAS]}}")
   [[ -z $INPUT_REQUIREMENTS ]] || arguments+=(-r "$INPUT_REQUIREMENTS")
   pip_install "${arguments[@]}" "${constraints[@]}"
 fi

@@ -32,6 +32,7 @@ PATTERNS = {
     "BASELINE": (r"[A-Za-z0-9._/@{}^~-]{0,200}", "a commit, a branch or a tag"),
     "SEED": (r"[0-9]{0,19}", "a whole number"),
     "TORCH_INDEX": (r"((https?|file)://\S{1,1000})?", "the address of a package index"),
+    "EXTRAS": (r"([A-Za-z0-9_-]+(,[A-Za-z0-9_-]+)*)?", "names with commas between them, such as nvcc,sass"),
     "PACKS_KEY": (r"[^,]{0,512}", "up to 512 characters without a comma"),
     "RETENTION_DAYS": (r"[0-9]{1,3}", "a number of days"),
     "CACHE_KEY_SUFFIX": (r"[A-Za-z0-9._-]{0,100}", "up to 100 letters, digits, dots, dashes and underscores"),
@@ -97,7 +98,9 @@ def _check_installation(environment: Mapping[str, str], folder: Path) -> None:
     for name in ("REQUIREMENTS", "CONSTRAINTS"):
         if (value := environment[f"INPUT_{name}"]) and not (folder / value).is_file():
             raise InputError(f"input {_spelled(name)}: there is no file {folder / value}")
-    names = ("PACKAGE", "TORCH_INDEX", "REQUIREMENTS", "CONSTRAINTS")
+    if environment["INPUT_EXTRAS"] and environment["INPUT_PACKAGE"]:
+        raise InputError("input extras: goes without package, which can name its own")
+    names = ("PACKAGE", "EXTRAS", "TORCH_INDEX", "REQUIREMENTS", "CONSTRAINTS")
     given = [name for name in names if environment[f"INPUT_{name}"]]
     if environment["INPUT_INSTALL"] == "none" and given:
         raise InputError(f"input {_spelled(given[0])}: goes with install pip, not with install none")

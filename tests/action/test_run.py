@@ -211,6 +211,7 @@ def test_wrong_inputs_end_before_anything_is_installed(
         "archs": "sm_80",
         "baseline": "a b",
         "torch_index": "somewhere",
+        "extras": "nvcc;sass",
         "packs": "traces",
         "packs_key": "a,b",
         "annotations": "yes",
@@ -256,6 +257,7 @@ def test_pip_installs_the_revision_of_the_action(runner: Runner, workspace: Path
         torch_index=(tmp_path / "index").as_uri(),
         requirements="my requirements.txt",
         constraints="constraints.txt",
+        extras="triton,sass",
         working_directory="my project",
         pytest_args="-k no-such-kernel",
     )
@@ -267,6 +269,7 @@ def test_pip_installs_the_revision_of_the_action(runner: Runner, workspace: Path
         (True, True),
         (False, False),
     ]
+    assert "/..[triton,sass]" in installs[1].replace("'", "")
     assert (site / "pytest_cgins" / "plugin.py").is_file()
     assert (job.code, job.outputs["status"]) == (5, "empty")
 
