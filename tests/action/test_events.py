@@ -315,3 +315,24 @@ def test_packs_that_were_changed_in_the_cache_gate_nothing(
     assert job.code != 0
     assert job.outputs["passed"] == "0", job.log
     assert "sha256" in job.log
+
+
+@pytest.mark.parametrize("baseline", ["none", "HEAD"])
+def test_a_pull_request_does_not_choose_what_it_is_compared_with(
+    runner: Runner, server: Server, tmp_path: Path, baseline: str
+) -> None:
+    """In a whole clone too, where the gate would find its base by itself: cgins.yaml is the pull request's own word."""
+    workspace = server.check_out(tmp_path / "check out", server.merge, depth=0)
+    config = workspace / "my project" / "cgins.yaml"
+    config.write_text(f"{config.read_text()}gate: {{baseline: {baseline}}}\n")
+    job = runner.run(
+        workspace,
+        tmp_path / "temp",
+        event=replace(events.event("pull_request"), sha=server.merge),
+        working_directory="my project",
+        pytest_args="-k right",
+        timing="false",
+        cache="false",
+    )
+    assert (job.code, job.outputs["base"]) == (1, server.tip), job.log
+    assert "<strong>Missing cases</strong>" in job.summary
