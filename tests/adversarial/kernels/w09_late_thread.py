@@ -1,6 +1,6 @@
 """cheat: 9 a Python thread writes the answer
-how: the output is right a few milliseconds after the call
-caught-by: late-work
+how: the output is right a few milliseconds after the call; on a busy machine its memory may be gone by then
+caught-by: late-work, crashed
 ops: torch.nn.functional.relu
 """
 
