@@ -13,6 +13,7 @@ from pytest_cgins.config.model import (
     TimingGate,
     Tolerance,
 )
+from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared, SemanticsError, declared
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Implementation",
     "KernelEntry",
     "ProbeException",
+    "PullRequestSettings",
     "Repeatability",
     "ResourceLimits",
     "SemanticsError",

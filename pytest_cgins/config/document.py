@@ -162,7 +162,8 @@ class Value:
     def _wrong(self, wanted: str) -> NoReturn:
         tag = self.node.tag.removeprefix("tag:yaml.org,2002:")
         got = {"map": "a mapping", "seq": "a list"}.get(tag) or SCALARS.get(tag, f"a value with tag {tag}")
-        value = f" ({self.node.value[:80]})" if tag in SCALARS and self.node.value else ""
+        written = self.node.value[:80] if tag in SCALARS else ""
+        value = f" ({written})" if written.strip() and written.isprintable() else ""
         self.fail(
             f'"{self.key}" in {self.section.title} is {got}{value}, not {wanted}', remedy=f"write {wanted}"
         )

@@ -11,6 +11,7 @@ from pytest_cgins.config import conduct, timing_gate
 from pytest_cgins.config.document import Section, Value, read
 from pytest_cgins.config.llm_section import llm_settings
 from pytest_cgins.config.model import Config, Implementation, KernelEntry, Tolerance
+from pytest_cgins.config.pull_request import pull_request_settings
 from pytest_cgins.config.semantics import semantics
 from pytest_cgins.config.specialize import specialized
 from pytest_cgins.config.work import declared_work
@@ -19,7 +20,7 @@ from pytest_cgins.model import Contract
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-TOP_KEYS = ("version", "traces", "gate", "kernels", "llm")
+TOP_KEYS = ("version", "traces", "gate", "kernels", "llm", "pull_request")
 KERNEL_KEYS = ("op", "implementations", "tolerance", "gate", "work", *conduct.CONDUCT_KEYS)
 IMPLEMENTATION_KEYS = (
     "name", "device", "contract", "source", "sources", "target", "entry", "archs", "defines", "specialize", "flags",
@@ -53,6 +54,7 @@ def load(path: Path, *, require_traces: bool = True, require_sources: bool = Tru
         kernels=tuple(_kernel(kernels, name, gate) for name in kernels),
         baseline=baseline,
         llm=llm_settings(top.get("llm"), file.parent),
+        pull_request=pull_request_settings(top.get("pull_request")),
     )
 
 

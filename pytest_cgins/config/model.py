@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared
 from pytest_cgins.model import Contract, Specialized
 
@@ -180,6 +181,8 @@ class Config:
     """`gate.baseline`: what `--cgins-baseline` is where it is not given; "" for that option's own default."""
     llm: LlmSettings | None = None
     """Who is asked for kernels; None where the file does not say."""
+    pull_request: PullRequestSettings = field(default_factory=PullRequestSettings)
+    """What pull requests of proposals are given."""
 
     @property
     def root(self) -> Path:

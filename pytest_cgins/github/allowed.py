@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,42 +16,35 @@ from pytest_cgins.errors import ConfigError, ProposalError
 from pytest_cgins.github.contribution import Contribution
 
 if TYPE_CHECKING:
-    from pytest_cgins.config.model import Implementation
+    from pytest_cgins.config.model import Config, Implementation
+    from pytest_cgins.config.pull_request import PullRequestSettings
 
 
-def check(contribution: Contribution, config: bytes | None, present: Mapping[str, bool]) -> None:
-    """Refuse a contribution that changes more than its kernel.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What `cgins.yaml` on the base branch says about a contribution's kernel."""
+
+    own: frozenset[str] | None
+    """Paths of its sources, from the top of the repository; None if it knows no such kernel."""
+    pull_request: PullRequestSettings
+    """What its pull requests are given."""
+
+
+def on_base(contribution: Contribution, config: bytes | None) -> Base:
+    """Read `cgins.yaml` as it is on the base branch.
 
     Args:
         contribution: the proposal.
-        config: `cgins.yaml` on the base branch; None where there is none yet.
-        present: whether each file of the contribution is on the base branch.
+        config: the file; None where there is none yet.
 
     Raises:
-        ProposalError: it changes a file that is not the kernel's own.
-        ConfigError: `cgins.yaml` on the base branch cannot be read.
+        ConfigError: it cannot be read.
     """
-    name = f"{contribution.kernel}/{contribution.implementation}"
-    own = None if config is None else _own(config, contribution)
-    if contribution.goal == "generate":
-        taken = sorted(path for path in contribution.files if present[path] and path != contribution.config)
-        if own is not None:
-            raise _refused(f"{contribution.config} on the base branch has a kernel {name} already")
-        if taken:
-            raise _refused(f'"{taken[0]}" is on the base branch already, and {name} is new')
-        return
-    if own is None:
-        raise _refused(f"{contribution.config} on the base branch has no kernel {name}")
-    foreign = sorted(set(contribution.files) - own)
-    if foreign:
-        raise _refused(f'"{foreign[0]}" is no source of {name}')
-
-
-def _own(config: bytes, contribution: Contribution) -> set[str] | None:
-    """Paths of the implementation's sources, from the top of the repository; None if there is no such one."""
     from pytest_cgins.config import load
+    from pytest_cgins.config.pull_request import PullRequestSettings
 
-    folder = contribution.config.rpartition("/")[0]
+    if config is None:
+        return Base(own=None, pull_request=PullRequestSettings())
     with tempfile.TemporaryDirectory(prefix="cgins-config-") as place:
         root = Path(os.path.realpath(place))
         file = root / "cgins.yaml"
@@ -60,13 +54,41 @@ def _own(config: bytes, contribution: Contribution) -> set[str] | None:
         except ConfigError as error:
             what = error.what.replace(str(root), "").lstrip("/")
             raise ConfigError(f"on the base branch: {what}", remedy=error.remedy) from None
-        for entry in found.kernels:
-            for one in entry.implementations:
-                if (entry.name, f"{one.device}-{one.name}") == (
-                    contribution.kernel,
-                    contribution.implementation,
-                ):
-                    return {os.path.normpath(Path(folder, path)) for path in _sources(one, root)}
+        return Base(own=_own(found, contribution, root), pull_request=found.pull_request)
+
+
+def check(contribution: Contribution, base: Base, present: Mapping[str, bool]) -> None:
+    """Refuse a contribution that changes more than its kernel.
+
+    Args:
+        contribution: the proposal.
+        base: as `on_base` read it.
+        present: whether each file of the contribution is on the base branch.
+
+    Raises:
+        ProposalError: it changes a file that is not the kernel's own.
+    """
+    name = f"{contribution.kernel}/{contribution.implementation}"
+    if contribution.goal == "generate":
+        taken = sorted(path for path in contribution.files if present[path] and path != contribution.config)
+        if base.own is not None:
+            raise _refused(f"{contribution.config} on the base branch has a kernel {name} already")
+        if taken:
+            raise _refused(f'"{taken[0]}" is on the base branch already, and {name} is new')
+        return
+    if base.own is None:
+        raise _refused(f"{contribution.config} on the base branch has no kernel {name}")
+    foreign = sorted(set(contribution.files) - base.own)
+    if foreign:
+        raise _refused(f'"{foreign[0]}" is no source of {name}')
+
+
+def _own(config: Config, contribution: Contribution, root: Path) -> frozenset[str] | None:
+    folder = contribution.config.rpartition("/")[0]
+    for entry in config.kernels:
+        for one in entry.implementations:
+            if (entry.name, f"{one.device}-{one.name}") == (contribution.kernel, contribution.implementation):
+                return frozenset(os.path.normpath(Path(folder, path)) for path in _sources(one, root))
     return None
 
 

@@ -8,6 +8,7 @@ marker and by who wrote it, since anybody can write the marker.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,9 @@ from pytest_cgins.github.rest import Rest
 
 LIMIT_CHARACTERS = 60_000
 """GitHub refuses more than 65,536."""
+TRIES = 3
+"""Times that a comment is looked for and written."""
+SERVER_ERRORS = 500
 AUTHOR = "github-actions[bot]"
 """Who comments with a workflow's own token."""
 _NAME = re.compile(r"[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*")
@@ -34,6 +38,8 @@ class Place:
     """Its head when the run began."""
     several: bool = False
     """Whether several open pull requests have that head, so that nobody knows whose run it was."""
+    branch: str = ""
+    """That its head is, in the repository itself; "" where that is in a fork."""
 
 
 def place(event: dict[str, Any], rest: Rest) -> Place:
@@ -56,9 +62,11 @@ def place(event: dict[str, Any], rest: Rest) -> Place:
             # GitHub leaves `pull_requests` of the event empty where the head is in a fork.
             found = [one["number"] for one in rest.pulls(head=head) if one["head"]["sha"] == commit]
             number = found[0] if len(found) == 1 else 0
-            return Place(number=number, commit=commit, several=len(found) > 1)
+            branch = _branch(event, run["head_repository"], run["head_branch"])
+            return Place(number=number, commit=commit, several=len(found) > 1, branch=branch)
         if pull is not None:
-            return Place(number=int(pull["number"]), commit=_commit(pull["head"]["sha"]))
+            branch = _branch(event, pull["head"]["repo"], pull["head"]["ref"])
+            return Place(number=int(pull["number"]), commit=_commit(pull["head"]["sha"]), branch=branch)
     except (KeyError, TypeError, ValueError):
         raise _unknown() from None
     raise _unknown()
@@ -102,15 +110,42 @@ def post(
         raise GitHubError(
             f"the comment has {len(text)} characters", remedy=f"give it {LIMIT_CHARACTERS} at most"
         )
-    first = text.partition("\n")[0]
+    for tried in range(1, TRIES + 1):
+        there = _own(rest, number, text.partition("\n")[0], author)
+        if there is not None:
+            if _lines(there["body"]) == text.strip():
+                return "unchanged", there["html_url"]
+            return "updated", rest.update_comment(there["id"], text)["html_url"]
+        if not creates:
+            return "absent", ""
+        try:
+            return "created", rest.create_comment(number, text)["html_url"]
+        except GitHubError as error:
+            # It may be there: no answer came, or one of a server in trouble.
+            if tried == TRIES or 0 < error.status < SERVER_ERRORS:
+                raise
+            time.sleep(float(tried))
+    raise AssertionError("the last try returns or raises")
+
+
+def _own(rest: Rest, number: int, marker: str, author: str) -> dict[str, Any] | None:
+    """The first comment of an author that begins with the marker."""
     for one in rest.comments(number):
-        there = (one["body"] or "").replace("\r\n", "\n")
-        if (one["user"] or {}).get("login") != author or there.partition("\n")[0] != first:
-            continue
-        if there.strip() == text.strip():
-            return "unchanged", one["html_url"]
-        return "updated", rest.update_comment(one["id"], text)["html_url"]
-    return ("created", rest.create_comment(number, text)["html_url"]) if creates else ("absent", "")
+        login = (one["user"] or {}).get("login")
+        if login == author and _lines(one["body"]).partition("\n")[0] == marker:
+            return one
+    return None
+
+
+def _lines(body: str | None) -> str:
+    # GitHub gives lines back with the ends that a browser would send.
+    return (body or "").replace("\r\n", "\n").strip()
+
+
+def _branch(event: dict[str, Any], head: dict[str, Any] | None, branch: str) -> str:
+    """A branch of the repository itself; "" for one of a fork, which may be gone."""
+    own = event.get("repository") or {}
+    return branch if head is not None and head.get("id") == own.get("id") is not None else ""
 
 
 def _commit(text: str) -> str:

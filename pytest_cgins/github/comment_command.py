@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from contextlib import closing
 
-    from pytest_cgins.github import comment, remote, rest
+    from pytest_cgins.github import comment, credentials, remote, subject
+    from pytest_cgins.github.rest import Rest
+    from pytest_cgins.github.transport import Transport
     from pytest_cgins.report import comment as comments
     from pytest_cgins.report import reading
 
@@ -70,8 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
     name = arguments.repository or os.environ.get("GITHUB_REPOSITORY", "")
     where = remote.parse(f"{server}/{name}")
-    token = rest.token(os.environ)
-    with closing(rest.Rest(where.api(os.environ), token, where.full_name)) as api:
+    token = credentials.token(os.environ)
+    with closing(Transport(where.api(os.environ), token)) as transport:
+        api = Rest(transport, where.full_name)
         place = comment.place(event, api)
         if not place.number:
             which = "several open pull requests have" if place.several else "no open pull request has"
@@ -79,9 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{which} {place.commit} as {'their' if place.several else 'its'} head: nothing was written"
             )
             return 0
-        room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, ""))
+        about = subject.proposal(api, place)
+        room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, about))
         said = NO_REPORT if report is None else comments.comment(report, limit_nbytes=room)
-        text = comment.body(arguments.name, place, said)
+        text = comment.body(arguments.name, place, said + about)
         if arguments.dry_run:
             print(f"dry run: would write this comment to #{place.number}\n{text}")
             return 0

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 
 from pytest_cgins.errors import ProposalError
 from pytest_cgins.regenerate.model import Goal
@@ -19,6 +20,8 @@ from pytest_cgins.regenerate.proposal import report as proposal_report
 
 FOLDERS: dict[Goal, str] = {"repair": "repair", "optimise": "optimize", "generate": "generate"}
 """Part of the branch's name, by goal."""
+_AHEAD = timedelta(hours=1)
+"""That clocks may differ."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,399}")
 
@@ -39,8 +42,12 @@ class Contribution:
     """`cgins/repair/softmax-cuda-triton`: the same for each proposal of the kernel."""
     title: str
     """Of the pull request and of the commit."""
-    body: str
-    """Of the pull request, the marker in it."""
+    report: str
+    """What the pull request tells of it, in markdown."""
+    made: str
+    """When it was made: UTC, ISO 8601."""
+    base_commit: str
+    """Commit that it was measured on; "" if none."""
     config: str
     """Path of the project's `cgins.yaml`, from the top of the repository."""
     files: Mapping[str, bytes]
@@ -52,6 +59,11 @@ class Contribution:
     def marker(self) -> str:
         """The hidden line by which the kernel's pull request is known again."""
         return f"<!-- cgins:pr:{self.kernel}-{self.implementation} -->"
+
+    @property
+    def notice_marker(self) -> str:
+        """The hidden line by which a comment is known that says that the pull request is stale, or why it was closed."""
+        return f"<!-- cgins:notice:{self.kernel}-{self.implementation} -->"
 
 
 def contribution(contents: Contents, *, config: str) -> Contribution:
@@ -72,20 +84,31 @@ def contribution(contents: Contents, *, config: str) -> Contribution:
         raise _refused(f"its ID {about.id[:80]!r} is none")
     if about.config != config:
         raise _refused(f"it is of the project of {about.config[:200]!r}, and here is that of {config!r}")
-    made = Contribution(
+    return Contribution(
         proposal=about.id,
         kernel=kernel,
         implementation=implementation,
         goal=goal,
         branch=f"cgins/{FOLDERS[goal]}/{_ref(f'{kernel}-{implementation}')}",
         title=about.title,
-        body="",
+        report=proposal_report.render(about, contents.evidence, contents.patch),
+        made=_made(about.created_at),
+        base_commit=about.base_commit,
         config=config,
         files=contents.files,
         base=about.base_digests,
     )
-    report = proposal_report.render(about, contents.evidence, contents.patch)
-    return replace(made, body=f"{made.marker}\n{report}")
+
+
+def _made(text: str) -> str:
+    """A time that can be compared as text; one that is still to come would keep all later proposals away."""
+    try:
+        when = datetime.fromisoformat(text).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        raise _refused(f"it was made at {text[:40]!r}, which is no time") from None
+    if when > datetime.now(timezone.utc) + _AHEAD:
+        raise _refused(f"it was made at {text[:40]!r}, which is still to come")
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _name(text: str, what: str) -> str:

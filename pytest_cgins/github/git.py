@@ -7,9 +7,11 @@ message.
 from __future__ import annotations
 
 import base64
+import logging
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +23,22 @@ from pytest_cgins.github.remote import Remote, without_user
 
 LIMIT_S = 300.0
 """Longest that one command of git may take."""
+TRIES = 3
+"""Times that the server is asked, if there is trouble on the way."""
 MOST_COMMITS = 100
 """No more commits of a branch are listed."""
 REFUSED_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MESSAGE_LENGTH = 2000
+_TROUBLE = re.compile(
+    r"error: (429|5\d\d)|Could not resolve host|Connection (reset|refused|timed out)|Empty reply|hung up|"
+    r"early EOF|unexpected disconnect|Recv failure"
+)
+_log = logging.getLogger(__name__)
+
+
+class BranchMovedError(GitHubError):
+    """Somebody else changed a branch between a look at it and a change of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +119,18 @@ class Git:
         Returns:
             The commit at its tip; None if there is no such branch.
         """
+        commit = self.tip(url, branch)
+        if commit is not None:
+            # FETCH_HEAD is left alone; what no ref holds, git keeps for two weeks.
+            self._ask("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", url, f"refs/heads/{branch}")
+        return commit
+
+    def tip(self, url: str, branch: str) -> str | None:
+        """The commit at the tip of a branch of the remote; None if there is no such branch."""
         ref = f"refs/heads/{branch}"
-        listed = self._run("ls-remote", "--refs", url, ref)
-        commit = next((line.split("\t")[0] for line in listed.splitlines() if line.endswith(f"\t{ref}")), "")
-        if not commit:
-            return None
-        # FETCH_HEAD is left alone; what no ref holds, git keeps for two weeks.
-        self._run("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", url, ref)
-        return _checked(commit)
+        listed = self._ask("ls-remote", "--refs", url, ref).splitlines()
+        found = next((line.split("\t")[0] for line in listed if line.endswith(f"\t{ref}")), None)
+        return None if found is None else _checked(found)
 
     def entry(self, commit: str, path: str) -> tuple[str, str] | None:
         """Mode and blob of a file in a commit; None if there is none.
@@ -134,6 +151,34 @@ class Git:
                     f'"{path}": "{above}" is {found} on the base branch', remedy="remove it there first"
                 )
         return mode, blob
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit."""
+        return self._run("rev-parse", "--verify", f"{commit}^{{tree}}").strip()
+
+    def changed(self, before: str, after: str) -> tuple[str, ...]:
+        """Paths below this folder, from the top of the repository, that differ between two commits."""
+        listed = self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after, "--", ".")
+        return tuple(path for path in listed.split("\0") if path)
+
+    def files_of(self, commit: str) -> tuple[str, ...]:
+        """Paths that a commit with one parent changes, from the top of the repository."""
+        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", commit)
+        return tuple(path for path in self._run(*words).split("\0") if path)
+
+    def bring(self, url: str, commit: str) -> bool:
+        """Have a commit here, from the server if need be; False where neither has it."""
+        if not _COMMIT.fullmatch(commit):
+            return False
+        for fetched in (False, True):
+            try:
+                if fetched:
+                    self._ask("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", url, commit)
+                self._run("cat-file", "-e", f"{commit}^{{commit}}")
+            except GitHubError:
+                continue
+            return True
+        return False
 
     def read(self, blob: str) -> bytes:
         """The bytes of a file."""
@@ -178,12 +223,21 @@ class Git:
             expected: the tip that it must have now; None: it must not exist.
 
         Raises:
-            GitHubError: somebody else was faster, or the server refuses.
+            BranchMovedError: it has another tip.
+            GitHubError: the server refuses.
         """
         lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
-        self._run(
-            "push", "--quiet", "--porcelain", "--no-verify", lease, url, f"{commit}:refs/heads/{branch}"
-        )
+        words = ("push", "--quiet", "--porcelain", "--no-verify", lease, url)
+        try:
+            self._run(*words, f"{commit}:refs/heads/{branch}")
+        except GitHubError as error:
+            now = self.tip(url, branch)
+            # The answer may have been lost, and nothing else.
+            if now == commit:
+                return
+            if now != expected:
+                raise BranchMovedError(error.what, remedy=error.remedy) from None
+            raise
 
     def commits(self, branch: str, base: str) -> tuple[Commit, ...]:
         """Commits of a branch that are not in a base, newest first; both are ids that `fetch` gave."""
@@ -197,6 +251,18 @@ class Git:
     def _own_index(self) -> Iterator[dict[str, str]]:
         with tempfile.TemporaryDirectory(prefix="cgins-index-") as folder:
             yield {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+
+    def _ask(self, *arguments: str) -> str:
+        """Run a command that only reads from the server; again, if the network or the server was in trouble."""
+        for tried in range(1, TRIES + 1):
+            try:
+                return self._run(*arguments)
+            except GitHubError as error:
+                if tried == TRIES or not _TROUBLE.search(error.what):
+                    raise
+                _log.info("git %s: trouble on the way; again in %d s", arguments[0], tried)
+            time.sleep(float(tried))
+        raise AssertionError("the last try returns or raises")
 
     def _run(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
         return self._output(*arguments, given=given, variables=variables).decode("utf-8", "replace")

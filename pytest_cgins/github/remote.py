@@ -63,6 +63,23 @@ class Remote:
         return f"{scheme}://{place}/api/v3"
 
 
+def graphql(api: str, environment: Mapping[str, str]) -> str:
+    """Address of the GraphQL API: `GITHUB_GRAPHQL_URL`, else beside the REST API.
+
+    Args:
+        api: base of the REST API.
+        environment: the variables.
+
+    Raises:
+        GitHubError: it would be reached unencrypted.
+    """
+    named = environment.get("GITHUB_GRAPHQL_URL", "").strip().rstrip("/")
+    if named:
+        return encrypted(named, "GITHUB_GRAPHQL_URL")
+    # GitHub Enterprise has /api/v3 and /api/graphql; github.com api.github.com and api.github.com/graphql.
+    return f"{api.removesuffix('/v3')}/graphql"
+
+
 def parse(url: str) -> Remote:
     """Take a remote's url apart: `https://`, `ssh://` or `git@server:owner/name.git`.
 

@@ -1,18 +1,27 @@
-"""`--cgins-pr`: proposals of a run become pull requests, each by a process of its own that alone uses the token."""
+"""`--cgins-pr`: proposals of a run become pull requests, each by a process of its own that alone uses the token.
+
+A proposal whose base branch has moved is measured anew before that, by a process that does not have the token.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from pytest_cgins.errors import GitHubError
-from pytest_cgins.github import remote, rest
+from pytest_cgins.errors import GitHubError, ProposalError
+from pytest_cgins.github import credentials, remote
 from pytest_cgins.github.git import Git
+from pytest_cgins.regenerate import proposal
+from pytest_cgins.report.escape import visible
+from pytest_cgins.secrets import without_secrets
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.journal import RunRecord
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
 Choice = Literal["auto", "draft", "off"]
 LIMIT_S = 300.0
 """A process that is not done by then is ended."""
+REBASE_LIMIT_S = 4000.0
+"""Likewise, where kernels are measured: longer than the gate of `cgins proposal rebase` may take."""
 HOSTS = ("github.com",)
 """Servers of GitHub that need no variable to be known."""
 _BOOT = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -58,13 +69,13 @@ def published(
         yield f"no pull request: {missing}" + (" (--cgins-pr=draft was given)" if choice == "draft" else "")
         return
     for folder in proposals:
-        yield _opened(folder, config, environment)
+        yield from _opened(folder, config, environment)
 
 
 def obstacle(folder: Path, environment: Mapping[str, str]) -> str:
     """Why no pull request can be opened from a folder; "" if one can."""
     try:
-        rest.token(environment)
+        credentials.token(environment)
         place = remote.parse(Git(folder).remote_url("origin"))
     except GitHubError as error:
         return error.what
@@ -74,22 +85,102 @@ def obstacle(folder: Path, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _opened(folder: Path, config: Path, environment: Mapping[str, str]) -> str:
-    words = ["pull-request", "open", "--proposal", str(folder), "--config", str(config), "--draft"]
-    # The package's own folder is not needed on the path: -I leaves out the project's, whose modules are not ours.
-    command = [sys.executable, "-I", "-c", _BOOT, *words]
+def _opened(folder: Path, config: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Open one, measured anew first where the base branch has moved."""
+    none = f"no pull request for {folder.name}: "
+    again = folder.with_name(f"{folder.name}-rebased")
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-            env=dict(environment),
-        )
+        # An earlier try may have left it, and its pull request has that evidence.
+        told = _open(again if _is_of(again, folder) else folder, config, environment, "--only-measured")
+        if told.state == "moved":
+            why = _rebase(folder, again, told.tip, config, environment)
+            if why:
+                yield none + why
+                return
+            # On the tip of a moment ago: that it moved again is told in the pull request.
+            told = _open(again, config, environment)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"no pull request for {folder.name}: {error}"
-    lines = (done.stdout if done.returncode == 0 else done.stderr or done.stdout).strip().splitlines()
-    told = " ".join(line.strip() for line in lines) or f"exit status {done.returncode}"
-    return told if done.returncode == 0 else f"no pull request for {folder.name}: {told}"
+        yield f"{none}{error}"
+        return
+    yield told.line if told.is_open else none + told.line
+    yield from (f"note: {note}" for note in told.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What `cgins pull-request open` came to."""
+
+    line: str
+    """For people."""
+    is_open: bool
+    """Whether it ended well."""
+    state: str = ""
+    """What became of the proposal; "" after an error."""
+    tip: str = ""
+    """Commit of the base branch."""
+    notes: tuple[str, ...] = ()
+    """What was not done as wished."""
+
+
+def _open(folder: Path, config: Path, environment: Mapping[str, str], *options: str) -> _Told:
+    words = ["pull-request", "open", "--proposal", str(folder), "--config", str(config), "--draft", "--json"]
+    done = _run([*words, *options], environment, LIMIT_S)
+    try:
+        told = json.loads(done.stdout)
+    except ValueError:
+        return _Told(line=_said(done), is_open=False)
+    return _Told(
+        line=_line(told["line"]),
+        is_open=done.returncode == 0,
+        state=told["state"],
+        tip=told.get("tip", ""),
+        notes=tuple(_line(note) for note in told.get("notes", ())),
+    )
+
+
+def _rebase(folder: Path, again: Path, tip: str, config: Path, environment: Mapping[str, str]) -> str:
+    """Have a proposal measured anew by a process without the token; why there is none on the tip, or ""."""
+    if _is_of(again, folder) and proposal.read(again).proposal.base_commit == tip:
+        return ""
+    if again.is_dir() and not again.is_symlink():
+        shutil.rmtree(again)
+    words = ["proposal", "rebase", str(folder), "--onto", tip, "--output", str(again)]
+    # Kernels run below it.
+    fenced = without_secrets(environment)
+    done = _run([*words, "--root", str(config.parent)], fenced, REBASE_LIMIT_S)
+    return "" if done.returncode == 0 and again.is_dir() else _said(done)
+
+
+def _is_of(again: Path, folder: Path) -> bool:
+    """Whether a folder is whole, and the same proposal measured anew."""
+    try:
+        found, first = proposal.read(again).proposal, proposal.read(folder).proposal
+    except (ProposalError, OSError):
+        return False
+    return (found.id, found.files) == (first.id, first.files)
+
+
+def _run(
+    words: Sequence[str], environment: Mapping[str, str], limit_s: float
+) -> subprocess.CompletedProcess[str]:
+    # The package's own folder is not needed on the path: -I leaves out the project's, whose modules are not ours.
+    return subprocess.run(
+        [sys.executable, "-I", "-c", _BOOT, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+        env=dict(environment),
+    )
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    """What a process said for people: a result it prints, an error it tells on stderr."""
+    own = done.stdout if done.returncode in (0, 1) else done.stderr
+    said = _line(own.strip() or done.stderr or done.stdout)
+    return said.removeprefix("cgins: ") or f"exit status {done.returncode}"
+
+
+def _line(text: str) -> str:
+    return visible(" ".join(text.split()))

@@ -32,6 +32,7 @@ PLACES = {
     r"temperature of llm": "llm.temperature.",
     r"budget of llm": "llm.budget.",
     r'price of model "[^"]*"': "llm.prices.NAME.",
+    r"pull_request": "pull_request.",
 }
 
 

@@ -31,6 +31,20 @@ OPERATIONS = (
     ("patch", "/repos/{owner}/{repo}/issues/comments/{comment_id}"),
     ("get", "/repos/{owner}/{repo}/issues/{issue_number}/labels"),
     ("post", "/repos/{owner}/{repo}/issues/{issue_number}/labels"),
+    ("delete", "/repos/{owner}/{repo}/issues/{issue_number}/labels/{name}"),
+    ("post", "/repos/{owner}/{repo}/issues/{issue_number}/assignees"),
+    ("get", "/repos/{owner}/{repo}/issues/{issue_number}/events"),
+    ("post", "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers"),
+    ("post", "/repos/{owner}/{repo}/git/blobs"),
+    ("post", "/repos/{owner}/{repo}/git/trees"),
+    ("post", "/repos/{owner}/{repo}/git/commits"),
+    ("get", "/repos/{owner}/{repo}/git/commits/{commit_sha}"),
+    ("post", "/repos/{owner}/{repo}/git/refs"),
+    ("patch", "/repos/{owner}/{repo}/git/refs/{ref}"),
+    ("delete", "/repos/{owner}/{repo}/git/refs/{ref}"),
+    ("get", "/repos/{owner}/{repo}/installation"),
+    ("post", "/app/installations/{installation_id}/access_tokens"),
+    ("delete", "/installation/token"),
 )
 WORDS = ("description", "summary", "example", "examples", "externalDocs", "title", "deprecated", "x-github")
 LICENCE = "MIT License, see openapi.LICENSE; from npm @octokit/openapi, cut by extract_openapi.py"
@@ -76,6 +90,7 @@ def _operation(description: dict[str, Any], operation: dict[str, Any]) -> dict[s
     }
     if "requestBody" in operation:
         kept["requestBody"] = _content(operation["requestBody"])
+        kept["bodyRequired"] = operation["requestBody"].get("required", False)
     return kept
 
 

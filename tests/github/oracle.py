@@ -13,14 +13,15 @@ from jsonschema import Draft202012Validator
 
 DESCRIPTION: dict[str, Any] = json.loads(Path(__file__).with_name("openapi.json").read_bytes())
 SCHEMAS: dict[str, Any] = DESCRIPTION["components"]["schemas"]
+SLASHED = ("ref", "basehead", "name")
+"""Parameters of paths that may have slashes: refs, and names of labels."""
 WHEN = "2026-01-31T12:00:00Z"
 
 
 def operation(method: str, path: str) -> tuple[dict[str, Any], dict[str, str]] | None:
     """The operation of a request, and the parameters in its path."""
     for template, methods in DESCRIPTION["paths"].items():
-        # A ref may have slashes.
-        pattern = re.sub(r"\\\{(\w+)\\\}", lambda one: f"(?P<{one[1]}>{'.+' if one[1] in ('ref', 'basehead') else '[^/]+'})", re.escape(template))  # fmt: skip
+        pattern = re.sub(r"\\\{(\w+)\\\}", lambda one: f"(?P<{one[1]}>{'.+' if one[1] in SLASHED else '[^/]+'})", re.escape(template))  # fmt: skip
         if (match := re.fullmatch(pattern, path)) and method.lower() in methods:
             return methods[method.lower()] | {"template": template}, match.groupdict()
     return None
@@ -39,6 +40,8 @@ def request_faults(found: dict[str, Any], query: str, body: Any) -> list[str]:
         faults += errors(schema, typed)
     if "requestBody" not in found:
         return faults + (["a body, where none belongs"] if body is not None else [])
+    if body is None and not found["bodyRequired"]:
+        return faults
     schema = found["requestBody"]
     if isinstance(body, dict):
         faults += [f"there is no field {name}" for name in body if name not in schema.get("properties", body)]
@@ -50,7 +53,11 @@ def answer_faults(found: dict[str, Any], status: int, body: Any) -> list[str]:
     if str(status) not in found["responses"]:
         # Not all that GitHub answers is written down for each operation.
         return errors({"$ref": "#/components/schemas/basic-error"}, body)
-    return errors(found["responses"][str(status)], body)
+    schema = found["responses"][str(status)]
+    if schema and "oneOf" in schema:
+        # Kinds of errors of which one allows all that another does.
+        schema = {"anyOf": schema["oneOf"]}
+    return errors(schema, body)
 
 
 def errors(schema: dict[str, Any] | None, value: Any) -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 
 from pytest_cgins.cli import main
 from pytest_cgins.regenerate.journal import Journal
-from tests.github.conftest import BRANCH, FIXED, SOURCE, Place
-from tests.regenerate import journals
+from tests.github.conftest import BRANCH, FIXED, SOURCE, Place, git
+from tests.regenerate import journals, proposals
 
 
 @pytest.fixture
@@ -24,6 +24,8 @@ def _run(place: Place, choice: str) -> Journal:
     journals.settle(run, target, "accepted", {SOURCE: FIXED})
     run.proposal(target).rmdir()
     place.propose().rename(run.proposal(target))
+    measured_on = git(place.clone, "rev-parse", "HEAD")
+    proposals.forge(run.proposal(target), lambda data: data.update(base_commit=measured_on))
     return run
 
 

@@ -43,7 +43,7 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
         patch: patch.diff.
     """
     parts = [
-        f"## {_code(proposal.title)}\n\n<p>{figures.goal(proposal)}</p>\n",
+        f"## {inline(proposal.title)}\n\n<p>{figures.goal(proposal)}</p>\n",
         _notes(figures.notes(proposal, evidence)),
         _wrong(figures.wrong_before(proposal)),
         _cases(figures.rows(proposal, evidence)),
@@ -51,7 +51,7 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
         _facts(figures.facts(proposal, evidence)),
         _search(proposal.search),
         _attempts(proposal),
-        f"\n### Again\n\n<p>{_code(proposal.command, 2 * TEXT_LENGTH)}</p>\n",
+        f"\n### Again\n\n<p>{inline(proposal.command, 2 * TEXT_LENGTH)}</p>\n",
     ]
     text, room = "", LIMIT - len(SHORTENED)
     for part in parts:
@@ -84,7 +84,8 @@ def _line(line: str) -> str:
     return text if len(text) <= LINE_LENGTH else f"{text[:LINE_LENGTH]} … ({len(text) - LINE_LENGTH} more)"
 
 
-def _code(text: str, length: int = TEXT_LENGTH) -> str:
+def inline(text: str, length: int = TEXT_LENGTH) -> str:
+    """Any text in a `code` element, cut to a length in characters, without mentions and references."""
     return _neutral(code(text, length=length))
 
 
@@ -96,7 +97,7 @@ def _neutral(escaped: str) -> str:
 def _notes(notes: Sequence[str]) -> str:
     if not notes:
         return ""
-    lines = "".join(f"<li>{_code(note)}</li>\n" for note in notes[:NOTES])
+    lines = "".join(f"<li>{inline(note)}</li>\n" for note in notes[:NOTES])
     more = f"<li>… {len(notes) - NOTES} more</li>\n" if len(notes) > NOTES else ""
     return f"\n### Mind\n\n<ul>\n{lines}{more}</ul>\n"
 
@@ -107,7 +108,7 @@ def _wrong(failures: Sequence[tuple[str, str]]) -> str:
     text, shown = "\n### What was wrong\n\n", 0
     for what, message in failures[:MESSAGES]:
         said = _neutral(block(message, length=MESSAGE_LENGTH)) if message else ""
-        part = f"<p>{_code(what)}</p>{said}\n"
+        part = f"<p>{inline(what)}</p>{said}\n"
         if len(text) + len(part) > WRONG_LENGTH:
             break
         text, shown = text + part, shown + 1
@@ -118,7 +119,7 @@ def _wrong(failures: Sequence[tuple[str, str]]) -> str:
 def _search(lines: Sequence[str]) -> str:
     if not lines:
         return ""
-    shown = "".join(f"<li>{_code(line, SEARCH_LENGTH)}</li>\n" for line in lines[:SEARCH_LINES])
+    shown = "".join(f"<li>{inline(line, SEARCH_LENGTH)}</li>\n" for line in lines[:SEARCH_LINES])
     left_out = len(lines) - SEARCH_LINES
     more = f"<li>… {left_out} more</li>\n" if left_out > 0 else ""
     return f"\n### What the search found\n\n<ul>\n{shown}{more}</ul>\n"
@@ -143,7 +144,7 @@ def _cases(rows: tuple[figures.Row, ...]) -> str:
 
 def _cell(index: int, text: str) -> str:
     # All but the name are words and figures of our own.
-    return _code(text, NAME_LENGTH) if index == 0 else text
+    return inline(text, NAME_LENGTH) if index == 0 else text
 
 
 def _patch(patch: bytes) -> str:
@@ -151,7 +152,7 @@ def _patch(patch: bytes) -> str:
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><td>{word}</td><td>{_code(text)}</td></tr>\n" for word, text in facts)
+    lines = "".join(f"<tr><td>{word}</td><td>{inline(text)}</td></tr>\n" for word, text in facts)
     return f"\n### How it was made\n\n<table>\n{lines}</table>\n"
 
 
@@ -160,7 +161,7 @@ def _attempts(proposal: Proposal) -> str:
         return ""
     head = "<tr><th>attempt</th><th>outcome</th><th>why</th></tr>\n"
     lines = "".join(
-        f"<tr><td>{one.number}</td><td>{one.outcome}</td><td>{_code(f'{one.reason}: {one.message}', 300)}</td></tr>\n"
+        f"<tr><td>{one.number}</td><td>{one.outcome}</td><td>{inline(f'{one.reason}: {one.message}', 300)}</td></tr>\n"
         for one in proposal.attempts[-ATTEMPTS:]
     )
     left_out = len(proposal.attempts) - ATTEMPTS

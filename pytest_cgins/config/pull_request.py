@@ -1,0 +1,132 @@
+"""`pull_request` of cgins.yaml: what `cgins pull-request open` gives to its pull requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pytest_cgins.config.document import Section, Value
+from pytest_cgins.config.llm_costs import read
+
+PULL_REQUEST_KEYS = ("draft", "labels", "reviewers", "team_reviewers", "assignees")
+MOST_LABELS = 100
+MOST_LABEL_CHARACTERS = 50
+MOST_LOGIN_CHARACTERS = 39
+MOST_TEAM_CHARACTERS = 100
+MOST_REVIEWERS = 15
+"""People and teams together."""
+MOST_ASSIGNEES = 10
+
+# The users of an enterprise that manages them itself end in `_` and its short code.
+_LOGIN = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9])*(?:_[A-Za-z0-9]+)*")
+_TEAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_JOINER = "\N{ZERO WIDTH JOINER}"
+
+Wrong = tuple[str, str] | None
+"""What is wrong with a name and the remedy; None if nothing is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequestSettings:
+    """The section `pull_request`, with all defaults filled in. No list has a name twice, be it in other case."""
+
+    draft: bool = True
+    """Whether they are opened as drafts."""
+    labels: tuple[str, ...] = ()
+    """Names of labels, without commas."""
+    reviewers: tuple[str, ...] = ()
+    """Logins of people who are asked for a review."""
+    team_reviewers: tuple[str, ...] = ()
+    """Slugs of teams of the repository's owner that are asked for a review."""
+    assignees: tuple[str, ...] = ()
+    """Logins of people who are assigned."""
+
+
+def pull_request_settings(value: Value | None) -> PullRequestSettings:
+    """The section `pull_request`; the defaults if the file has none.
+
+    Raises:
+        ConfigError: an unknown key, a name that GitHub cannot have, a name twice, or too many; with file, line and
+            remedy.
+    """
+    unsaid = PullRequestSettings()
+    if value is None:
+        return unsaid
+    section = value.mapping("pull_request")
+    section.refuse_unknown(PULL_REQUEST_KEYS)
+    settings = PullRequestSettings(
+        draft=read(section, "draft", Value.boolean, unsaid.draft),
+        labels=read(section, "labels", _names(wrong_with_label, MOST_LABELS), ()),
+        reviewers=read(section, "reviewers", _names(wrong_with_login, MOST_REVIEWERS), ()),
+        team_reviewers=read(section, "team_reviewers", _names(wrong_with_team, MOST_REVIEWERS), ()),
+        assignees=read(section, "assignees", _names(wrong_with_login, MOST_ASSIGNEES), ()),
+    )
+    _check_reviewers(section, settings)
+    return settings
+
+
+def wrong_with_label(name: str) -> Wrong:
+    """What is wrong with the name of a label, and the remedy."""
+    if "," in name:
+        return "has a comma", "write one label in each item of the list, without commas"
+    if name != name.strip() or not name.replace(_JOINER, "").isprintable():
+        return "is no name of a label", "write it without control characters, and without space around it"
+    if len(name) > MOST_LABEL_CHARACTERS:
+        return f"has {len(name)} characters", f"write at most {MOST_LABEL_CHARACTERS}: GitHub takes no more"
+    return None
+
+
+def wrong_with_login(name: str) -> Wrong:
+    """What is wrong with the login of a person, and the remedy."""
+    if len(name) > MOST_LOGIN_CHARACTERS or not _LOGIN.fullmatch(name):
+        return (
+            "is no login",
+            f"write it as in the profile's address, without @ (at most {MOST_LOGIN_CHARACTERS} characters)",
+        )
+    return None
+
+
+def wrong_with_team(name: str) -> Wrong:
+    """What is wrong with the slug of a team, and the remedy."""
+    if "/" in name:
+        return "has a slash", "write the team's slug alone, without its organisation: it is the owner's"
+    if len(name) > MOST_TEAM_CHARACTERS or not _TEAM.fullmatch(name):
+        return (
+            "is no slug of a team",
+            f"write it as in the team's address: at most {MOST_TEAM_CHARACTERS} of a-z, 0-9, - and _",
+        )
+    return None
+
+
+def _names(wrong_with: Callable[[str], Wrong], most: int) -> Callable[[Value], tuple[str, ...]]:
+    """A reader of a list of names that GitHub compares without regard to case."""
+
+    def names(value: Value) -> tuple[str, ...]:
+        place = f'"{value.key}" in {value.section.title}'
+        lines: dict[str, int] = {}
+        found: list[str] = []
+        for item in value.items():
+            name = item.text()
+            wrong = wrong_with(name)
+            if wrong:
+                item.fail(f"{place}: {name[:80]!a} {wrong[0]}", remedy=wrong[1])
+            key = name.lower()
+            if key in lines:
+                item.fail(f"{place} has {name!a} twice, first in line {lines[key]}", remedy="name it once")
+            if len(found) == most:
+                item.fail(f"{place} has more than {most} names", remedy=f"name at most {most}")
+            lines[key] = item.line
+            found.append(name)
+        return tuple(found)
+
+    return names
+
+
+def _check_reviewers(section: Section, settings: PullRequestSettings) -> None:
+    count = len(settings.reviewers) + len(settings.team_reviewers)
+    if count > MOST_REVIEWERS:
+        section.require("team_reviewers", remedy="").fail(
+            f"reviewers and team_reviewers in pull_request are {count} together, of at most {MOST_REVIEWERS}",
+            remedy=f"name at most {MOST_REVIEWERS} people and teams",
+        )

@@ -1,0 +1,77 @@
+"""`cgins pull-request open`: a proposal as a pull request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_cgins.github.pull_request import Opened
+
+EXIT_NOT_OPENED = 1
+"""The proposal is stale, or was measured on what the base branch no longer is."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Open or update the pull request; 1 if the proposal is stale.
+
+    Raises:
+        ProposalError: the proposal is damaged or hostile.
+        GitHubError: there is no token, or git or GitHub refuses.
+    """
+    from pytest_cgins.github import pull_request
+    from pytest_cgins.github.connection import connected
+    from pytest_cgins.github.contribution import contribution
+    from pytest_cgins.github.git import Git
+    from pytest_cgins.regenerate import proposal
+
+    found = proposal.read(arguments.proposal)
+    offered = contribution(found, config=Git(arguments.config.parent).prefix() + arguments.config.name)
+    with connected(arguments) as server:
+        settings = pull_request.Settings(
+            base=arguments.base or server.default_branch,
+            draft=arguments.draft,
+            dry_run=arguments.dry_run,
+            identity=arguments.author,
+            commit_with=arguments.commit_with,
+            only_measured=arguments.only_measured,
+        )
+        opened = pull_request.open_pull_request(offered, settings, server)
+    line = _line(opened, offered.title, settings.base)
+    if arguments.json:
+        told = {
+            "state": opened.state,
+            "line": line,
+            "number": opened.number,
+            "url": opened.url,
+            "branch": opened.branch,
+            "tip": opened.tip,
+            "notes": opened.notes,
+        }
+        print(json.dumps(told))
+    else:
+        print(line)
+    for note in opened.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return EXIT_NOT_OPENED if opened.state in ("stale", "moved") else 0
+
+
+def _line(opened: Opened, title: str, base: str) -> str:
+    number = f"#{opened.number} {opened.url}"
+    return {
+        "opened": f"opened {number}: {title}",
+        "updated": f"updated {number}: {title}",
+        "unchanged": f"unchanged: {number} has this proposal already; nothing was done",
+        "closed-before": f"{number} with this proposal was closed: nothing was done",
+        "merged": f"{number} with this proposal was merged, and is not in {base} any more: nothing was done",
+        "merged-before": f"{base} has these files already: nothing was done",
+        "closed-moot": f"{base} has these files already: closed {number}",
+        "superseded": f"{number} has a later proposal, {opened.why}: nothing was done",
+        "moved": f"not opened: {opened.why}",
+        "stale": f"{opened.why}\nmarked {number} as stale" if opened.number else opened.why,
+        "would-open": f"dry run: would push {opened.branch} and open a pull request into {base}: {title}",
+        "would-update": f"dry run: would push {opened.branch} and update {number}: {title}",
+        "would-close": f"dry run: would close {number}, for {base} has these files already",
+    }[opened.state]

@@ -1,0 +1,42 @@
+"""What the gate's comment says of the proposal, where the pull request is one of the bot's."""
+
+from __future__ import annotations
+
+from pytest_cgins.errors import GitHubError
+from pytest_cgins.github import own_branch
+from pytest_cgins.github.comment import Place
+from pytest_cgins.github.rest import Rest
+from pytest_cgins.github.upkeep import BRANCH
+from pytest_cgins.regenerate.proposal.report import inline
+
+
+def proposal(rest: Rest, place: Place) -> str:
+    """Markdown about the proposal that a pull request carries; "" where it carries none.
+
+    Told are only a branch of the repository itself and its commit: anybody can write the marker into a description, and
+    a fork's branch can have any name.
+
+    Args:
+        rest: of the repository.
+        place: the pull request.
+
+    Raises:
+        GitHubError: GitHub cannot be reached, or has trouble.
+    """
+    if not BRANCH.fullmatch(place.branch):
+        return ""
+    try:
+        said = own_branch.said_by_rest(rest.commit(place.commit))
+    except GitHubError as error:
+        if error.status not in (404, 422):
+            raise
+        said = None
+    if said is None:
+        return (
+            "\n\n<p>This branch is the bot's, and people have committed to it: what the description tells of a proposal "
+            "was measured without that.</p>\n"
+        )
+    return (
+        f"\n\n<p>This pull request carries the proposal {inline(said.proposal)} as it was made, of {inline(said.made)}. "
+        "What its own gate measured then is in the description; what is above was measured anew.</p>\n"
+    )
