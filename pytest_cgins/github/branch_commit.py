@@ -107,7 +107,10 @@ def _staged(server: Server, wanted: Wanted) -> Put:
         refs.change(server, [RefChange(branch=staging, before=left, after=wanted.parent)])
     try:
         made = server.graphql.create_commit(staging, wanted.parent, wanted.message, wanted.files)
-    except GitHubError:
+    except GitHubError as error:
+        # The commit may be there, with its answer lost; what it would have told is not worth asking for.
+        if server.rest.branch(staging) != wanted.parent:
+            raise BranchMovedError(error.what, remedy=error.remedy) from None
         _unstage(server, staging, wanted.parent)
         raise
     if made.tree != wanted.tree:

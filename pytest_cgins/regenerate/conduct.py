@@ -126,7 +126,7 @@ def worked(
         sandbox=sandbox,
         environment=workers or {},
         noise=TimingOptions(noise=Calibrations().noise),
-        sanitize=_sanitizers(),
+        sanitize=sanitizers(),
         on_event=shown,
         check=interrupts.check,
     )
@@ -143,7 +143,7 @@ def worked(
     return ran
 
 
-def _sanitizers() -> tuple[str, ...]:
+def sanitizers() -> tuple[str, ...]:
     """Tools that a kernel is accepted under, where there are a GPU and the program."""
     return ("memcheck",) if has_gpu() and sanitizer.find() else ()
 

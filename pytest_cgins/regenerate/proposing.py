@@ -16,6 +16,9 @@ from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import document
 
+NOT_SANITIZED = "not run under compute-sanitizer"
+"""Note of a proposal for a GPU."""
+
 
 def proposed(journal: Journal, config: Config, copy: ProjectCopy, result: Result) -> Result:
     """The result, with its proposal written if it was accepted.
@@ -59,13 +62,13 @@ def _write(
         base={path: text for path, text in copy.texts(new).items() if text},
         new=new,
         before=[one for one in journal.before(target) if is_of(one.case, target)],
-        after=_evidence(trial, record.created_at, copy.base_commit),
+        after=evidence(trial, record.created_at, copy.base_commit),
         attempts=attempts,
         answers=answers,
         provider=record.provider,
         sandbox=trial.sandbox,
         sanitized=trial.sanitized,
-        command=_command(target, trial, config, copy),
+        command=command(target, trial, copy.relative(config.file)),
         guarded=journal.guarded(target) or Guarded(files={}),
         base_commit=record.base_commit,
         notes=_notes(answers, trial),
@@ -78,7 +81,14 @@ def _search(journal: Journal, target: Target) -> list[str]:
     return [f"{label}: {text}" for label, text in summary_text.brief(found)] if found is not None else []
 
 
-def _evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
+def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
+    """An acceptance as a report.
+
+    Args:
+        trial: the acceptance.
+        started_at: ISO 8601.
+        base: the revision that times were held against; "" for none.
+    """
     made = document.session_report(
         trial.evaluations,
         trial.environments,
@@ -91,7 +101,14 @@ def _evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
     return replace(made, base_revision=base)
 
 
-def _command(target: Target, trial: Trial, config: Config, copy: ProjectCopy) -> str:
+def command(target: Target, trial: Trial, config: str) -> str:
+    """Shell command that repeats an acceptance.
+
+    Args:
+        target: what was accepted.
+        trial: the acceptance.
+        config: path of the `cgins.yaml`.
+    """
     words = [
         "pytest",
         "--cgins",
@@ -101,12 +118,12 @@ def _command(target: Target, trial: Trial, config: Config, copy: ProjectCopy) ->
         target.kernel,
     ]
     words += ["--cgins-sandbox=on"] if trial.sandbox else []
-    return shlex.join([*words, copy.relative(config.file)])
+    return shlex.join([*words, config])
 
 
 def _notes(answers: tuple[Answer, ...], trial: Trial) -> tuple[str, ...]:
     lost = sum(answer.tries - 1 for answer in answers)
     notes = [f"{lost} requests had to be sent again"] if lost else []
     if trial.evaluations[0].case.device.startswith("cuda") and not trial.sanitized:
-        notes.append("not run under compute-sanitizer")
+        notes.append(NOT_SANITIZED)
     return tuple(notes)

@@ -31,21 +31,35 @@ class Unavailable(Exception):
 
 @cache
 def folder() -> Path:
-    """Where `node_modules` is.
+    """Where `node_modules` with GitHub's parsers is.
+
+    Raises:
+        Unavailable: node or npm is missing, or npm cannot install.
+    """
+    return installed(NODE)
+
+
+def installed(packages: Path) -> Path:
+    """A folder outside of the repository with `node_modules`, installed by the first who asks for it.
+
+    Args:
+        packages: folder with `package.json` and `package-lock.json`.
 
     Raises:
         Unavailable: node or npm is missing, or npm cannot install.
     """
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
-            raise Unavailable(f"no {tool} on PATH: GitHub's parsers are packages of npm")
-    lock = (NODE / "package-lock.json").read_bytes()
+            raise Unavailable(
+                f"no {tool} on PATH: the packages that tests/{packages.parent.name} needs are npm's"
+            )
+    lock = (packages / "package-lock.json").read_bytes()
     place = platformdirs.user_cache_path("pytest-cgins-tests") / hashlib.sha256(lock).hexdigest()[:16]
     place.mkdir(parents=True, exist_ok=True)
     with FileLock(place / "lock"):
         if not (place / "installed").exists():
             for name in ("package.json", "package-lock.json"):
-                shutil.copy(NODE / name, place / name)
+                shutil.copy(packages / name, place / name)
             try:
                 done = subprocess.run(
                     INSTALL, cwd=place, capture_output=True, text=True, timeout=LIMIT_S, check=False

@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -167,24 +169,47 @@ class Place:
 
 
 @pytest.fixture
-def place(
-    tmp_path: Path,
-    template: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    make_evaluation: Callable[..., Evaluation],
-) -> Iterator[Place]:
-    """A clone in which the test stands, of a repository that the twin serves."""
-    bare, clone, other = tmp_path / "bare.git", tmp_path / "clone", tmp_path / "other"
-    shutil.copytree(template, bare)
-    git(tmp_path, "clone", "--quiet", "bare.git", "clone")
-    shutil.copytree(clone, other)
-    for variable in ("GITHUB_API_URL", "GH_TOKEN", "GITHUB_TOKEN"):
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that may write, no other variables of GitHub's, and waits that are short."""
+    for variable in ("GITHUB_API_URL", "GITHUB_GRAPHQL_URL", "GH_TOKEN", "GITHUB_TOKEN"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("GITHUB_TOKEN", twins.WRITER)
-    monkeypatch.chdir(clone)
     real = time.sleep
     monkeypatch.setattr("time.sleep", lambda seconds: real(min(seconds, 0.01)))
-    with twins.serve(bare) as twin:
-        git(clone, "remote", "set-url", "origin", twin.remote)
-        yield Place(bare, clone, other, twin, tmp_path / "proposals", make_evaluation)
-        assert twin.violations == []
+
+
+Places = Callable[[], AbstractContextManager[Place]]
+
+
+@pytest.fixture
+def places(
+    tmp_path: Path,
+    template: Path,
+    settled: None,
+    monkeypatch: pytest.MonkeyPatch,
+    make_evaluation: Callable[..., Evaluation],
+) -> Places:
+    """Makes a clone, in which the test stands then, of a repository that a twin serves; as often as it is called."""
+    numbers = count()
+
+    @contextmanager
+    def made() -> Iterator[Place]:
+        folder = tmp_path / f"place-{next(numbers)}"
+        bare, clone, other = folder / "bare.git", folder / "clone", folder / "other"
+        shutil.copytree(template, bare)
+        git(folder, "clone", "--quiet", "bare.git", "clone")
+        shutil.copytree(clone, other)
+        monkeypatch.chdir(clone)
+        with twins.serve(bare) as twin:
+            git(clone, "remote", "set-url", "origin", twin.remote)
+            yield Place(bare, clone, other, twin, folder / "proposals", make_evaluation)
+            assert twin.violations == []
+
+    return made
+
+
+@pytest.fixture
+def place(places: Places) -> Iterator[Place]:
+    """A clone in which the test stands, of a repository that the twin serves."""
+    with places() as made:
+        yield made

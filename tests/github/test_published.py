@@ -86,7 +86,7 @@ def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     assert line == f"opened #1 {published.place.twin.url}/octo/kernels/pull/1: Repair clamp (cpp on cpu)"
     found = proposal.read(published.again)
     assert (found.proposal.base_commit, found.evidence.base_revision) == (tip, tip)
-    assert f"measured anew on {tip}" in pull.body
+    assert f"measured anew on {tip}" in str(pull.body)
     assert git(published.place.bare, "rev-parse", f"{pull.head}^") == tip
     started = published.environments
     assert [word for word, _ in started] == ["pull-request", "proposal", "pull-request"]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github import rest
 from pytest_cgins.github.rest import Rest
-from tests.github import oracle
-from tests.github.conftest import Place, commit
+from tests.github.conftest import Place
 from tests.github.twin import API, WRITER, Fault
 
 
@@ -105,76 +103,6 @@ def test_nobody_is_there(waits: list[float]) -> None:
     assert len(waits) == rest.TRIES - 1
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"base": "nowhere"}, "base invalid"),
-        ({"head": "nowhere"}, "head invalid"),
-        ({"head": "main"}, "No commits between main and main"),
-        ({"body": "x" * 70_000}, "body is too long"),
-    ],
-)
-def test_the_twin_refuses_as_github_does(place: Place, api: Rest, fields: dict[str, str], said: str) -> None:
-    """422, with the details of each error."""
-    commit(place.other, {"a.txt": "a"}, branch="work")
-    given = {"title": "t", "body": "", "head": "work", "base": "main"} | fields
-    with pytest.raises(GitHubError, match=said) as caught:
-        api.create_pull(draft=False, **given)
-    assert caught.value.status == 422
-
-
-def test_the_twin_lists_as_github_does(place: Place, api: Rest) -> None:
-    """By head, base and state; a head without an owner filters nothing."""
-    for branch in ("one", "two"):
-        commit(place.other, {f"{branch}.txt": branch}, branch=branch)
-        api.create_pull(title=branch, body="", head=branch, base="main", draft=False)
-    place.twin.api.set_state(place.twin.api.pulls[0], "closed")
-    assert [one["title"] for one in api.pulls(head="octo:one", base="main")] == []
-    assert [one["title"] for one in api.pulls(head="octo:one", base="main", state="all")] == ["one"]
-    assert [one["title"] for one in api.pulls(head="one", base="main", state="all")] == ["two", "one"]
-
-
-def test_all_operations_of_the_twin_answer_as_described(place: Place) -> None:
-    """What the client does not use yet is held against the description too."""
-    import httpx2
-
-    commit(place.other, {"a.txt": "a"}, branch="work")
-    headers = {
-        "Authorization": f"Bearer {WRITER}",
-        "Accept": "application/vnd.github+json",
-        "X-GitHub-Api-Version": "2022-11-28",
-    }
-    repository = "/repos/octo/kernels"
-    with httpx2.Client(base_url=place.twin.url + API, headers=headers) as client:
-        made = client.post(f"{repository}/pulls", json={"title": "t", "head": "work", "base": "main"})
-        assert made.status_code == 201
-        assert client.get("/user").json()["login"] == "cgins-tester"
-        assert client.get(f"{repository}/git/ref/heads/work").json()["object"]["sha"] == place.tip("work")
-        assert client.get(f"{repository}/compare/main...work").json()["ahead_by"] == 1
-        assert client.get(f"{repository}/pulls/1").json()["head"]["sha"] == place.tip("work")
-        labels = client.post(f"{repository}/issues/1/labels", json={"labels": ["cgins"]})
-        assert [one["name"] for one in labels.json()] == ["cgins"]
-        assert client.get("/repos/octo/other").status_code == 404
-        assert client.get("/user", headers={"Authorization": ""}).status_code == 401
-        page = client.get(f"{place.twin.url}/_pulls", headers={"Accept": "text/html"}).text
-    assert "<h2>#1 t</h2>" in page
-
-
-def test_the_twin_is_strict() -> None:
-    """A field, a parameter or a type that the description does not have is found."""
-    found = oracle.operation("POST", "/repos/o/r/pulls")
-    assert found
-    assert oracle.request_faults(found[0], "", {"head": "h", "base": "b", "tittle": "t"}) == [
-        "there is no field tittle"
-    ]
-    assert oracle.request_faults(found[0], "", {"head": "h"}) == ["$: 'base' is a required property"]
-    assert oracle.request_faults(found[0], "x=1", {"head": "h", "base": "b"}) == [
-        "there is no query parameter x"
-    ]
-    assert oracle.answer_faults(found[0], 201, {"number": 1})
-    assert oracle.operation("DELETE", "/repos/o/r/pulls") is None
-
-
 def test_tokens_are_read_from_the_environment_alone() -> None:
     """GITHUB_TOKEN before GH_TOKEN, or the variable that is named; what cannot be one is refused without being shown."""
     assert rest.token({"GITHUB_TOKEN": " a ", "GH_TOKEN": "b"}) == "a"
@@ -185,26 +113,3 @@ def test_tokens_are_read_from_the_environment_alone() -> None:
     with pytest.raises(GitHubError) as caught:
         rest.token({"GH_TOKEN": "two words"})
     assert "two words" not in str(caught.value)
-
-
-def test_the_twin_stands_alone(tmp_path: Path, template: Path) -> None:
-    """`python -m tests.github.twin` prints the remote and the page, for a demo."""
-    import subprocess
-    import sys
-    import urllib.request
-
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.github.twin", "--repository", str(template)],
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout
-        remote, page = process.stdout.readline().strip(), process.stdout.readline().strip()
-        assert remote.endswith("/octo/kernels.git")
-        assert urllib.request.urlopen(page, timeout=10).read() == b"[]"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()

@@ -403,6 +403,7 @@ def test_people_are_asked(place: Place, ask: Asker) -> None:
     """Who cannot be assigned is left out; a review of a stranger, or of the author, is refused whole."""
     api, pull = place.twin.api, ask.opened()
     api.collaborators, api.teams = ["ada", "bob"], ["kernels"]
+    pull.labels.append("cgins")
     _, issue = ask("POST", "issues/1/assignees", {"assignees": ["ada", "stranger"]})
     assert [one["login"] for one in issue["assignees"]] == pull.assignees == ["ada"]
     asked = "pulls/1/requested_reviewers"

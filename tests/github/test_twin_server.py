@@ -16,8 +16,12 @@ import pytest
 
 from tests.github import graphql_oracle, oracle, twin_app
 from tests.github.asker import Asker, asking
-from tests.github.conftest import Place, commit, git
+from tests.github.conftest import Place, git
 from tests.github.twin import API, GRAPHQL, WRITER, Fault, Request
+
+CREATE_COMMIT = """mutation($input: CreateCommitOnBranchInput!) {
+  createCommitOnBranch(input: $input) { commit { oid } }
+}"""
 
 
 @pytest.fixture
@@ -73,7 +77,6 @@ def test_a_hook_stands_between_requests(place: Place, ask: Asker) -> None:
         told.append((index, request.method, when, bool(place.tip("new"))))
         if when == "after":
             place.twin.hook = None
-            ask.place.twin.requests.clear()
             with asking(place) as other:
                 assert other("DELETE", "git/refs/heads/new") == (204, None)
 
@@ -109,6 +112,13 @@ def test_protected_branches_are_kept(place: Place, ask: Asker) -> None:
     ):
         status, said = ask(method, path, body)
         assert (status, "through a pull request" in said["message"]) == (422, True)
+    given = {
+        "branch": {"repositoryNameWithOwner": "octo/kernels", "branchName": "main"},
+        "expectedHeadOid": tip,
+        "message": {"headline": "m"},
+    }
+    [error] = ask.graphql(CREATE_COMMIT, given)["errors"]
+    assert (error["type"], "through a pull request" in error["message"]) == ("UNPROCESSABLE", True)
     said = pushed(place, ask, "main")
     assert "! [remote rejected] HEAD -> main (protected branch hook declined)" in said
     assert "GH006: Protected branch update failed for refs/heads/main." in said
@@ -265,8 +275,8 @@ def test_the_twin_stands_alone(tmp_path: Path, template: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert process.stdout
     try:
-        assert process.stdout
         remote, page = process.stdout.readline().strip(), process.stdout.readline().strip()
         assert remote.endswith("/octo/kernels.git")
         assert urllib.request.urlopen(page, timeout=10).read() == b"[]"

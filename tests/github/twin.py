@@ -352,10 +352,13 @@ class _Handler(BaseHTTPRequestHandler):
         if writes and token == READER:
             return Reply(403, b"Write access to repository not granted.", plain)
         path = request.path.removeprefix(prefix)
-        found = twin_git_http.backend(api, request.method, path, request.query, dict(self.headers), body)
+        status, content, headers = twin_git_http.backend(
+            api, request.method, path, request.query, dict(self.headers), body
+        )
         if writes:
             api.settle(login)
-        return Reply(*found)
+        # On a connection that served before, git's library sends again what found no answer, and hides the fault.
+        return Reply(status, content, headers | {"Connection": "close"})
 
     # ---- answers
 

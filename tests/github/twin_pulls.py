@@ -63,7 +63,10 @@ def _end(api: State, branch: str, commit: str, owner: str = "") -> dict[str, Any
 
 
 def shown_labels(api: State, pull: Pull) -> list[dict[str, Any]]:
-    return [filled("label", {"id": identity(one), "name": one, "description": ""}, url=api.url) for one in pull.labels]
+    return [
+        filled("label", {"id": identity(one), "name": one, "description": ""}, url=api.url)
+        for one in pull.labels
+    ]
 
 
 def shown_team(api: State, slug: str, schema: str) -> dict[str, Any]:

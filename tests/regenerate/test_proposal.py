@@ -157,6 +157,7 @@ def test_new_kernel_may_enter_itself(tmp_path: Path, make_evaluation: Make) -> N
         ({"cgins.yaml": GENERATED.replace("traces/tiny", "traces/other")}, "changes more than"),
         ({"cgins.yaml": GENERATED.replace("op: torch.nn.functional.gelu", "op: torch.nn.functional.gelu\n    tolerance: {rtol: 1, atol: 1}")}, "changes more than"),
         ({"cgins.yaml": GENERATED.replace("version: 1", "version: 1\ngate: {fail_on: never}")}, "changes more than"),
+        ({"cgins.yaml": GENERATED.replace("version: 1", "version: 1\npull_request: {reviewers: [mallory]}")}, "changes more than"),
         ({"cgins.yaml": GENERATED.replace("name: fast", "name: slow")}, "has no scale-cpu-fast"),
         ({"cgins.yaml": GENERATED.replace("kernels/fast.cpp", "kernels/elsewhere.cpp")}, "is no source of"),
         ({"cgins.yaml": "kernels: &a [*a]"}, "cgins.yaml"),

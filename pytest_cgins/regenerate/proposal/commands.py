@@ -1,4 +1,4 @@
-"""`cgins proposal`: what a run of regeneration proposes, looked at, checked, and written into the working tree."""
+"""`cgins proposal`: what a run proposes, looked at, checked, measured anew, and written into the working tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "proposal",
         help="look at, check and apply what --cgins-regenerate proposes",
         description="A proposal is a folder with a patch and its evidence. None of it is trusted: it is read with "
-        "strict limits, and no kernel is run unless `verify --gate` asks for it.",
+        "strict limits, and only `verify --gate` and `rebase` run its kernel.",
     )
     commands = group.add_subparsers(metavar="COMMAND", required=True)
     show = _command(
@@ -46,7 +46,20 @@ def add_parsers(subparsers: Subparsers) -> None:
         "Write a proposal's files into the working tree, if that is as the proposal found it; commit nothing. Exit "
         "status 1 if it is not.",
     )  # fmt: skip
-    for parser in (verify, apply):
+    rebase = _command(
+        commands, "rebase", run_rebase, "measure a proposal anew on another commit, and write it again",
+        "Run the gate on a proposal on a commit to which the base branch has moved, in a copy of the project, in a sandbox "
+        "and on new inputs, and write it with that evidence if it is accepted. Exit status 1 if it is stale or not accepted.",
+    )  # fmt: skip
+    rebase.add_argument("--onto", default="HEAD", metavar="REV", help="the commit (default: %(default)s)")
+    rebase.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="NEW",
+        help="folder of the new proposal, which must not be there",
+    )
+    for parser in (verify, apply, rebase):
         parser.add_argument(
             "--root",
             type=Path,
@@ -147,6 +160,24 @@ def _print_gate(contents: Contents, top: Path, *, repository: bool) -> int:
     for one in compared:
         print(f"{'ok  ' if one.holds else 'FAIL'}  {visible(f'{one.case}: {one.told}, now {one.found}')}")
     return 0 if all(one.holds for one in compared) else 1
+
+
+def run_rebase(arguments: argparse.Namespace) -> int:
+    """Measure and write; 1 if the proposal is stale or not accepted.
+
+    Raises:
+        ProposalError: it is damaged or hostile, or the gate did not run.
+        ConfigError: `cgins.yaml` of the commit cannot be read.
+        RevisionError: git cannot read the commit.
+    """
+    from pytest_cgins.regenerate.proposal.read import read
+    from pytest_cgins.regenerate.proposal.rebase import rebase
+    from pytest_cgins.report import escape
+
+    contents = read(arguments.proposal)
+    found = rebase(contents, arguments.onto, arguments.output, arguments.root)
+    print(escape.lines(found.line))
+    return 1 if found.state in ("stale", "refused") else 0
 
 
 def run_apply(arguments: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ from pytest_cgins.regenerate.proposal.read import (
     PATCH,
     PROPOSAL,
     REPORT,
+    Contents,
     check_accepted,
     check_text,
     digest_of,
@@ -126,7 +128,7 @@ def write(
         target=target,
         goal=goal,
         title=title_of(target, goal),
-        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created_at=_now(),
         cgins=__version__,
         config=config,
         base_commit=base_commit,
@@ -152,6 +154,72 @@ def write(
     )
     parts = {f"{FILES}/{path}": content for path, content in contents.items()}
     return _write(folder, about, after, {PATCH: patch, EVIDENCE: evidence, **parts})
+
+
+def write_anew(
+    folder: Path,
+    contents: Contents,
+    *,
+    base_commit: str,
+    before: Sequence[Evaluation],
+    after: SessionReport,
+    sanitized: bool,
+    command: str,
+    guarded: Guarded,
+    notes: Sequence[str],
+) -> Proposal:
+    """Write the same proposal with the evidence of another base, measured in the sandbox.
+
+    Args:
+        folder: where to; it must not be there.
+        contents: the proposal as it was; the base has the same old contents.
+        base_commit: the base.
+        before: what the gate says of the target's cases there; () for `generate`.
+        after: the acceptance there.
+        sanitized: whether it ran under memcheck.
+        command: shell command that gates the target again on these inputs.
+        guarded: digests that were the same before and after.
+        notes: in place of the old ones.
+
+    Raises:
+        ProposalError: the evidence has a failure, or the folder is there.
+        OSError: the folder cannot be written.
+    """
+    check_accepted(contents.proposal.target, after.evaluations)
+    evidence = f"{documents.dump(after, indent=1)}\n".encode()
+    about = replace(
+        contents.proposal,
+        created_at=_now(),
+        cgins=__version__,
+        base_commit=base_commit,
+        evidence_digest=digest_of(evidence),
+        guarded_digest=guard.digest(guarded),
+        before=_before(before),
+        sandbox=True,
+        sandbox_note="",
+        sanitized=sanitized,
+        held_out_seed=after.seed,
+        command=command,
+        environments=after.environments,
+        notes=tuple(notes),
+    )
+    require_absent(folder)
+    parts = {f"{FILES}/{path}": content for path, content in contents.files.items()}
+    return _write(folder, about, after, {PATCH: contents.patch, EVIDENCE: evidence, **parts})
+
+
+def require_absent(folder: Path) -> None:
+    """Refuse a place that is taken.
+
+    Raises:
+        ProposalError: something is there.
+    """
+    if os.path.lexists(folder):
+        raise ProposalError(f"{folder}: is there already", remedy="name a folder that is not there yet")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def _write(folder: Path, about: Proposal, after: SessionReport, parts: dict[str, bytes]) -> Proposal:
