@@ -18,13 +18,14 @@ _GIVEN = {
 """Where an event says what was given, by its kind; of a team it has `requested_team` instead."""
 
 
-def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings) -> Iterator[str]:
+def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings, *, is_new: bool) -> Iterator[str]:
     """Give a pull request what `cgins.yaml` asks for, where it never had it.
 
     Args:
         rest: of the repository.
         pull: as GitHub shows it.
         wanted: by `cgins.yaml` on the base branch.
+        is_new: whether it was opened a moment ago, so that nobody can have taken anything away.
 
     Yields:
         What could not be given and why, a line each: a name that is wrong spoils no pull request.
@@ -43,7 +44,12 @@ def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings) -> Itera
     missing = {kind: _without(names, there[kind]) for kind, names in asked.items()}
     if not any(missing.values()):
         return
-    given = _given(rest.events(number))
+    try:
+        given = _given(() if is_new else rest.events(number))
+    except GitHubError as error:
+        names = [one for kind in missing.values() for one in kind]
+        yield _untaken("what was taken away cannot be known, and", names, error)
+        return
     left = {kind: _without(names, given[kind]) for kind, names in missing.items()}
     if left["labeled"]:
         yield from _try("the labels", left["labeled"], lambda: rest.add_labels(number, left["labeled"]))

@@ -262,20 +262,17 @@ class _Opening:
 
     def _opened(self, body: str, made: Put, *, pushed: bool) -> Opened:
         state: State
-        state, pull = self._update(self._open, body, pushed) if self._open else self._create(body)
+        if self._open is not None:
+            state, pull = self._update(self._open, body, made.commit, pushed=pushed)
+        else:
+            state, pull = self._create(body, made.commit)
         notice.unmark_stale(self._server, pull, self._contribution.notice_marker)
         notes = [] if made.signed else [f"the commit is not signed: {made.note}"]
-        notes += people.give(self._server.rest, pull, self._base.pull_request)
-        now = self._server.rest.branch(self._branch)
-        if now != made.commit:
-            # Words and commit have to be of one proposal: who looks last puts both right.
-            raise BranchMovedError(
-                f"{self._branch} is at {(now or 'nothing')[:12]}, and not at {made.commit[:12]} any more",
-                remedy="run the command again",
-            )
+        notes += people.give(self._server.rest, pull, self._base.pull_request, is_new=state == "opened")
+        self._require_tip(made.commit)
         return self._done(state, pull, notes=tuple(notes))
 
-    def _create(self, body: str) -> tuple[State, dict[str, Any]]:
+    def _create(self, body: str, commit: str) -> tuple[State, dict[str, Any]]:
         """Open a pull request, or update the one that GitHub says there is."""
         settings, rest = self._settings, self._server.rest
         draft = self._base.pull_request.draft if settings.draft is None else settings.draft
@@ -297,7 +294,7 @@ class _Opening:
             found = next(rest.pulls(head=self._server.head(self._branch), base=settings.base), None)
             if found is not None:
                 self._require_own(found)
-                return self._update(found, body, pushed=True)
+                return self._update(found, body, commit, pushed=True)
             time.sleep(float(tried))
         raise GitHubError(
             f"GitHub says that {self._branch} has a pull request, and does not list it",
@@ -305,11 +302,34 @@ class _Opening:
             status=422,
         )
 
-    def _update(self, pull: dict[str, Any], body: str, pushed: bool) -> tuple[State, dict[str, Any]]:
+    def _update(
+        self, pull: dict[str, Any], body: str, commit: str, *, pushed: bool
+    ) -> tuple[State, dict[str, Any]]:
+        """Give it the words of the commit; if another run sets another commit meanwhile, they are taken back."""
         if self._has_words(pull, body):
             return "updated" if pushed else "unchanged", pull
-        changed = self._server.rest.update_pull(pull["number"], title=self._contribution.title, body=body)
+        self._require_tip(commit)
+        rest, number = self._server.rest, int(pull["number"])
+        changed = rest.update_pull(number, title=self._contribution.title, body=body)
+        try:
+            self._require_tip(commit)
+        except BranchMovedError:
+            rest.update_pull(number, title=str(pull["title"]), body=str(pull["body"] or ""))
+            raise
         return "updated", changed
+
+    def _require_tip(self, commit: str) -> None:
+        """Words and commit have to be of one proposal: whoever is not the last to set the branch looks at all anew.
+
+        Raises:
+            BranchMovedError: the branch has another commit.
+        """
+        now = self._server.rest.branch(self._branch)
+        if now != commit:
+            raise BranchMovedError(
+                f"{self._branch} is at {(now or 'nothing')[:12]}, and not at {commit[:12]} any more",
+                remedy="run the command again",
+            )
 
     # ---- small questions
 

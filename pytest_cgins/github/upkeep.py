@@ -35,6 +35,8 @@ class Known:
     """`softmax-cuda-triton`."""
     branch: str
     """The kernel's own."""
+    head: str
+    """Its tip; "" if it is gone."""
     base: str
     """Branch that it goes into."""
     draft: bool
@@ -72,13 +74,15 @@ def known(server: Server) -> Iterator[tuple[Known, dict[str, Any]]]:
             continue
         if base not in tips:
             tips[base] = server.git.fetch(server.url, base)
-        stands, proposal, why = _stands(server, branch, base, tips[base])
+        head = server.git.fetch(server.url, branch)
+        stands, proposal, why = _stands(server, branch, head, base, tips[base])
         yield (
             Known(
                 number=int(pull["number"]),
                 url=str(pull["html_url"]),
                 kernel=marker[1],
                 branch=branch,
+                head=head or "",
                 base=base,
                 draft=bool(pull["draft"]),
                 stands=stands,
@@ -108,7 +112,7 @@ def close(server: Server, one: Known, pull: dict[str, Any], reason: str, *, dry_
     Raises:
         GitHubError: GitHub refuses.
     """
-    tip = None if one.stands == "changed" else str(pull["head"]["sha"])
+    tip = one.head if one.stands != "changed" and one.head else None
     if not dry_run:
         notice.close(server, pull, _marker(one), inline(reason), tip=tip)
     return Closed(known=one, branch_kept=one.why if tip is None else "")
@@ -118,10 +122,11 @@ def _marker(one: Known) -> str:
     return f"<!-- cgins:notice:{one.kernel} -->"
 
 
-def _stands(server: Server, branch: str, base: str, tip: str | None) -> tuple[Stands, str, str]:
+def _stands(
+    server: Server, branch: str, head: str | None, base: str, tip: str | None
+) -> tuple[Stands, str, str]:
     if tip is None:
         return "stale", "", f"there is no branch {base} any more"
-    head = server.git.fetch(server.url, branch)
     if head is None:
         return "changed", "", f"there is no branch {branch} any more"
     try:

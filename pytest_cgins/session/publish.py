@@ -59,7 +59,8 @@ def published(
     Args:
         proposals: folders.
         config: the project's `cgins.yaml`.
-        choice: `auto` opens drafts where there is a token and a remote on GitHub; `draft` says why it cannot.
+        choice: `auto` opens them as `pull_request` in `cgins.yaml` says, where there is a token and a remote on GitHub;
+            `draft` opens drafts, and says why it cannot.
         environment: variables of this process.
     """
     if choice == "off" or not proposals:
@@ -68,8 +69,9 @@ def published(
     if missing:
         yield f"no pull request: {missing}" + (" (--cgins-pr=draft was given)" if choice == "draft" else "")
         return
+    words = ["--config", str(config), "--json", *(["--draft"] if choice == "draft" else [])]
     for folder in proposals:
-        yield from _opened(folder, config, environment)
+        yield from _opened(folder, config, environment, words)
 
 
 def obstacle(folder: Path, environment: Mapping[str, str]) -> str:
@@ -85,20 +87,23 @@ def obstacle(folder: Path, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _opened(folder: Path, config: Path, environment: Mapping[str, str]) -> Iterator[str]:
+def _opened(
+    folder: Path, config: Path, environment: Mapping[str, str], words: Sequence[str]
+) -> Iterator[str]:
     """Open one, measured anew first where the base branch has moved."""
     none = f"no pull request for {folder.name}: "
     again = folder.with_name(f"{folder.name}-rebased")
     try:
         # An earlier try may have left it, and its pull request has that evidence.
-        told = _open(again if _is_of(again, folder) else folder, config, environment, "--only-measured")
+        known = again if _is_of(again, folder) else folder
+        told = _open(known, environment, [*words, "--only-measured"])
         if told.state == "moved":
             why = _rebase(folder, again, told.tip, config, environment)
             if why:
                 yield none + why
                 return
             # On the tip of a moment ago: that it moved again is told in the pull request.
-            told = _open(again, config, environment)
+            told = _open(again, environment, words)
     except (OSError, subprocess.TimeoutExpired) as error:
         yield f"{none}{error}"
         return
@@ -122,9 +127,8 @@ class _Told:
     """What was not done as wished."""
 
 
-def _open(folder: Path, config: Path, environment: Mapping[str, str], *options: str) -> _Told:
-    words = ["pull-request", "open", "--proposal", str(folder), "--config", str(config), "--draft", "--json"]
-    done = _run([*words, *options], environment, LIMIT_S)
+def _open(folder: Path, environment: Mapping[str, str], words: Sequence[str]) -> _Told:
+    done = _run(["pull-request", "open", "--proposal", str(folder), *words], environment, LIMIT_S)
     try:
         told = json.loads(done.stdout)
     except ValueError:

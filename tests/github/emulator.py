@@ -290,9 +290,10 @@ class Front:
         """A pull request, as the emulator shows it."""
         return self.emulated.call("GET", f"/pulls/{number}")
 
-    def comments(self) -> list[Any]:
+    def comments(self) -> list[tuple[str, str]]:
         """Comments of the first pull request: author and text."""
-        path, found = "/issues/1/comments?per_page=100&page=", []
+        path = "/issues/1/comments?per_page=100&page="
+        found: list[Any] = []
         while page := self.emulated.call("GET", f"{path}{len(found) // 100 + 1}"):
             found += page
             if len(page) < 100:
@@ -361,12 +362,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.front.events is not None and path.endswith("/events"):
             return 200, json.dumps(self.front.events).encode(), {}
         status, content, _ = self.front.emulated.forward(
-            request.method, self.path.removeprefix(API), self.headers, body or None
+            request.method, self.path.removeprefix(API), dict(self.headers), body or None
         )
         answer = json.loads(content) if content else None
         if found is not None:
             self._compare(f"{request.method} {found[0]['template']}", found[0], status, answer)
-        if path.endswith("/access_tokens") and status == 201:
+        if path.endswith("/access_tokens") and answer is not None and status == 201:
             self.front.tokens.add(answer["token"])
         return status, content, {}
 
@@ -384,7 +385,9 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, b"Repository not found.", {"Content-Type": "text/plain"}
         self.front.mirror.fetch()
         path = request.path.removeprefix(prefix)
-        done = twin_git_http.backend(self.front.api, request.method, path, request.query, self.headers, body)
+        done = twin_git_http.backend(
+            self.front.api, request.method, path, request.query, dict(self.headers), body
+        )
         if path == "/git-receive-pack":
             self.front.mirror.send()
         return done
