@@ -188,6 +188,27 @@ def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path, make_evaluation: 
             generated(tmp_path / "q", make_evaluation, target=target, after=after, new=new)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "gate: {fail_on: never}\n", "gate: {baseline: none}\n", "pull_request: {reviewers: [mallory]}\n",
+        "llm: {provider: ollama, model: other}\n",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_new_has_no_settings(tmp_path: Path, make_evaluation: Make, settings: str) -> None:
+    """Where the project has no cgins.yaml yet, the one that comes names traces and its kernel, and nothing else."""
+    text = (
+        YAML.partition("kernels:")[0]
+        + "kernels:\n  fresh:\n    op: torch.nn.functional.gelu\n    source: kernels/fast.cpp\n"
+    )
+    target = proposals.target(kernel="fresh", implementation="cpp", goal="generate")
+    known = {"target": target, "after": proposals.accepted(make_evaluation(kernel="fresh")), "base": {}}
+    generated(tmp_path / "p", make_evaluation, **known, new={"cgins.yaml": text, "kernels/fast.cpp": NEW})
+    new = {"cgins.yaml": text + settings, "kernels/fast.cpp": NEW}
+    with pytest.raises(ProposalError, match=r"cgins\.yaml: has settings of its own"):
+        generated(tmp_path / "q", make_evaluation, **known, new=new)
+
+
 def test_new_kernel_overwrites_nothing(tmp_path: Path, make_evaluation: Make) -> None:
     """Its files are new ones."""
     base = {"cgins.yaml": YAML, "kernels/fast.cpp": OLD}

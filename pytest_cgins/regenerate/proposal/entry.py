@@ -49,11 +49,20 @@ def check_new_entry(
     if was is None:
         if len(now.kernels) > 1 or len(entry.implementations) > 1:
             raise ProposalError(f"{config}: has more than {target.name}", remedy=_REMEDY)
+        _check_first(config, entry, now)
         return
     if _plain(_without(now, target)) != _plain(was):
         raise ProposalError(f"{config}: changes more than {target.name}", remedy=_REMEDY)
     if all(one.name != entry.name for one in was.kernels):
         _check_settings(config, entry, was)
+
+
+def _check_first(config: str, entry: KernelEntry, now: Config) -> None:
+    """A file that is new names traces and the kernel: who is asked, what is tolerated and who reviews is for people to say."""
+    plain = Config(file=now.file, traces=now.traces, kernels=now.kernels)
+    own = KernelEntry(name=entry.name, op=entry.op, implementations=entry.implementations, line=entry.line)
+    if now != plain or replace(entry, work=own.work) != own:
+        raise ProposalError(f"{config}: has settings of its own", remedy=_REMEDY)
 
 
 def find(config: Config, target: Target) -> tuple[KernelEntry, Implementation]:
