@@ -31,9 +31,10 @@ REFUSED_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MESSAGE_LENGTH = 2000
 _TROUBLE = re.compile(
-    r"error: (429|5\d\d)|Could not resolve host|Connection (reset|refused|timed out)|Empty reply|hung up|"
-    r"early EOF|unexpected disconnect|Recv failure"
+    r"error: (403|429|5\d\d)|Could not resolve host|Connection (reset|refused|timed out)|Empty reply|hung up|"
+    r"early EOF|unexpected disconnect|Recv failure|outstanding read data|transfer closed"
 )
+"""What git says of trouble that may pass; so GitHub also limits how much is asked of it (403)."""
 _log = logging.getLogger(__name__)
 
 

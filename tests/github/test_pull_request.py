@@ -241,68 +241,6 @@ def test_an_executable_source_stays_executable(place: Place) -> None:
     assert git(place.bare, "ls-tree", BRANCH, SOURCE).startswith("100755 ")
 
 
-# ---- hostile proposals
-
-
-@pytest.mark.parametrize("path", [".github/workflows/ci.yml", "../out.cpp", "tests/conftest.py", "README.md"])
-def test_paths_that_no_kernel_has(place: Place, path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A path that leaves the project, hides or is run by others is refused before anything is sent."""
-    folder = place.propose()
-    text = (folder / "proposal.json").read_text().replace(SOURCE, path)
-    (folder / "proposal.json").write_text(text)
-    assert place.open(folder) == 2
-    assert path.rpartition("/")[2] in capsys.readouterr().err
-    assert place.twin.requests == []
-
-
-@pytest.mark.parametrize("path", ["kernels/shift.cpp", "kernels/new.h"])
-def test_files_of_others(place: Place, path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A consistent proposal that changes a file which cgins.yaml on the base does not give its kernel is refused."""
-    base = {SOURCE: BROKEN} | ({} if path.endswith(".h") else {path: "int shift() { return 0; }\n"})
-    folder = place.propose({SOURCE: FIXED, path: "int shift() { return 1; }\n"}, base=base)
-    assert place.open(folder) == 2
-    assert f'the proposal is refused: "{path}" is no source of scale/cpu-cpp' in capsys.readouterr().err
-    assert place.tip(BRANCH) == ""
-
-
-def test_a_kernel_that_the_base_does_not_have(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is to be repaired must be in cgins.yaml on the base branch, whatever the clone's says."""
-    folder = place.propose(kernel="scale", implementation="other")
-    (place.clone / "cgins.yaml").write_text(
-        CONFIG.replace("source: kernels/scale.cpp", "source: kernels/shift.cpp")
-    )
-    assert place.open(folder) == 2
-    assert "cgins.yaml on the base branch has no kernel scale/cpu-other" in capsys.readouterr().err
-
-
-def test_a_link_on_the_base_is_not_followed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """A source that is a symbolic link on the base branch, or lies behind one, is refused."""
-    (place.other / SOURCE).unlink()
-    (place.other / SOURCE).symlink_to("shift.cpp")
-    commit(place.other, {})
-    assert place.open() == 2
-    assert f'"{SOURCE}" is a symbolic link on the base branch' in capsys.readouterr().err
-
-
-def test_hostile_words_do_nothing(place: Place) -> None:
-    """Mentions, references, markers and commands in a message are text in an element, and report.md is not read."""
-    message = "@octo fixes #1 <!-- cgins:pr:shift-cpu-cpp --> ::error:: </code><img src=x>"
-    folder = place.propose(message=message)
-    assert place.open(folder) == 0
-    body = str(place.twin.api.pulls[0].body)
-    assert "@octo" not in body
-    assert "<img" not in body
-    assert "#1 " not in body
-    assert body.count("<!--") == 1
-
-
-def test_names_that_are_no_branch(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that would end the hidden marker is refused."""
-    assert place.open(place.propose(implementation="a--x")) == 2
-    assert "cannot be the name of a branch" in capsys.readouterr().err
-    assert place.twin.requests == []
-
-
 # ---- bad days
 
 

@@ -1,115 +1,170 @@
-"""The REST client on bad days, against the twin."""
+"""What is read through the REST API, page after page; and the token that it is read with."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from pytest_cgins.errors import GitHubError
-from pytest_cgins.github import rest
-from pytest_cgins.github.rest import Rest
-from tests.github.conftest import Place
+from pytest_cgins.github import credentials
+from pytest_cgins.github.rest import PAGE, Rest
+from pytest_cgins.github.transport import Transport
+from tests.github.conftest import BRANCH, Place
 from tests.github.twin import API, WRITER, Fault
+from tests.github.twin_api import Comment, Pull
+from tests.github.twin_state import Event
 
 
 @pytest.fixture
-def api(place: Place) -> Rest:
-    """A client of the twin's repository."""
-    return Rest(place.twin.url + API, WRITER, "octo/kernels")
+def api(place: Place) -> Iterator[Rest]:
+    """The twin's repository."""
+    with closing(Transport(place.twin.url + API, WRITER)) as transport:
+        yield Rest(transport, "octo/kernels")
 
 
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[float]:
-    """How long the client would have waited, in seconds."""
-    found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
-    return found
+def _pages(place: Place) -> list[str]:
+    return [one.query for one in place.twin.requests]
 
 
-def test_trouble_of_the_server_is_waited_out(place: Place, api: Rest, waits: list[float]) -> None:
-    """Three answers of 5xx, and then the right one."""
-    place.twin.faults = [Fault("GET", "kernels", status=502, times=3)]
-    assert api.repository()["default_branch"] == "main"
-    assert waits == [1.0, 2.0, 4.0]
-
-
-def test_trouble_that_stays_is_told(place: Place, api: Rest, waits: list[float]) -> None:
-    """After four tries the error names the status."""
-    place.twin.faults = [Fault("GET", "kernels", status=503, times=9, message="No server is available")]
-    with pytest.raises(GitHubError, match="status 503: No server is available") as caught:
-        api.repository()
-    assert caught.value.status == 503
-    assert "run the command again later" in caught.value.remedy
-    assert len(place.rest_calls("GET")) == rest.TRIES
-
-
-def test_a_secondary_limit_is_waited_for(place: Place, api: Rest, waits: list[float]) -> None:
-    """Retry-After is heeded, on 403 and on 429."""
-    place.twin.faults = [
-        Fault(
-            "GET",
-            "kernels",
-            status=403,
-            headers={"Retry-After": "7"},
-            message="You have exceeded a secondary rate limit",
-        ),
-        Fault("GET", "kernels", status=429, headers={"Retry-After": "9"}),
-    ]
-    api.repository()
-    assert waits == [7.0, 9.0]
+# ---- pages
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Retry-After": "3600"}, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(time.time()) + 3000)}]
-)  # fmt: skip
-def test_a_long_limit_is_not(place: Place, api: Rest, waits: list[float], headers: dict[str, str]) -> None:
-    """A pause of an hour is an error at once, with what to do."""
-    place.twin.faults = [
-        Fault("GET", "kernels", status=403, headers=headers, message="API rate limit exceeded")
-    ]
-    with pytest.raises(GitHubError, match="API rate limit exceeded") as caught:
-        api.repository()
-    assert waits == []
-    assert "later" in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("status", "said"), [(401, "token"), (403, "pull-requests: write"), (404, "OWNER/NAME"), (301, "renamed")]
+    ("there", "asked"), [(0, 1), (1, 1), (PAGE - 1, 1), (PAGE, 2), (PAGE + 1, 2), (2 * PAGE + 1, 3)]
 )
-def test_refusals_come_with_a_remedy(
-    place: Place, api: Rest, waits: list[float], status: int, said: str
+def test_all_comments_are_read(place: Place, api: Rest, there: int, asked: int) -> None:
+    """Oldest first, and no more pages than there are; a full one may be the last."""
+    place.twin.api.pulls = [Pull(1, "t", "", "work", "main", False)]
+    place.twin.api.comments = [Comment(number, 1, "ada", "words") for number in range(1, there + 1)]
+    assert [one["id"] for one in api.comments(1)] == list(range(1, there + 1))
+    assert _pages(place) == [f"per_page={PAGE}&page={number}" for number in range(1, asked + 1)]
+
+
+def test_pulls_are_read_as_they_are_asked_for(place: Place, api: Rest) -> None:
+    """Newest first; the second page is asked for only by who reads on."""
+    place.twin.api.pulls = [
+        Pull(number, "t", "", f"work-{number}", "main", False) for number in range(1, PAGE + 21)
+    ]
+    found = api.pulls()
+    assert next(found)["number"] == PAGE + 20
+    assert len(place.twin.requests) == 1
+    assert [one["number"] for one in found] == list(range(PAGE + 19, 0, -1))
+    assert _pages(place) == [f"state=open&per_page={PAGE}&page={number}" for number in (1, 2)]
+
+
+def test_pulls_are_chosen_by_the_server(place: Place, api: Rest) -> None:
+    """By the owner and the name of their head, by their base, and by their state."""
+    place.twin.api.pulls = [
+        Pull(1, "t", "", "work", "main", False),
+        Pull(2, "t", "", "work", "release", False, state="closed"),
+        Pull(3, "t", "", "work", "main", False, head_owner="stranger"),
+        Pull(4, "t", "", "other", "main", False),
+    ]
+
+    def numbers(**chosen: str) -> list[int]:
+        return [one["number"] for one in api.pulls(**chosen)]
+
+    assert numbers() == [4, 3, 1]
+    assert numbers(head="octo:work") == [1]
+    assert numbers(head="octo:work", state="all") == [2, 1]
+    assert numbers(state="closed") == [2]
+    assert numbers(head="stranger:work", base="main") == [3]
+    assert numbers(base="release") == []
+
+
+def test_all_events_are_read(place: Place, api: Rest) -> None:
+    """What was done to a pull request long ago is on the first page, and what was done now on the last."""
+    place.twin.api.pulls = [Pull(1, "t", "", "work", "main", False)]
+    place.twin.api.events = [Event(1, "labeled", "ada", f"label-{number}") for number in range(PAGE + 1)]
+    assert [one["label"]["name"] for one in api.events(1)] == [
+        f"label-{number}" for number in range(PAGE + 1)
+    ]
+
+
+def test_trouble_in_the_middle_of_a_list(place: Place, api: Rest) -> None:
+    """A page that fails is asked for again, and none is read twice; one that stays away is an error, not an end."""
+    place.twin.api.pulls = [Pull(1, "t", "", "work", "main", False)]
+    place.twin.api.comments = [Comment(number, 1, "ada", "words") for number in range(1, PAGE + 2)]
+    place.twin.faults = [Fault(path="&page=2", status=502)]
+    assert len([one["id"] for one in api.comments(1)]) == PAGE + 1
+    place.twin.faults = [Fault(path="&page=2", status=404)]
+    with pytest.raises(GitHubError, match="status 404"):
+        list(api.comments(1))
+
+
+# ---- branches
+
+
+def test_a_branch_has_a_tip_or_is_not_there(place: Place, api: Rest) -> None:
+    """None for 404, also where a longer name begins so; all other refusals are errors."""
+    assert api.branch("main") == place.tip("main")
+    assert api.branch("mai") is None
+    assert api.branch("main/more") is None
+    place.twin.faults = [Fault(path="/git/ref/", status=403, message="no")]
+    with pytest.raises(GitHubError, match="status 403: no"):
+        api.branch("main")
+
+
+@pytest.mark.parametrize("name", [BRANCH, "cgins/repair/a.b_c-d", "odd/ü#%20&x"])
+def test_a_branch_is_made_moved_and_deleted(place: Place, api: Rest, name: str) -> None:
+    """Slashes stay slashes, and all else in a name is escaped."""
+    tip = place.tip("main")
+    api.create_branch(name, tip)
+    assert api.branch(name) == place.tip(name) == tip
+    made = api.create_commit("words", place.twin.api.git("rev-parse", "main^{tree}"), tip)["sha"]
+    api.move_branch(name, made)
+    assert api.branch(name) == made
+    api.delete_branch(name)
+    assert api.branch(name) is None
+    with pytest.raises(GitHubError, match="status 422"):
+        api.delete_branch(name)
+
+
+def test_a_label_is_escaped(place: Place, api: Rest) -> None:
+    """A label's name is one part of a path, whatever is in it."""
+    name = "cgins: a/b?#%2F ü"
+    place.twin.api.pulls = [Pull(1, "t", "", "work", "main", False)]
+    api.add_labels(1, [name, "kept"])
+    api.remove_label(1, name)
+    assert place.twin.api.pulls[0].labels == ["kept"]
+
+
+# ---- whose token
+
+
+@pytest.mark.parametrize(
+    ("environment", "variable", "found"),
+    [
+        ({"GITHUB_TOKEN": " a\n", "GH_TOKEN": "b"}, "", "a"),
+        ({"GH_TOKEN": "b"}, "", "b"),
+        ({"GITHUB_TOKEN": " ", "GH_TOKEN": "b"}, "", "b"),
+        ({"GITHUB_TOKEN": "a", "MINE": "c"}, "MINE", "c"),
+    ],
+)
+def test_tokens_are_read_from_the_environment_alone(
+    environment: dict[str, str], variable: str, found: str
 ) -> None:
-    """Asked once, and told what to do."""
-    place.twin.faults = [Fault("GET", "kernels", status=status, message=f"No, {WRITER}")]
-    with pytest.raises(GitHubError) as caught:
-        api.repository()
-    assert (caught.value.status, waits) == (status, [])
-    assert said in caught.value.remedy
-    assert str(caught.value).startswith(f"GET /repos/octo/kernels: status {status}: No, ***")
+    """GITHUB_TOKEN before GH_TOKEN, or the variable that is named; an empty one is none."""
+    assert credentials.token(environment, variable) == found
 
 
-def test_a_page_that_is_no_answer(place: Place, api: Rest) -> None:
-    """A proxy's login page with status 200."""
-    place.twin.faults = [Fault("GET", "kernels", kind="html")]
-    with pytest.raises(GitHubError, match="the answer is not JSON"):
-        api.repository()
-
-
-def test_nobody_is_there(waits: list[float]) -> None:
-    """No connection: tried again, and then told with the host."""
-    with pytest.raises(GitHubError, match=r"GitHub cannot be reached at 127\.0\.0\.1"):
-        Rest("http://127.0.0.1:9/api/v3", WRITER, "octo/kernels").repository()
-    assert len(waits) == rest.TRIES - 1
-
-
-def test_tokens_are_read_from_the_environment_alone() -> None:
-    """GITHUB_TOKEN before GH_TOKEN, or the variable that is named; what cannot be one is refused without being shown."""
-    assert rest.token({"GITHUB_TOKEN": " a ", "GH_TOKEN": "b"}) == "a"
-    assert rest.token({"GH_TOKEN": "b"}) == "b"
-    assert rest.token({"GITHUB_TOKEN": "a", "MINE": "c"}, "MINE") == "c"
+def test_no_token(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which variables were looked at is said, the one that is named alone, and nothing is asked of the server."""
     with pytest.raises(GitHubError, match="there is no token: MINE is not set"):
-        rest.token({"GITHUB_TOKEN": "a"}, "MINE")
+        credentials.token({"GITHUB_TOKEN": "a"}, "MINE")
+    monkeypatch.delenv("GITHUB_TOKEN")
+    assert place.open() == 2
+    said = capsys.readouterr().err
+    assert "there is no token: GITHUB_TOKEN and GH_TOKEN are not set" in said
+    assert "contents: write and pull-requests: write" in said
+    assert place.twin.requests == []
+
+
+@pytest.mark.parametrize("token", ["two words", "a\x00b", "tökén", "a\nb"])
+def test_what_cannot_be_a_token_is_not_shown(token: str) -> None:
+    """It is refused before it could become a header, and without being shown."""
     with pytest.raises(GitHubError) as caught:
-        rest.token({"GH_TOKEN": "two words"})
-    assert "two words" not in str(caught.value)
+        credentials.token({"GH_TOKEN": token})
+    assert token not in str(caught.value)
