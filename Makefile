@@ -15,7 +15,7 @@ help:
 	@echo "make demo      gate example_project's kernels on this machine"
 	@echo "make demo-regenerate  break a kernel, have it repaired from a recording, open a pull request on a twin of GitHub"
 	@echo "make test      the whole test suite (CPU)"
-	@echo "make test-exam whole runs of regeneration: wrong and right answers, kills, a third-party server"
+	@echo "make test-exam whole runs of regeneration, and of pull requests where each request goes wrong in each way"
 	@echo "make test-fast parsers, numbers, reports, traces"
 	@echo "make test-gpu  the tests that need an NVIDIA GPU, with the python that has torch"
 	@echo "make check     ruff, mypy, import-linter, vulture; workflows, action and their scripts"
@@ -43,9 +43,9 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing
 	$(BIN)/python -m pytest tests/timing
 
-# Eight more minutes, which each change of pytest_cgins/regenerate/ is worth.
+# Half an hour more, which each change of pytest_cgins/regenerate/ and github/ is worth.
 test-exam: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m exam --dist loadfile tests/regenerate
+	$(BIN)/python -m pytest -n 2 -m exam --dist load tests/regenerate tests/github
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/trace tests/verify \

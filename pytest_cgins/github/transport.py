@@ -181,9 +181,9 @@ def _detail(error: dict[str, Any]) -> str:
 def _limited(response: httpx2.Response) -> bool:
     if response.status_code == 429:
         return True
-    if response.status_code == 200 and "graphql" in response.url.path:
-        # There an error comes with status 200.
-        return '"RATE_LIMIT' in response.text
+    if response.status_code == 200 and response.request.method == "POST":
+        # An error of the GraphQL API comes with status 200; REST answers no POST on such a path.
+        return response.url.path.endswith("/graphql") and '"RATE_LIMIT' in response.text
     return response.status_code == 403 and (
         "retry-after" in response.headers
         or response.headers.get("x-ratelimit-remaining") == "0"

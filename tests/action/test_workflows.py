@@ -43,6 +43,7 @@ SECRETS = {
     ("matrix.yml", "Fetch and merge the reports"): {"github.token"},
     ("regenerate.yml", "Regenerate"): {"secrets.llm-key"},
     ("regenerate.yml", "Publish the proposals"): {"github.token", "secrets.publish-token || github.token"},
+    ("regenerate.yml", "Look after open pull requests"): {"secrets.publish-token || github.token"},
     ("release.yml", "Publish with attestations"): {"github.token"},
     ("release.yml", "Move the tag and make the release"): {"github.token"},
 }

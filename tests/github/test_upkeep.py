@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -251,3 +255,29 @@ def test_config_is_not_needed_on_the_base(place: Place, capsys: pytest.CaptureFi
     commit(place.other, {"cgins.yaml": CONFIG.replace("  scale:", "  other:")})
     [one] = _status(capsys)
     assert one["stands"] == "behind"
+
+
+def test_the_action_looks_after_them(place: Place) -> None:
+    """The script of regenerate.yml closes what is moot and labels what is stale, and its lines are no commands."""
+    place.open()
+    other = {"kernels/shift.cpp": "int shift() { return 1; }\n"}
+    base = {"kernels/shift.cpp": "int shift() { return 0; }\n"}
+    place.open(place.propose(other, base=base, name="two", kernel="shift"))
+    commit(place.other, {SOURCE: FIXED, "kernels/shift.cpp": "int shift() { return 9; }\n"})
+    script = Path(__file__).parents[2] / "action/upkeep.sh"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", str(script)],
+        env={**os.environ, "PATH": path, "FOLDER": str(place.clone)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [(one.state, one.labels) for one in place.twin.api.pulls] == [
+        ("closed", []),
+        ("open", ["cgins: stale"]),
+    ]
+    first, *_, last = [line for line in done.stdout.splitlines() if line]
+    assert first.startswith("::stop-commands::")
+    assert last == f"::{first.rpartition('::')[2]}::"

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Pull requests of earlier runs: closed where nobody needs them any more, labelled where they are stale. Runs no kernel.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+# Branches may have names that a runner would take for commands.
+token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+echo "::stop-commands::$token"
+trap 'printf "\n::%s::\n" "$token"' EXIT
+
+cd "$FOLDER"
+cgins() {
+  # Not the `pytest_cgins` of the repository, if it has one: -P leaves the folder out, PYTHONPATH names ours.
+  PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' "$@"
+}
+cgins pull-request close --moot
+cgins pull-request status --mark
