@@ -43,6 +43,11 @@ class Remote:
         return f"{self.scheme}://{user}{self._place}/{self.full_name}.git"
 
     @property
+    def is_githubs(self) -> bool:
+        """Whether GitHub runs the server: its own, or one of an enterprise whose data stay in a region."""
+        return self.host == GITHUB or self.host.endswith(".ghe.com")
+
+    @property
     def _place(self) -> str:
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
@@ -55,8 +60,8 @@ class Remote:
         named = environment.get("GITHUB_API_URL", "").strip().rstrip("/")
         if named:
             return encrypted(named, "GITHUB_API_URL")
-        if self.host == GITHUB:
-            return "https://api.github.com"
+        if self.is_githubs:
+            return f"https://api.{self.host}"
         scheme = "https" if self.scheme == "ssh" else self.scheme
         # The port of an ssh address says nothing about the web server's.
         place = self.host if self.scheme == "ssh" else self._place

@@ -32,8 +32,6 @@ LIMIT_S = 300.0
 """A process that is not done by then is ended."""
 REBASE_LIMIT_S = 4000.0
 """Likewise, where kernels are measured: longer than the gate of `cgins proposal rebase` may take."""
-HOSTS = ("github.com",)
-"""Servers of GitHub that need no variable to be known."""
 _BOOT = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -82,7 +80,7 @@ def obstacle(folder: Path, environment: Mapping[str, str]) -> str:
     except GitHubError as error:
         return error.what
     own = urlsplit(environment.get("GITHUB_SERVER_URL", "")).hostname
-    if place.host not in (*HOSTS, own):
+    if not place.is_githubs and place.host != own:
         return f"the remote origin is on {place.host}, and GITHUB_SERVER_URL does not name that server"
     return ""
 

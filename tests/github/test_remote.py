@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.errors import GitHubError
-from pytest_cgins.github.remote import encrypted, named, parse
+from pytest_cgins.github.remote import encrypted, graphql, named, parse
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,30}[A-Za-z0-9_-]", fullmatch=True)
 HOSTS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{2,6}){1,2}", fullmatch=True)
@@ -54,6 +54,7 @@ def test_anything_else_is_refused(text: str) -> None:
         ("git@github.com:o/r.git", "https://api.github.com"),
         ("https://git.corp.example/o/r", "https://git.corp.example/api/v3"),
         ("https://git.corp.example:8443/o/r", "https://git.corp.example:8443/api/v3"),
+        ("https://corp.ghe.com/o/r.git", "https://api.corp.ghe.com"),
         ("ssh://git@git.corp.example:2222/o/r.git", "https://git.corp.example/api/v3"),
         ("http://127.0.0.1:8000/o/r.git", "http://127.0.0.1:8000/api/v3"),
     ],
@@ -61,6 +62,23 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_the_api_follows_from_the_server(url: str, api: str) -> None:
     """GitHub's own API has a host of its own; that of GitHub Enterprise a path."""
     assert parse(url).api({}) == api
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://github.com/o/r", "https://api.github.com/graphql"),
+        ("git@corp.ghe.com:o/r.git", "https://api.corp.ghe.com/graphql"),
+        ("https://git.team.example:8443/o/r", "https://git.team.example:8443/api/graphql"),
+    ],
+)
+def test_the_graphql_api_lies_beside_it(url: str, address: str) -> None:
+    """Without the version, where that is a path; GITHUB_GRAPHQL_URL goes first, and must be encrypted."""
+    api = parse(url).api({})
+    assert graphql(api, {}) == address
+    assert graphql(api, {"GITHUB_GRAPHQL_URL": "https://x.example/q/"}) == "https://x.example/q"
+    with pytest.raises(GitHubError, match=r"GITHUB_GRAPHQL_URL is http://x\.example, which is not encrypted"):
+        graphql(api, {"GITHUB_GRAPHQL_URL": "http://x.example"})
 
 
 def test_the_environment_names_another_api() -> None:

@@ -188,16 +188,7 @@ def test_a_long_limit_is_not(
     assert "later" in caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "kernels",
-        pytest.param(
-            "graphql-kernels",
-            marks=pytest.mark.xfail(strict=True, reason="each path with graphql in it is taken for that API"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", ["kernels", "graphql-kernels"])
 def test_words_of_others_are_no_limit(settled: None, template: Path, name: str) -> None:
     """What anybody wrote about limits, in an answer with status 200, is an answer, whatever the repository's name."""
     said = ['{"errors": [{"type": "RATE_LIMITED"}]}', "API rate limit exceeded"]
