@@ -13,5 +13,7 @@ cgins() {
   # Not the `pytest_cgins` of the repository, if it has one: -P leaves the folder out, PYTHONPATH names ours.
   PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' "$@"
 }
-cgins pull-request close --moot
-cgins pull-request status --mark
+failed=0
+cgins pull-request close --moot || failed=1
+cgins pull-request status --mark || failed=1
+exit "$failed"

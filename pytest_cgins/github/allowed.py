@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,30 +57,54 @@ def on_base(contribution: Contribution, config: bytes | None) -> Base:
         return Base(own=_own(found, contribution, root), pull_request=found.pull_request)
 
 
-def check(contribution: Contribution, base: Base, present: Mapping[str, bool]) -> None:
+def check(contribution: Contribution, base: Base, present: Collection[str], *, is_there: bool) -> None:
     """Refuse a contribution that changes more than its kernel.
 
     Args:
         contribution: the proposal.
         base: as `on_base` read it.
-        present: whether each file of the contribution is on the base branch.
+        present: paths of all files on the base branch.
+        is_there: whether the base branch has all files of the contribution as they are in it.
 
     Raises:
         ProposalError: it changes a file that is not the kernel's own.
     """
     name = f"{contribution.kernel}/{contribution.implementation}"
-    if contribution.goal == "generate":
-        taken = sorted(path for path in contribution.files if present[path] and path != contribution.config)
-        if base.own is not None:
-            raise _refused(f"{contribution.config} on the base branch has a kernel {name} already")
-        if taken:
-            raise _refused(f'"{taken[0]}" is on the base branch already, and {name} is new')
+    is_new = contribution.goal == "generate" and not is_there
+    if is_new:
+        _check_new(contribution, base, present, name)
         return
     if base.own is None:
         raise _refused(f"{contribution.config} on the base branch has no kernel {name}")
-    foreign = sorted(set(contribution.files) - base.own)
+    own = {path for path in base.own if path in present}
+    if contribution.goal == "generate":
+        own.add(contribution.config)
+    foreign = sorted(set(contribution.files) - own)
     if foreign:
         raise _refused(f'"{foreign[0]}" is no source of {name}')
+
+
+def _check_new(contribution: Contribution, base: Base, present: Collection[str], name: str) -> None:
+    """A new kernel comes with its entry, beside which `regenerate.proposal.entry` has found its sources and no more."""
+    if base.own is not None:
+        raise _refused(f"{contribution.config} on the base branch has a kernel {name} already")
+    if contribution.config not in contribution.files:
+        raise _refused(f"{name} is new, and {contribution.config} does not name it")
+    known = {part.casefold(): part for path in present for part in _parts(path)}
+    for path in sorted(set(contribution.files) - {contribution.config}):
+        if path in present:
+            raise _refused(f'"{path}" is on the base branch already, and {name} is new')
+        for part in _parts(path):
+            if known.get(part.casefold(), part) != part:
+                raise _refused(
+                    f'"{part}" is "{known[part.casefold()]}" where upper and lower case are the same'
+                )
+
+
+def _parts(path: str) -> list[str]:
+    """A path, and the folders that it lies in."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _own(config: Config, contribution: Contribution, root: Path) -> frozenset[str] | None:

@@ -15,16 +15,17 @@ from typing import Literal
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github import refs
 from pytest_cgins.github.git import BranchMovedError, Identity
-from pytest_cgins.github.graphql import RefChange
+from pytest_cgins.github.graphql import RefChange, UnavailableError
 from pytest_cgins.github.server import Server
 
 How = Literal["auto", "api", "push"]
 STAGING = "cgins/staging/"
-"""Where the branches are that are there for a moment."""
+"""Where the branches are that are there for a moment; after it the kernel's branch, `/` as `-`."""
 IDENTITY = Identity(name="pytest-cgins[bot]", email="pytest-cgins[bot]@users.noreply.github.com")
 """Author and committer of what git pushes, unless others are named."""
-_LEFT_TO_GIT = (200, 404, 405, 409, 413, 422, 501)
-"""Refusals by the API after which git may still be let in; of all others git would hear the same."""
+_LEFT_TO_GIT = (404, 405, 409, 413, 422, 501)
+"""Refusals by the API after which git may still be let in. Of others git would hear the same, or they pass, and are no
+reason for a commit that nobody signs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,8 @@ def put(server: Server, wanted: Wanted, how: How = "auto") -> Put:
     except BranchMovedError:
         raise
     except GitHubError as error:
-        if how == "api" or error.status not in _LEFT_TO_GIT:
+        refused = isinstance(error, UnavailableError) or error.status in _LEFT_TO_GIT
+        if how == "api" or not refused:
             raise
         return _pushed(server, wanted, f"the API did not take it: {error.what}")
 
@@ -101,7 +103,7 @@ def _written(server: Server, wanted: Wanted) -> Put:
 
 
 def _staged(server: Server, wanted: Wanted) -> Put:
-    staging = STAGING + wanted.branch.rpartition("/")[2]
+    staging = STAGING + wanted.branch.removeprefix("cgins/").replace("/", "-")
     left = server.rest.branch(staging)
     if left != wanted.parent:
         refs.change(server, [RefChange(branch=staging, before=left, after=wanted.parent)])

@@ -111,7 +111,7 @@ def post(
             f"the comment has {len(text)} characters", remedy=f"give it {LIMIT_CHARACTERS} at most"
         )
     for tried in range(1, TRIES + 1):
-        there = _own(rest, number, text.partition("\n")[0], author)
+        there = own(rest, number, text.partition("\n")[0], author)
         if there is not None:
             if _lines(there["body"]) == text.strip():
                 return "unchanged", there["html_url"]
@@ -128,7 +128,7 @@ def post(
     raise AssertionError("the last try returns or raises")
 
 
-def _own(rest: Rest, number: int, marker: str, author: str) -> dict[str, Any] | None:
+def own(rest: Rest, number: int, marker: str, author: str) -> dict[str, Any] | None:
     """The first comment of an author that begins with the marker."""
     for one in rest.comments(number):
         login = (one["user"] or {}).get("login")

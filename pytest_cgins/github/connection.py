@@ -23,7 +23,8 @@ def connected(arguments: argparse.Namespace) -> Iterator[Server]:
         arguments: `config`, `remote`, `repository`, `api_url`, `token_variable`, `app`.
 
     Raises:
-        GitHubError: there is no token, no such remote, or the App is not installed.
+        GitHubError: there is no token, no such remote, its server is a stranger to the token, or the App is not
+            installed.
         InfrastructureError: a package is missing that signs for an App.
     """
     folder = arguments.config.parent
@@ -33,6 +34,8 @@ def connected(arguments: argparse.Namespace) -> Iterator[Server]:
     if arguments.repository:
         place = remote.named(arguments.repository, place)
     if not arguments.app:
+        if not arguments.token_variable:
+            remote.require_known(place, os.environ, api_url=arguments.api_url)
         with connect(place, folder, token, os.environ, api_url=arguments.api_url) as server:
             yield server
         return

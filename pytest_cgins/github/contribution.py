@@ -8,6 +8,8 @@ to the kernel is read from `cgins.yaml` on the base branch (`allowed`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +22,10 @@ from pytest_cgins.regenerate.proposal import report as proposal_report
 
 FOLDERS: dict[Goal, str] = {"repair": "repair", "optimise": "optimize", "generate": "generate"}
 """Part of the branch's name, by goal."""
-_AHEAD = timedelta(hours=1)
+_AHEAD = timedelta(minutes=5)
 """That clocks may differ."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_JOINT = re.compile(r"(?=-(?:cpu|cuda)-)")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,399}")
 
 
@@ -38,8 +41,8 @@ class Contribution:
     """Device and name of the implementation: `cuda-triton`."""
     goal: Goal
     """What was asked for."""
-    branch: str
-    """`cgins/repair/softmax-cuda-triton`: the same for each proposal of the kernel."""
+    key: str
+    """Of the kernel in branch and markers: `softmax-cuda-triton`, with a digest where that alone could be another's."""
     title: str
     """Of the pull request and of the commit."""
     report: str
@@ -56,14 +59,24 @@ class Contribution:
     """sha256 by path of what the proposal was made on, "" where there was no file."""
 
     @property
-    def marker(self) -> str:
-        """The hidden line by which the kernel's pull request is known again."""
-        return f"<!-- cgins:pr:{self.kernel}-{self.implementation} -->"
+    def branch(self) -> str:
+        """`cgins/repair/softmax-cuda-triton`: the same for each proposal of the kernel."""
+        return f"cgins/{FOLDERS[self.goal]}/{self.key}"
 
     @property
-    def notice_marker(self) -> str:
-        """The hidden line by which a comment is known that says that the pull request is stale, or why it was closed."""
-        return f"<!-- cgins:notice:{self.kernel}-{self.implementation} -->"
+    def marker(self) -> str:
+        """The hidden line by which the kernel's pull request is known again."""
+        return marker(self.key)
+
+
+def marker(key: str) -> str:
+    """The hidden line by which the pull request of a kernel is known again."""
+    return f"<!-- cgins:pr:{key} -->"
+
+
+def notice_marker(key: str) -> str:
+    """The hidden line of the comment that says that a pull request is stale, or why it was closed."""
+    return f"<!-- cgins:notice:{key} -->"
 
 
 def contribution(contents: Contents, *, config: str) -> Contribution:
@@ -89,7 +102,7 @@ def contribution(contents: Contents, *, config: str) -> Contribution:
         kernel=kernel,
         implementation=implementation,
         goal=goal,
-        branch=f"cgins/{FOLDERS[goal]}/{_ref(f'{kernel}-{implementation}')}",
+        key=_key(config, kernel, implementation),
         title=about.title,
         report=proposal_report.render(about, contents.evidence, contents.patch),
         made=_made(about.created_at),
@@ -106,9 +119,10 @@ def _made(text: str) -> str:
         when = datetime.fromisoformat(text).astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise _refused(f"it was made at {text[:40]!r}, which is no time") from None
-    if when > datetime.now(timezone.utc) + _AHEAD:
+    now = datetime.now(timezone.utc)
+    if when > now + _AHEAD:
         raise _refused(f"it was made at {text[:40]!r}, which is still to come")
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return min(when, now).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _name(text: str, what: str) -> str:
@@ -118,9 +132,18 @@ def _name(text: str, what: str) -> str:
     return text
 
 
-def _ref(name: str) -> str:
-    """A name as the last part of a branch's: git refuses two dots, a dot at an end, and `.lock`."""
-    return re.sub(r"\.{2,}", ".", name).strip(".").removesuffix(".lock")
+def _key(config: str, kernel: str, implementation: str) -> str:
+    """A name for branch and markers that no other kernel of the repository has.
+
+    Kernels of other projects in the repository may have the same names, names may be joined in two ways, and git
+    refuses two dots, a dot at an end, and `.lock`.
+    """
+    name = f"{kernel}-{implementation}"
+    plain = re.sub(r"\.{2,}", ".", name).strip(".").removesuffix(".lock")
+    if plain == name and "/" not in config and len(_JOINT.findall(name)) == 1:
+        return name
+    digest = hashlib.sha256(json.dumps([config, kernel, implementation]).encode()).hexdigest()
+    return f"{plain}-{digest[:8]}"
 
 
 def _refused(why: str) -> ProposalError:

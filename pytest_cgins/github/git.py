@@ -64,8 +64,10 @@ class Commit:
     """None for the first one, several for a merge."""
     author: str
     """The author's email."""
-    trailers: dict[str, str]
-    """The message's last lines `Key: value`."""
+    committer: str
+    """The committer's email."""
+    message: str
+    """All of it."""
 
 
 class Git:
@@ -87,14 +89,14 @@ class Git:
                 f"{folder}: no such folder", remedy="run the command in a clone of the repository"
             )
         self._folder = folder
-        self._secrets: tuple[str, ...] = ()
+        self._secrets = git_environment.passwords()
         self._environment = git_environment.bare()
         if token and remote is not None and remote.scheme != "ssh":
             basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
             key = f"http.{remote.url}.extraHeader"
             # The empty value drops headers that the repository's own settings have: two would be refused.
             git_environment.configure(self._environment, [(key, ""), (key, f"Authorization: Basic {basic}")])
-            self._secrets = (token, basic)
+            self._secrets += (token, basic)
 
     def remote_url(self, name: str) -> str:
         """The url of a remote.
@@ -158,14 +160,19 @@ class Git:
         return self._run("rev-parse", "--verify", f"{commit}^{{tree}}").strip()
 
     def changed(self, before: str, after: str) -> tuple[str, ...]:
-        """Paths below this folder, from the top of the repository, that differ between two commits."""
-        listed = self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after, "--", ".")
+        """Paths, from the top of the repository, that differ between two commits."""
+        listed = self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
         return tuple(path for path in listed.split("\0") if path)
 
     def files_of(self, commit: str) -> tuple[str, ...]:
         """Paths that a commit with one parent changes, from the top of the repository."""
         words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", commit)
         return tuple(path for path in self._run(*words).split("\0") if path)
+
+    def paths(self, commit: str) -> tuple[str, ...]:
+        """Paths of all files of a commit."""
+        listed = self._run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+        return tuple(path for path in listed.split("\0") if path)
 
     def bring(self, url: str, commit: str) -> bool:
         """Have a commit here, from the server if need be; False where neither has it."""
@@ -215,7 +222,7 @@ class Git:
         return _checked(made.strip())
 
     def push(self, url: str, commit: str, branch: str, *, expected: str | None) -> None:
-        """Set a branch of the remote to a commit.
+        """Set a branch of the remote to a commit; again, if the network or the server was in trouble.
 
         Args:
             url: of the remote.
@@ -229,20 +236,23 @@ class Git:
         """
         lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
         words = ("push", "--quiet", "--porcelain", "--no-verify", lease, url)
-        try:
-            self._run(*words, f"{commit}:refs/heads/{branch}")
-        except GitHubError as error:
-            now = self.tip(url, branch)
-            # The answer may have been lost, and nothing else.
-            if now == commit:
+        for tried in range(1, TRIES + 1):
+            try:
+                self._run(*words, f"{commit}:refs/heads/{branch}")
+            except GitHubError as error:
+                now = self.tip(url, branch)
+                # The answer may have been lost, and nothing else.
+                if now == commit:
+                    return
+                if now != expected:
+                    raise BranchMovedError(error.what, remedy=error.remedy) from None
+                self._wait(tried, "push", error)
+            else:
                 return
-            if now != expected:
-                raise BranchMovedError(error.what, remedy=error.remedy) from None
-            raise
 
     def commits(self, branch: str, base: str) -> tuple[Commit, ...]:
         """Commits of a branch that are not in a base, newest first; both are ids that `fetch` gave."""
-        form = "%x01%H%x00%T%x00%P%x00%ae%x00%(trailers:only,unfold)"
+        form = "%x01%H%x00%T%x00%P%x00%ae%x00%ce%x00%B"
         listed = self._run(
             "log", f"--format={form}", "--no-show-signature", f"-n{MOST_COMMITS}", f"{base}..{branch}"
         )
@@ -259,11 +269,16 @@ class Git:
             try:
                 return self._run(*arguments)
             except GitHubError as error:
-                if tried == TRIES or not _TROUBLE.search(error.what):
-                    raise
-                _log.info("git %s: trouble on the way; again in %d s", arguments[0], tried)
-            time.sleep(float(tried))
+                self._wait(tried, arguments[0], error)
         raise AssertionError("the last try returns or raises")
+
+    @staticmethod
+    def _wait(tried: int, command: str, error: GitHubError) -> None:
+        """Wait for the next try; raise the error where there is none, or where it would not pass."""
+        if tried == TRIES or not _TROUBLE.search(error.what):
+            raise error
+        _log.info("git %s: trouble on the way; again in %d s", command, tried)
+        time.sleep(float(tried))
 
     def _run(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
         return self._output(*arguments, given=given, variables=variables).decode("utf-8", "replace")
@@ -311,14 +326,14 @@ def _remedy(said: str) -> str:
 
 
 def _commit(text: str) -> Commit:
-    identifier, tree, parents, author, trailers = text.split("\0", 4)
-    pairs = (line.partition(": ") for line in trailers.splitlines())
+    identifier, tree, parents, author, committer, message = text.split("\0", 5)
     return Commit(
         id=_checked(identifier),
         tree=tree,
         parents=tuple(parents.split()),
         author=author,
-        trailers={key: value.strip() for key, found, value in pairs if found},
+        committer=committer,
+        message=message.strip(),
     )
 
 

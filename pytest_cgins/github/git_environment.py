@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from urllib.parse import unquote
 
 from pytest_cgins.secrets import without_secrets
 
@@ -14,6 +15,8 @@ KEPT_VARIABLES = (
     "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSH_AUTH_SOCK"
 )  # fmt: skip
 """Variables that git and ssh need to reach a server; all others that begin with GIT_ are dropped."""
+PROXIES = tuple(case(f"{one}_PROXY") for one in ("HTTP", "HTTPS", "ALL") for case in (str.upper, str.lower))
+"""Variables that git needs to get out, whatever password they have in them."""
 SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -30,11 +33,11 @@ SETTINGS = {
 
 
 def bare() -> dict[str, str]:
-    """Variables for git, without any secret."""
+    """Variables for git, without any secret but those of proxies."""
     environment = {
         name: value for name, value in without_secrets(os.environ).items() if not name.startswith("GIT_")
     }
-    environment |= {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    environment |= {name: os.environ[name] for name in (*KEPT_VARIABLES, *PROXIES) if name in os.environ}
     environment |= {
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -45,6 +48,16 @@ def bare() -> dict[str, str]:
     environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
     configure(environment, [*SETTINGS.items(), *(("safe.directory", one) for one in _trusted())])
     return environment
+
+
+def passwords() -> tuple[str, ...]:
+    """What of the proxies in the environment no message may have, longest first."""
+    found = set()
+    for value in filter(None, map(os.environ.get, PROXIES)):
+        user = value.rpartition("@")[0]
+        password = user.rpartition("://")[2].partition(":")[2]
+        found |= {user, password, unquote(password)} if password else set()
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _trusted() -> list[str]:

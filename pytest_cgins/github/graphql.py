@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_cgins.errors import GitHubError
-from pytest_cgins.github.transport import Transport
+from pytest_cgins.github.transport import TRIES, Transport
 
 ZEROS = "0" * 40
 """Where a ref is not there."""
@@ -24,6 +26,12 @@ mutation ($input: CreateCommitOnBranchInput!) {
 }
 """
 _UNKNOWN = ("undefinedField", "undefinedType")
+_FORBIDDEN = {"FORBIDDEN", "INSUFFICIENT_SCOPES"}
+_PASSING = ("None", "INTERNAL", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "NOT_FOUND")
+"""Types of errors that may pass, `None` for those without one: trouble of the server ("Something went wrong"), and what
+was made a moment ago and is not known everywhere yet."""
+_LATER = "run the command again later"
+_log = logging.getLogger(__name__)
 
 
 class UnavailableError(GitHubError):
@@ -55,7 +63,11 @@ class Committed:
 
 
 class Graphql:
-    """One server; each method raises `UnavailableError` where the server is too old, `GitHubError` where it refuses."""
+    """One server; each method raises `UnavailableError` where the server is too old, `GitHubError` where it refuses.
+
+    The error's status is 403 where a permission is missing and 422 where the request is refused as it is, so that another
+    way may do; 200 is that of a ref that is not as expected, and of trouble that did not pass.
+    """
 
     def __init__(self, transport: Transport, url: str, repository: str) -> None:
         """Nothing is sent yet.
@@ -121,33 +133,56 @@ class Graphql:
         )
 
     def _call(self, document: str, variables: Mapping[str, object]) -> dict[str, Any]:
-        content = {"query": document, "variables": variables}
-        try:
-            answer = self._transport.request("POST", self._url, content=content)
-        except GitHubError as error:
-            # 501 and 404 of a server without it; a token without access gets a 200 with an error.
-            if error.status in (404, 405, 501):
-                raise UnavailableError(error.what, remedy=error.remedy, status=error.status) from None
-            raise
-        errors = answer.get("errors") if isinstance(answer, dict) else None
-        if errors:
-            raise self._refused(errors)
+        for tried in range(1, TRIES + 1):
+            answer = self._asked({"query": document, "variables": variables})
+            errors = answer.get("errors") if isinstance(answer, dict) else None
+            if not errors:
+                break
+            found = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+            error = self._refused(found)
+            # Refs and commits are changed only from what is expected: done twice does no harm.
+            if tried == TRIES or not _passes(found):
+                raise error
+            _log.info("%s; again in %d s", error.what, 2 ** (tried - 1))
+            time.sleep(float(2 ** (tried - 1)))
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, dict):
             raise GitHubError(f"POST {self._url}: the answer has no data", remedy=_ADDRESS)
         return data
 
-    def _refused(self, errors: object) -> GitHubError:
-        found = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+    def _asked(self, content: Mapping[str, object]) -> Any:
+        try:
+            return self._transport.request("POST", self._url, content=content)
+        except GitHubError as error:
+            # 501 and 404 of a server without it; a token without access gets a 200 with an error.
+            if error.status in (404, 405, 501):
+                raise UnavailableError(error.what, remedy=error.remedy, status=error.status) from None
+            raise
+
+    def _refused(self, found: Sequence[dict[str, Any]]) -> GitHubError:
         said = "; ".join(str(one.get("message") or one.get("type")) for one in found) or "an error"
         what = f"POST {self._url}: {self._transport.clean(said)}"
-        if any((one.get("extensions") or {}).get("code") in _UNKNOWN for one in found):
+        if any(_code(one) in _UNKNOWN for one in found):
             return UnavailableError(what, remedy="use a newer server, or --commit-with push")
         kinds = {str(one.get("type")) for one in found}
-        if "FORBIDDEN" in kinds:
+        if kinds & _FORBIDDEN:
             remedy = "the token needs the permission contents: write, and the branch must not be protected"
             return GitHubError(what, remedy=remedy, status=403)
-        return GitHubError(what, remedy="look at the branch, and run the command again", status=200)
+        if not found or _passes(found):
+            return GitHubError(what, remedy=_LATER, status=200)
+        # `STALE_DATA` is of a ref that somebody has moved; all else would be refused again.
+        status = 200 if "STALE_DATA" in kinds else 422
+        return GitHubError(what, remedy="look at the branch, and run the command again", status=status)
+
+
+def _passes(found: Sequence[dict[str, Any]]) -> bool:
+    return bool(found) and all(str(one.get("type")) in _PASSING and not _code(one) for one in found)
+
+
+def _code(error: dict[str, Any]) -> str:
+    """What is wrong with the document itself, which errors of that kind say instead of a type."""
+    extensions = error.get("extensions")
+    return str(extensions.get("code") or "") if isinstance(extensions, dict) else ""
 
 
 _ADDRESS = "GITHUB_GRAPHQL_URL must be the address of GitHub's GraphQL API"

@@ -26,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_cgins.github.contribution import contribution
     from pytest_cgins.github.git import Git
     from pytest_cgins.regenerate import proposal
+    from pytest_cgins.report import escape
 
     found = proposal.read(arguments.proposal)
     offered = contribution(found, config=Git(arguments.config.parent).prefix() + arguments.config.name)
@@ -52,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
         }
         print(json.dumps(told))
     else:
-        print(line)
+        print(escape.lines(line))
     for note in opened.notes:
-        print(f"note: {note}", file=sys.stderr)
-    return EXIT_NOT_OPENED if opened.state in ("stale", "moved") else 0
+        print(escape.lines(f"note: {note}"), file=sys.stderr)
+    return EXIT_NOT_OPENED if opened.state in ("stale", "moved", "mixed") else 0
 
 
 def _line(opened: Opened, title: str, base: str) -> str:
@@ -69,6 +70,7 @@ def _line(opened: Opened, title: str, base: str) -> str:
         "merged-before": f"{base} has these files already: nothing was done",
         "closed-moot": f"{base} has these files already: closed {number}",
         "superseded": f"{number} has a later proposal, {opened.why}: nothing was done",
+        "mixed": f"{number} has the commit of {opened.why} under the text of another proposal: open {opened.why} again",
         "moved": f"not opened: {opened.why}",
         "stale": f"{opened.why}\nmarked {number} as stale" if opened.number else opened.why,
         "would-open": f"dry run: would push {opened.branch} and open a pull request into {base}: {title}",

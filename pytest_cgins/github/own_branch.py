@@ -1,11 +1,13 @@
 """A kernel's branch: one commit of the bot's, whose trailers say of which proposal, on what, and with which files.
 
-What is not as it says was changed by a person, and is left alone.
+What is not as the bot makes it was changed by a person, and is left alone.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github.contribution import Contribution
@@ -13,51 +15,85 @@ from pytest_cgins.github.git import Commit, Git
 
 PROPOSAL, MADE, BASE, TREE = "Cgins-Proposal", "Cgins-Made", "Cgins-Base", "Cgins-Tree"
 """Trailers of a commit: ID of the proposal, when that was made, the commit it stands on, and its files."""
+GITHUB = "noreply@github.com"
+"""Committer of what GitHub makes for a person."""
+_WORDS = "Found by a model, and accepted by the gate."
+_MESSAGE = re.compile(
+    r"(?:Repair|Speed up|Add) \S+ \(\S+ on (?:cpu|cuda)\)\n\n"
+    + re.escape(_WORDS)
+    + rf"\n\n{PROPOSAL}: (?P<proposal>\S+)\n{MADE}: (?P<made>\S+)\n{BASE}: (?P<base>\S+)\n{TREE}: (?P<tree>\S+)"
+    r"(?P<more>(?:\n[A-Z][A-Za-z-]*: [^\n]*)*)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What the bot's commit says of itself."""
+class Own:
+    """The bot's commit, as it says of itself and as it is."""
 
+    id: str
+    """Of the commit."""
+    parent: str
+    """The commit of the base branch that it stands on."""
+    tree: str
+    """Of its files."""
     proposal: str
     """ID of the proposal."""
     made: str
     """When that was made: UTC, ISO 8601."""
 
-
-def trailers(contribution: Contribution, parent: str, tree: str) -> dict[str, str]:
-    """The trailers of a commit of the bot's."""
-    return {PROPOSAL: contribution.proposal, MADE: contribution.made, BASE: parent, TREE: tree}
+    def is_of(self, contribution: Contribution, parent: str, tree: str) -> bool:
+        """Whether it is what would be made of a contribution now."""
+        said = (self.proposal, self.made, self.parent, self.tree)
+        return said == (contribution.proposal, contribution.made, parent, tree)
 
 
 def message(contribution: Contribution, parent: str, tree: str) -> str:
     """The message of a commit of the bot's."""
-    lines = "\n".join(f"{key}: {value}" for key, value in trailers(contribution, parent, tree).items())
-    return f"{contribution.title}\n\nFound by a model, and accepted by the gate.\n\n{lines}\n"
+    values = {
+        PROPOSAL: contribution.proposal,
+        MADE: contribution.made,
+        BASE: parent,
+        TREE: tree,
+    }
+    lines = "\n".join(f"{key}: {value}" for key, value in values.items())
+    return f"{contribution.title}\n\n{_WORDS}\n\n{lines}\n"
 
 
-def said(trailers: dict[str, str], tree: str, parents: tuple[str, ...]) -> Said | None:
+def of_commit(commit: Commit) -> Own | None:
     """What a commit says of itself; None if it is not as the bot made it.
 
-    Amended, rebased or merged it has other files or parents than its trailers tell.
+    Amended, rebased or merged it has other files, parents, words or another committer than its author. GitHub itself
+    commits for people, and may add lines to the end.
     """
-    if PROPOSAL not in trailers or trailers.get(TREE) != tree or (trailers.get(BASE),) != parents:
+    found = _MESSAGE.fullmatch(commit.message.replace("\r\n", "\n").strip())
+    if found is None or commit.parents != (found["base"],) or commit.tree != found["tree"]:
         return None
-    return Said(proposal=trailers[PROPOSAL], made=trailers.get(MADE, ""))
+    if commit.committer != GITHUB and (commit.committer != commit.author or found["more"]):
+        return None
+    return Own(
+        id=commit.id,
+        parent=found["base"],
+        tree=commit.tree,
+        proposal=found["proposal"],
+        made=found["made"],
+    )
 
 
-def said_by_rest(commit: dict[str, object]) -> Said | None:
+def of_rest(commit: dict[str, Any]) -> Own | None:
     """The same of a commit as the REST API shows it."""
-    tree, parents = commit["tree"], commit["parents"]
-    if not isinstance(tree, dict) or not isinstance(parents, list):
-        return None
-    lines = str(commit["message"]).replace("\r\n", "\n").rstrip().rpartition("\n\n")[2].splitlines()
-    pairs = (line.partition(": ") for line in lines)
-    found = {key: value.strip() for key, colon, value in pairs if colon}
-    return said(found, str(tree["sha"]), tuple(str(one["sha"]) for one in parents))
+    return of_commit(
+        Commit(
+            id=str(commit["sha"]),
+            tree=str(commit["tree"]["sha"]),
+            parents=tuple(str(one["sha"]) for one in commit["parents"]),
+            author=str(commit["author"]["email"]),
+            committer=str(commit["committer"]["email"]),
+            message=str(commit["message"]),
+        )
+    )
 
 
-def own_commit(git: Git, tip: str, base: str, branch: str) -> Commit | None:
+def own_commit(git: Git, tip: str, base: str, branch: str) -> Own | None:
     """The bot's commit at the tip of a branch; None if all of the branch is in the base.
 
     Args:
@@ -69,16 +105,16 @@ def own_commit(git: Git, tip: str, base: str, branch: str) -> Commit | None:
     Raises:
         GitHubError: the branch has commits of others.
     """
-    commits = git.commits(tip, base)
+    found = [(commit, of_commit(commit)) for commit in git.commits(tip, base)]
     others = []
-    for commit in commits:
-        if said(commit.trailers, commit.tree, commit.parents) is not None:
+    for commit, own in found:
+        if own is not None:
             break
         others.append(commit)
     if others:
-        who = ", ".join(sorted({commit.author for commit in others}))
+        who = ", ".join(sorted({commit.committer for commit in others}))
         raise GitHubError(
             f"{branch} has {len(others)} commits that are not the bot's, by {who}: nothing was changed",
             remedy="merge them, or move them to another branch and delete this one",
         )
-    return commits[0] if commits else None
+    return found[0][1] if found else None

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
-from pytest_cgins.errors import GitHubError, ProposalError
+from pytest_cgins.errors import GitHubError
 from pytest_cgins.github import allowed, notice, own_branch, people, words
 from pytest_cgins.github.branch_commit import How, Put, Wanted, put
-from pytest_cgins.github.contribution import Contribution
+from pytest_cgins.github.contribution import Contribution, notice_marker
 from pytest_cgins.github.git import BranchMovedError, Identity
-from pytest_cgins.github.own_branch import Said
+from pytest_cgins.github.own_branch import Own
 from pytest_cgins.github.server import Server
+from pytest_cgins.github.standing import of_this_repository, standing
 from pytest_cgins.regenerate.proposal.report import inline
 
 UNSEEN_TRIES = 4
 """Times that a new branch may be unknown to the REST API, which learns of it later."""
 TRIES = 3
 """Times that all is looked at anew because somebody else changed the branch meanwhile."""
+CLOSED_LOOKED_AT = 10
+"""Of closed pull requests of the branch, so many are looked at for this proposal, newest first."""
 
 State = Literal[
-    "opened", "updated", "unchanged", "closed-before", "merged", "merged-before", "closed-moot", "superseded", "moved", "stale",
-    "would-open", "would-update", "would-close",
+    "opened", "updated", "unchanged", "closed-before", "merged", "merged-before", "closed-moot", "superseded", "mixed",
+    "moved", "stale", "would-open", "would-update", "would-close",
 ]  # fmt: skip
-
-
-class StaleProposal(ProposalError):
-    """The base branch has other files than the proposal was made on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,9 @@ class Opened:
 
     state: State
     """`closed-before`: a person closed it; `merged`: a person merged it, and took it back since; `merged-before`: the
-    base branch has these files; `closed-moot`: so it was closed; `superseded`: a later proposal is there; `moved`: the base branch has changed since the measurement."""
+    base branch has these files; `closed-moot`: so it was closed; `superseded`: a later proposal is there; `mixed`: a
+    later one is there, under the text of another; `moved`: the base branch has changed since the measurement; `stale`:
+    it has changed the kernel itself."""
     branch: str
     """The kernel's own."""
     number: int = 0
@@ -69,7 +71,7 @@ class Opened:
     tip: str = ""
     """Commit of the base branch."""
     why: str = ""
-    """Of `stale` and `moved`, for people."""
+    """Of `stale`, `moved`, `superseded` and `mixed`, for people."""
     notes: tuple[str, ...] = ()
     """What was not done as wished, and why."""
 
@@ -86,17 +88,25 @@ def open_pull_request(contribution: Contribution, settings: Settings, server: Se
         ProposalError: it changes more than its kernel.
         GitHubError: there is other people's work in the way, or GitHub refuses.
     """
+    opened = False
     for tried in range(1, TRIES + 1):
+        look = _Look(contribution, settings, server)
         try:
-            return _Opening(contribution, settings, server).run()
+            found = look.decide()
         except BranchMovedError:
+            opened = opened or look.has_opened
             if tried == TRIES:
                 raise
             time.sleep(float(tried))
+        else:
+            return replace(found, state="opened") if opened and found.state in _SAME else found
     raise AssertionError("the last try returns or raises")
 
 
-class _Opening:
+_SAME: tuple[State, ...] = ("updated", "unchanged")
+
+
+class _Look:
     """One look at everything, and what follows from it."""
 
     def __init__(self, contribution: Contribution, settings: Settings, server: Server) -> None:
@@ -104,6 +114,7 @@ class _Opening:
         self._settings = settings
         self._server = server
         self._branch = contribution.branch
+        self.has_opened = False
         if self._branch in (settings.base, server.default_branch):
             raise GitHubError(
                 f"{self._branch} is the branch to go into, and would be overwritten",
@@ -116,85 +127,124 @@ class _Opening:
             )
         self._tip = tip
         self._before = server.git.fetch(server.url, self._branch)
-        self._pulls = list(server.rest.pulls(head=server.head(self._branch), base=settings.base, state="all"))
+        listed = server.rest.pulls(head=server.head(self._branch), state="all")
+        self._pulls = [one for one in listed if of_this_repository(server, one, self._branch)]
         self._open = next((one for one in self._pulls if one["state"] == "open"), None)
+        self._standing = standing(server.git, self._branch, self._before, settings.base, tip)
+        self._base = self._on_base()
 
-    def run(self) -> Opened:
-        try:
-            fits = self._fits()
-        except StaleProposal as error:
-            return self._stale(error)
-        if not fits:
+    def decide(self) -> Opened:
+        """Do what there is to do."""
+        self._require_base()
+        is_there, stale = self._fit()
+        if is_there:
             return self._moot()
+        if stale:
+            return self._stale(stale)
         own = self._own()
-        there = self._there_already(own)
-        if there is not None:
-            return there
+        ended = self._closed_before() or self._superseded(own)
+        if ended is not None:
+            return ended
         stand = self._stand()
         if self._settings.only_measured and words.moved(stand):
             return self._done("moved", None, why=words.moved(stand))
-        body = words.body(self._contribution, stand)
+        part = words.own_part(self._contribution, stand)
         tree = self._server.git.tree(self._tip, self._contribution.files)
-        same = own is not None and own == self._trailers(tree)
+        same = own is not None and own.is_of(self._contribution, self._tip, tree)
         if self._settings.dry_run:
-            return self._dry(body, same=same)
+            return self._dry(part, same=same)
         if self._open is not None:
             self._require_own(self._open)
-        made = Put(commit=str(self._before), signed=True) if same else self._put(tree)
-        return self._opened(body, made, pushed=not same)
+        made = self._kept() if same else self._put(tree)
+        return self._show(part, made, pushed=not same)
 
     # ---- what is there
 
-    def _fits(self) -> bool:
-        """Whether the files on the base branch are what the proposal was made on; False: they are its own already."""
+    def _on_base(self) -> allowed.Base:
+        git, path = self._server.git, self._contribution.config
+        entry = git.entry(self._tip, path)
+        return allowed.on_base(self._contribution, git.read(entry[1]) if entry else None)
+
+    def _fit(self) -> tuple[bool, str]:
+        """Whether the base branch has these files already, and why the proposal does not fit it; "" if it does.
+
+        Raises:
+            ProposalError: it changes more than its kernel.
+        """
         contribution, git = self._contribution, self._server.git
-        now: dict[str, bytes | None] = {}
+        now: dict[str, str] = {}
         for path in {*contribution.files, *contribution.base}:
             entry = git.entry(self._tip, path)
-            now[path] = None if entry is None else git.read(entry[1])
-        config = git.entry(self._tip, contribution.config)
-        self._base = allowed.on_base(contribution, git.read(config[1]) if config else None)
-        if all(now[path] == content for path, content in contribution.files.items()):
-            return False
-        for path, digest in sorted(contribution.base.items()):
-            if _digest(now[path]) != digest:
-                raise StaleProposal(
-                    f'the proposal is stale: "{path}" on {self._settings.base} is not what it was made on '
-                    f"({_digest(now[path])[:12] or 'no file'}, then {digest[:12] or 'no file'})",
-                    remedy=f"regenerate the kernel on the tip of {self._settings.base}",
-                )
-        allowed.check(contribution, self._base, {path: now[path] is not None for path in contribution.files})
-        return True
+            now[path] = "" if entry is None else _digest(git.read(entry[1]))
+        is_there = all(now[path] == _digest(content) for path, content in contribution.files.items())
+        present = frozenset(git.paths(self._tip))
+        wrong = next((path for path, old in sorted(contribution.base.items()) if now[path] != old), None)
+        if is_there or wrong is None:
+            allowed.check(contribution, self._base, present, is_there=is_there)
+            return is_there, ""
+        return False, (
+            f'the proposal is stale: "{wrong}" on {self._settings.base} is not what it was made on '
+            f"({now[wrong][:12] or 'no file'}, then {contribution.base[wrong][:12] or 'no file'})"
+        )
 
-    def _own(self) -> dict[str, str] | None:
-        """Trailers of the bot's commit on the branch; None where there is none.
+    def _require_base(self) -> None:
+        """The branch can go into one base alone: on another one's tip it would bring that one's commits along."""
+        for one in self._pulls:
+            base = str(one["base"]["ref"])
+            if one["state"] == "open" and base != self._settings.base:
+                raise GitHubError(
+                    f"pull request #{one['number']} of {self._branch} goes into {base}: nothing was changed",
+                    remedy=f"close it, or use --base {base}",
+                )
+
+    def _own(self) -> Own | None:
+        """The bot's commit on the branch; None where there is nothing that could be lost.
 
         Raises:
             GitHubError: the branch has commits of others.
         """
-        if self._before is None:
+        if self._before is None or self._standing.stands != "changed":
+            return self._standing.own
+        if any(one["merged_at"] and one["head"]["sha"] == self._before for one in self._pulls):
+            # All of it was merged, be it squashed, and the branch was left.
             return None
-        found = own_branch.own_commit(self._server.git, self._before, self._tip, self._branch)
-        return found.trailers if found is not None else None
+        raise GitHubError(
+            self._standing.why, remedy="merge them, or move them to another branch and delete this one"
+        )
 
-    def _there_already(self, own: dict[str, str] | None) -> Opened | None:
-        """The end of it, where this proposal was closed, or a later one is on the branch."""
+    def _closed_before(self) -> Opened | None:
+        """The end of it, where a person closed this proposal, or a later one, or merged it and took it back."""
+        if self._open is not None:
+            return None
         mine = self._contribution
-        if self._open is None and self._pulls:
-            latest = self._pulls[0]
-            said = self._said_by(latest)
-            if said is not None and (said.proposal, said.made) == (mine.proposal, mine.made):
-                return self._done("merged" if latest["merged_at"] else "closed-before", latest)
-        if own is not None and self._open is not None:
-            theirs = own.get(own_branch.MADE, ""), own[own_branch.PROPOSAL]
-            if theirs > (mine.made, mine.proposal):
-                return self._done("superseded", self._open, why=theirs[1])
+        latest = ("", "")
+        for one in islice(self._pulls, CLOSED_LOOKED_AT):
+            said = self._said_by(one)
+            if said is None:
+                continue
+            latest = max(latest, (said.made, said.proposal))
+            if (said.made, said.proposal) != (mine.made, mine.proposal):
+                continue
+            if one["merged_at"]:
+                return self._done("merged", one)
+            if not notice.was_moot(self._server, one, notice_marker(mine.key)):
+                return self._done("closed-before", one)
+        if latest > (mine.made, mine.proposal):
+            return self._done("superseded", self._pulls[0], why=latest[1])
         return None
 
-    def _said_by(self, pull: dict[str, Any]) -> Said | None:
+    def _superseded(self, own: Own | None) -> Opened | None:
+        """The end of it, where the open pull request has a later proposal."""
+        mine = self._contribution
+        if own is None or self._open is None or (own.made, own.proposal) <= (mine.made, mine.proposal):
+            return None
+        fits = words.is_of(str(self._open["body"] or ""), own.proposal, own.made)
+        return self._done("superseded" if fits else "mixed", self._open, why=own.proposal)
+
+    def _said_by(self, pull: dict[str, Any]) -> Own | None:
         """What the head of a closed pull request says of itself, which stays there when its branch is gone."""
         try:
-            return own_branch.said_by_rest(self._server.rest.commit(str(pull["head"]["sha"])))
+            return own_branch.of_rest(self._server.rest.commit(str(pull["head"]["sha"])))
         except GitHubError as error:
             if error.status in (404, 422):
                 return None
@@ -209,44 +259,56 @@ class _Opening:
             moved = words.relevant(git.changed(measured, self._tip))
         return words.Stand(base=self._settings.base, tip=self._tip, measured=measured, moved=moved)
 
-    def _trailers(self, tree: str) -> dict[str, str]:
-        return own_branch.trailers(self._contribution, self._tip, tree)
-
     # ---- what is done
 
-    def _stale(self, error: StaleProposal) -> Opened:
-        """Mark the pull request that carries this proposal; one of another proposal is not its business."""
-        pull = self._open
-        if pull is not None and not self._settings.dry_run and self._carries(pull):
-            notice.mark_stale(self._server, pull, self._contribution.notice_marker, inline(error.what))
-            return self._done("stale", pull, why=str(error))
-        return self._done("stale", None, why=str(error))
-
-    def _carries(self, pull: dict[str, Any]) -> bool:
-        said = self._said_by(pull)
-        return self._is_own(pull) and said is not None and said.proposal == self._contribution.proposal
+    def _stale(self, why: str) -> Opened:
+        """Mark the pull request that carries this proposal, if git says that it is stale: a proposal may say anything."""
+        own, pull = self._standing.own, self._open
+        why = f"{why}\n→ regenerate the kernel on the tip of {self._settings.base}"
+        carried = own is not None and own.proposal == self._contribution.proposal
+        if (
+            pull is None
+            or not carried
+            or self._standing.stands != "stale"
+            or self._settings.dry_run
+            or not self._is_own(pull)
+        ):
+            return self._done("stale", None, why=why)
+        marker = notice_marker(self._contribution.key)
+        notes = notice.mark_stale(self._server, pull, marker, inline(self._standing.why))
+        return self._done("stale", pull, why=why, notes=notes)
 
     def _moot(self) -> Opened:
-        """Close the pull request, and delete its branch, where both are the bot's."""
+        """Close the pull request, and delete its branch, where the base branch has what is on that."""
+        own = self._standing.own
+        is_moot = self._standing.stands == "moot" and own is not None
         pull = self._open or next((one for one in self._pulls if not one["merged_at"]), None)
-        if pull is None or self._before is None or not self._is_own(pull):
+        if pull is None or not self._is_own(pull):
             return self._done("merged-before", None)
-        try:
-            own = own_branch.own_commit(self._server.git, self._before, self._tip, self._branch)
-        except GitHubError as error:
-            return self._done("merged-before", pull, notes=(error.what,))
-        if own is None and self._open is None:
-            return self._done("merged-before", None)
+        # A run that was ended may have deleted the branch, and not closed.
+        is_left = self._before is None and self._open is not None
+        if not (is_moot or is_left):
+            notes = (self._standing.why,) if self._standing.stands == "changed" and self._before else ()
+            return self._done("merged-before", None, notes=notes)
         if self._settings.dry_run:
             return self._done("would-close", pull)
-        why = f"{inline(self._settings.base)} has these files since {inline(self._tip[:12])}, or before."
-        notice.close(self._server, pull, self._contribution.notice_marker, why, tip=self._before)
+        why = f"{notice.MOOT} {inline(self._settings.base)} has these files since {inline(self._tip[:12])}, or before."
+        marker = notice_marker(self._contribution.key)
+        notice.close(self._server, pull, marker, why, tip=self._before)
         return self._done("closed-moot", pull)
 
-    def _dry(self, body: str, *, same: bool) -> Opened:
-        if same and self._open is not None and self._has_words(self._open, body):
+    def _dry(self, part: str, *, same: bool) -> Opened:
+        if same and self._open is not None and words.has_part(str(self._open["body"] or ""), part):
             return self._done("unchanged", self._open)
         return self._done("would-update" if self._open else "would-open", self._open)
+
+    def _kept(self) -> Put:
+        """The commit that is there, and whether it is signed."""
+        commit = str(self._before)
+        if self._settings.commit_with == "push" or self._settings.identity is not None:
+            return Put(commit=commit, signed=True)
+        signed = bool(self._server.rest.commit(commit)["verification"]["verified"])
+        return Put(commit=commit, signed=signed, note="" if signed else "it was pushed with git")
 
     def _put(self, tree: str) -> Put:
         wanted = Wanted(
@@ -260,41 +322,51 @@ class _Opening:
         )
         return put(self._server, wanted, self._settings.commit_with)
 
-    def _opened(self, body: str, made: Put, *, pushed: bool) -> Opened:
-        state: State
-        if self._open is not None:
-            state, pull = self._update(self._open, body, made.commit, pushed=pushed)
-        else:
-            state, pull = self._create(body, made.commit)
-        notice.unmark_stale(self._server, pull, self._contribution.notice_marker)
-        notes = [] if made.signed else [f"the commit is not signed: {made.note}"]
+    def _show(self, part: str, made: Put, *, pushed: bool) -> Opened:
+        state, pull, notes = self._open_or_update(part, made.commit, pushed=pushed)
+        notice.unmark_stale(self._server, pull, notice_marker(self._contribution.key))
+        notes += [] if made.signed else [f"the commit is not signed: {made.note}"]
         notes += people.give(self._server.rest, pull, self._base.pull_request, is_new=state == "opened")
         self._require_tip(made.commit)
         return self._done(state, pull, notes=tuple(notes))
 
-    def _create(self, body: str, commit: str) -> tuple[State, dict[str, Any]]:
+    def _open_or_update(
+        self, part: str, commit: str, *, pushed: bool
+    ) -> tuple[State, dict[str, Any], list[str]]:
+        state: State
+        if self._open is not None:
+            state, pull = self._update(self._open, part, commit, pushed=pushed)
+            return state, pull, []
+        wanted = self._settings.draft
+        draft = self._base.pull_request.draft if wanted is None else wanted
+        try:
+            state, pull = self._create(part, commit, draft=draft)
+        except GitHubError as error:
+            if wanted is not None or "raft pull requests are not supported" not in error.what:
+                raise
+            state, pull = self._create(part, commit, draft=False)
+            return state, pull, ["it is no draft: this repository has none"]
+        return state, pull, []
+
+    def _create(self, part: str, commit: str, *, draft: bool) -> tuple[State, dict[str, Any]]:
         """Open a pull request, or update the one that GitHub says there is."""
-        settings, rest = self._settings, self._server.rest
-        draft = self._base.pull_request.draft if settings.draft is None else settings.draft
+        title, base, rest = self._contribution.title, self._settings.base, self._server.rest
         for tried in range(1, UNSEEN_TRIES + 1):
             try:
-                return "opened", rest.create_pull(
-                    title=self._contribution.title,
-                    body=body,
-                    head=self._branch,
-                    base=settings.base,
-                    draft=draft,
-                )
+                pull = rest.create_pull(title=title, body=part, head=self._branch, base=base, draft=draft)
             except GitHubError as error:
                 if error.status != 422:
                     raise
                 exists = "already exists" in error.what
                 if not exists and ("head invalid" not in error.what or tried == UNSEEN_TRIES):
                     raise
-            found = next(rest.pulls(head=self._server.head(self._branch), base=settings.base), None)
+            else:
+                self.has_opened = True
+                return "opened", pull
+            found = next(rest.pulls(head=self._server.head(self._branch), base=base), None)
             if found is not None:
                 self._require_own(found)
-                return self._update(found, body, commit, pushed=True)
+                return self._update(found, part, commit, pushed=True)
             time.sleep(float(tried))
         raise GitHubError(
             f"GitHub says that {self._branch} has a pull request, and does not list it",
@@ -303,33 +375,21 @@ class _Opening:
         )
 
     def _update(
-        self, pull: dict[str, Any], body: str, commit: str, *, pushed: bool
+        self, pull: dict[str, Any], part: str, commit: str, *, pushed: bool
     ) -> tuple[State, dict[str, Any]]:
         """Give it the words of the commit; if another run sets another commit meanwhile, they are taken back."""
-        if self._has_words(pull, body):
+        rest, number, text = self._server.rest, int(pull["number"]), str(pull["body"] or "")
+        if words.has_part(text, part):
             return "updated" if pushed else "unchanged", pull
         self._require_tip(commit)
-        rest, number = self._server.rest, int(pull["number"])
-        changed = rest.update_pull(number, title=self._contribution.title, body=body)
+        changed = rest.update_pull(number, body=words.with_part(text, self._contribution.marker, part))
         try:
             self._require_tip(commit)
         except BranchMovedError:
-            rest.update_pull(number, title=str(pull["title"]), body=str(pull["body"] or ""))
+            if words.has_part(str(rest.pull(number)["body"] or ""), part):
+                rest.update_pull(number, body=text)
             raise
         return "updated", changed
-
-    def _require_tip(self, commit: str) -> None:
-        """Words and commit have to be of one proposal: whoever is not the last to set the branch looks at all anew.
-
-        Raises:
-            BranchMovedError: the branch has another commit.
-        """
-        now = self._server.rest.branch(self._branch)
-        if now != commit:
-            raise BranchMovedError(
-                f"{self._branch} is at {(now or 'nothing')[:12]}, and not at {commit[:12]} any more",
-                remedy="run the command again",
-            )
 
     # ---- small questions
 
@@ -343,10 +403,23 @@ class _Opening:
                 remedy="close it, or put the hidden marker back into its text",
             )
 
-    def _has_words(self, pull: dict[str, Any], body: str) -> bool:
-        # GitHub gives lines back with the ends that a browser would send.
-        text = (pull["body"] or "").replace("\r\n", "\n").strip()
-        return bool(pull["title"] == self._contribution.title and text == body.strip())
+    def _require_tip(self, commit: str) -> None:
+        """Words and commit have to be of one proposal: whoever is not the last to set the branch looks at all anew.
+
+        Raises:
+            BranchMovedError: the branch has another commit.
+        """
+        for tried in range(1, UNSEEN_TRIES + 1):
+            now = self._server.rest.branch(self._branch)
+            if now == commit:
+                return
+            if now != self._before:
+                break
+            time.sleep(float(tried))
+        raise BranchMovedError(
+            f"{self._branch} is at {(now or 'nothing')[:12]}, and not at {commit[:12]} any more",
+            remedy="run the command again",
+        )
 
     def _done(
         self, state: State, pull: dict[str, Any] | None, *, why: str = "", notes: tuple[str, ...] = ()
@@ -362,5 +435,5 @@ class _Opening:
         )
 
 
-def _digest(content: bytes | None) -> str:
-    return "" if content is None else hashlib.sha256(content).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

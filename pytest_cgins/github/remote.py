@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from pytest_cgins.errors import GitHubError
 
 GITHUB = "github.com"
+_SSH_OVER_443 = "ssh.github.com"
+"""Another name of github.com, for networks that let out nothing but the web's ports."""
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 _SCP = re.compile(r"(?:[^@/:\s]+@)?([^@/:\s]+):(?!//)([^\s]+)")
@@ -43,9 +45,14 @@ class Remote:
         return f"{self.scheme}://{user}{self._place}/{self.full_name}.git"
 
     @property
+    def server(self) -> str:
+        """Name of the server that people and the API know, which ssh may have another one for."""
+        return GITHUB if self.host == _SSH_OVER_443 else self.host
+
+    @property
     def is_githubs(self) -> bool:
         """Whether GitHub runs the server: its own, or one of an enterprise whose data stay in a region."""
-        return self.host == GITHUB or self.host.endswith(".ghe.com")
+        return self.server == GITHUB or self.server.endswith(".ghe.com")
 
     @property
     def _place(self) -> str:
@@ -61,7 +68,7 @@ class Remote:
         if named:
             return encrypted(named, "GITHUB_API_URL")
         if self.is_githubs:
-            return f"https://api.{self.host}"
+            return f"https://api.{self.server}"
         scheme = "https" if self.scheme == "ssh" else self.scheme
         # The port of an ssh address says nothing about the web server's.
         place = self.host if self.scheme == "ssh" else self._place
@@ -122,6 +129,35 @@ def named(full_name: str, remote: Remote) -> Remote:
     return Remote(
         scheme=remote.scheme, host=remote.host, port=remote.port, owner=names[0], repository=names[1]
     )
+
+
+def require_known(remote: Remote, environment: Mapping[str, str], *, api_url: str = "") -> None:
+    """Let a token that was not named for this server go to GitHub or to a server that somebody named, and to no other.
+
+    Args:
+        remote: where the token is about to be sent to.
+        environment: the variables.
+        api_url: of the REST API, where an option names it; "" for that of `GITHUB_API_URL`.
+
+    Raises:
+        GitHubError: a stranger's server would have the token.
+    """
+    named = (environment.get("GITHUB_SERVER_URL", ""), api_url or environment.get("GITHUB_API_URL", ""))
+    if remote.is_githubs or remote.server in map(_host_of, named):
+        return
+    raise GitHubError(
+        f"the remote is on {remote.host}, which is not GitHub's and which neither GITHUB_SERVER_URL nor the API's "
+        "address names: the token is not sent there",
+        remedy=f"if the token is of that server, set GITHUB_SERVER_URL to https://{remote.host}, or name the token's "
+        "variable with --token-variable",
+    )
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url.strip()).hostname or ""
+    except ValueError:
+        return ""
 
 
 def encrypted(url: str, what: str) -> str:

@@ -50,6 +50,11 @@ class Rest:
         filters = {"head": head, "base": base, "state": state}
         return self._pages("/pulls", {name: value for name, value in filters.items() if value})
 
+    def pull(self, number: int) -> dict[str, Any]:
+        """One pull request as it is now."""
+        found: dict[str, Any] = self._call("GET", f"/pulls/{number}")
+        return found
+
     def create_pull(self, *, title: str, body: str, head: str, base: str, draft: bool) -> dict[str, Any]:
         """Open a pull request; status 422 where there is one already, or no difference.
 

@@ -26,17 +26,18 @@ def proposal(rest: Rest, place: Place) -> str:
     if not BRANCH.fullmatch(place.branch):
         return ""
     try:
-        said = own_branch.said_by_rest(rest.commit(place.commit))
+        own = own_branch.of_rest(rest.commit(place.commit))
     except GitHubError as error:
-        if error.status not in (404, 422):
-            raise
-        said = None
-    if said is None:
+        if error.status in (403, 404, 422):
+            # The token may not read commits, or GitHub does not know it yet: nothing is said then.
+            return ""
+        raise
+    if own is None:
         return (
             "\n\n<p>This branch is the bot's, and people have committed to it: what the description tells of a proposal "
             "was measured without that.</p>\n"
         )
     return (
-        f"\n\n<p>This pull request carries the proposal {inline(said.proposal)} as it was made, of {inline(said.made)}. "
-        "What its own gate measured then is in the description; what is above was measured anew.</p>\n"
+        f"\n\n<p>By its commit this pull request carries the proposal {inline(own.proposal)} as it was made, of "
+        f"{inline(own.made)}. What its own gate measured then is in the description; what is above was measured anew.</p>\n"
     )

@@ -27,6 +27,8 @@ LIMIT_S = 30.0
 TRIES = 4
 LONGEST_WAIT_S = 60.0
 """A server that asks for a longer pause gets an error instead."""
+LIMIT_WAIT_S = 60.0
+"""The first pause after a limit that does not say how long it lasts, as GitHub asks for; the next is twice as long."""
 
 _RETRIED = (429, 500, 502, 503, 504)
 _MESSAGE_LENGTH = 500
@@ -98,6 +100,7 @@ class Transport:
         Raises:
             GitHubError: the server refuses, or cannot be reached.
         """
+        unnamed = 0
         for tried in range(1, TRIES + 1):
             try:
                 response = self._client.request(method, path, params=query, json=content)
@@ -109,7 +112,8 @@ class Transport:
             else:
                 if response.is_success and not _limited(response):
                     return self._decoded(response, method, path)
-                wait_s = _wait_s(response, tried)
+                wait_s = _wait_s(response, tried, unnamed)
+                unnamed += _named_s(response) is None and _limited(response)
                 lost = once and not _limited(response)
                 if lost or tried == TRIES or not 0 <= wait_s <= LONGEST_WAIT_S:
                     raise self._refused(response, method, path)
@@ -191,10 +195,25 @@ def _limited(response: httpx2.Response) -> bool:
     )
 
 
-def _wait_s(response: httpx2.Response, tried: int) -> float:
-    """How long to wait for the next try; negative: there is none."""
-    if response.status_code not in _RETRIED and not _limited(response):
+def _wait_s(response: httpx2.Response, tried: int, unnamed: int) -> float:
+    """How long to wait for the next try; negative: there is none.
+
+    Args:
+        response: of the last one.
+        tried: how many there were.
+        unnamed: before how many of them there was a limit that did not say how long it lasts.
+    """
+    limited = _limited(response)
+    if response.status_code not in _RETRIED and not limited:
         return -1.0
+    named_s = _named_s(response)
+    if named_s is not None:
+        return named_s
+    return LIMIT_WAIT_S * 2**unnamed if limited else float(2 ** (tried - 1))
+
+
+def _named_s(response: httpx2.Response) -> float | None:
+    """How long the server asks to wait; None where it does not say."""
     asked = response.headers.get("retry-after", "")
     if re.fullmatch(r"\d{1,9}", asked):
         return float(asked)
@@ -202,4 +221,4 @@ def _wait_s(response: httpx2.Response, tried: int) -> float:
         reset = response.headers.get("x-ratelimit-reset", "")
         if re.fullmatch(r"\d{1,12}", reset):
             return max(float(reset) - time.time(), 1.0)
-    return float(2 ** (tried - 1))
+    return None

@@ -8,19 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pytest_cgins.errors import GitHubError
-from pytest_cgins.github import notice, own_branch
-from pytest_cgins.github.git import Commit
-from pytest_cgins.github.own_branch import PROPOSAL
+from pytest_cgins.github import notice
+from pytest_cgins.github.contribution import notice_marker
 from pytest_cgins.github.server import Server
+from pytest_cgins.github.standing import Standing, Stands, of_this_repository, standing
 from pytest_cgins.regenerate.proposal.report import inline
 
 BRANCH = re.compile(r"cgins/(repair|optimize|generate)/[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MARKER = re.compile(r"<!-- cgins:pr:([A-Za-z0-9_][A-Za-z0-9_.-]*) -->")
-
-Stands = Literal["current", "behind", "stale", "moot", "changed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +39,7 @@ class Known:
     draft: bool
     """Whether it is a draft."""
     stands: Stands
-    """`current`: on the tip of its base; `behind`: that has moved elsewhere; `stale`: in the kernel's files; `moot`: it
-    has these files; `changed`: a person has committed."""
+    """How its branch stands to its base."""
     proposal: str
     """ID of the proposal; "" where a person has committed."""
     why: str
@@ -69,13 +65,13 @@ def known(server: Server) -> Iterator[tuple[Known, dict[str, Any]]]:
     tips: dict[str, str | None] = {}
     for pull in server.rest.pulls():
         branch, base = str(pull["head"]["ref"]), str(pull["base"]["ref"])
-        marker = _MARKER.match(pull["body"] or "")
-        if marker is None or not BRANCH.fullmatch(branch) or pull["head"]["label"] != server.head(branch):
+        marker = _MARKER.search(pull["body"] or "")
+        if not (marker and BRANCH.fullmatch(branch) and of_this_repository(server, pull, branch)):
             continue
         if base not in tips:
             tips[base] = server.git.fetch(server.url, base)
         head = server.git.fetch(server.url, branch)
-        stands, proposal, why = _stands(server, branch, head, base, tips[base])
+        found = _standing(server, branch, head, base, tips[base])
         yield (
             Known(
                 number=int(pull["number"]),
@@ -85,67 +81,45 @@ def known(server: Server) -> Iterator[tuple[Known, dict[str, Any]]]:
                 head=head or "",
                 base=base,
                 draft=bool(pull["draft"]),
-                stands=stands,
-                proposal=proposal,
-                why=why,
+                stands=found.stands,
+                proposal=found.own.proposal if found.own else "",
+                why=found.why,
             ),
             pull,
         )
 
 
-def mark(server: Server, pairs: Sequence[tuple[Known, dict[str, Any]]]) -> None:
-    """Label those that are stale, and take the label from those that are not.
+def mark(server: Server, pairs: Sequence[tuple[Known, dict[str, Any]]]) -> list[str]:
+    """Label those that are stale, and take the label from those that are not; what was not done, and why.
 
     Raises:
         GitHubError: GitHub refuses.
     """
+    notes: list[str] = []
     for one, pull in pairs:
+        marker = notice_marker(one.kernel)
         if one.stands == "stale":
-            notice.mark_stale(server, pull, _marker(one), inline(one.why))
+            notes += notice.mark_stale(server, pull, marker, inline(one.why))
         elif one.stands in ("current", "behind"):
-            notice.unmark_stale(server, pull, _marker(one))
+            notice.unmark_stale(server, pull, marker)
+    return notes
 
 
 def close(server: Server, one: Known, pull: dict[str, Any], reason: str, *, dry_run: bool) -> Closed:
     """Close a pull request with a comment, and delete its branch if all of it is the bot's.
 
     Raises:
+        BranchMovedError: somebody committed meanwhile, and it was left.
         GitHubError: GitHub refuses.
     """
     tip = one.head if one.stands != "changed" and one.head else None
     if not dry_run:
-        notice.close(server, pull, _marker(one), inline(reason), tip=tip)
+        how = notice.MOOT if one.stands == "moot" else "**Closed.**"
+        notice.close(server, pull, notice_marker(one.kernel), f"{how} {inline(reason)}", tip=tip)
     return Closed(known=one, branch_kept=one.why if tip is None else "")
 
 
-def _marker(one: Known) -> str:
-    return f"<!-- cgins:notice:{one.kernel} -->"
-
-
-def _stands(
-    server: Server, branch: str, head: str | None, base: str, tip: str | None
-) -> tuple[Stands, str, str]:
+def _standing(server: Server, branch: str, head: str | None, base: str, tip: str | None) -> Standing:
     if tip is None:
-        return "stale", "", f"there is no branch {base} any more"
-    if head is None:
-        return "changed", "", f"there is no branch {branch} any more"
-    try:
-        own = own_branch.own_commit(server.git, head, tip, branch)
-    except GitHubError as error:
-        return "changed", "", error.what
-    if own is None:
-        return "moot", "", f"{base} has all of {branch}"
-    return _of_commit(server, own, base, tip)
-
-
-def _of_commit(server: Server, own: Commit, base: str, tip: str) -> tuple[Stands, str, str]:
-    git, proposal, [parent] = server.git, own.trailers[PROPOSAL], own.parents
-    if parent == tip:
-        return "current", proposal, ""
-    files = git.files_of(own.id)
-    if all(git.entry(tip, path) == git.entry(own.id, path) for path in files):
-        return "moot", proposal, f"{base} has these files"
-    moved = [path for path in files if git.entry(tip, path) != git.entry(parent, path)]
-    if moved:
-        return "stale", proposal, f"{base} has changed {', '.join(moved)}"
-    return "behind", proposal, f"{base} has moved on elsewhere"
+        return Standing(stands="stale", own=None, why=f"there is no branch {base} any more")
+    return standing(server.git, branch, head, base, tip)

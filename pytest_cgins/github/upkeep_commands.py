@@ -25,11 +25,11 @@ def run_status(arguments: argparse.Namespace) -> int:
 
     from pytest_cgins.github import upkeep
     from pytest_cgins.github.connection import connected
+    from pytest_cgins.report import escape
 
     with connected(arguments) as server:
         pairs = list(upkeep.known(server))
-        if arguments.mark:
-            upkeep.mark(server, pairs)
+        notes = upkeep.mark(server, pairs) if arguments.mark else []
     found = [one for one, _ in pairs]
     if arguments.json:
         print(json.dumps([asdict(one) for one in found], indent=2))
@@ -37,35 +37,45 @@ def run_status(arguments: argparse.Namespace) -> int:
         print(_table(found), end="")
     else:
         print("no open pull request of a proposal")
+    for note in notes:
+        print(escape.lines(f"note: {note}"), file=sys.stderr)
     return 0
 
 
 def run_close(arguments: argparse.Namespace) -> int:
-    """Close pull requests; 1 if a number is none of the bot's.
+    """Close pull requests; 1 if a number is none of the bot's, or somebody committed to one meanwhile.
 
     Raises:
         GitHubError: nothing is named, there is no token, or git or GitHub refuses.
     """
     from pytest_cgins.github import upkeep
     from pytest_cgins.github.connection import connected
+    from pytest_cgins.github.git import BranchMovedError
+    from pytest_cgins.report import escape
 
     if not (arguments.numbers or arguments.moot or arguments.stale):
         raise GitHubError("no pull request is named", remedy="give a NUMBER, --moot or --stale")
     wanted = {"moot": arguments.moot, "stale": arguments.stale}
+    left = 0
     with connected(arguments) as server:
         pairs = list(upkeep.known(server))
         for one, pull in pairs:
             if not (one.number in arguments.numbers or wanted.get(one.stands)):
                 continue
             reason = arguments.reason or one.why or "Nobody needs it any more."
-            closed = upkeep.close(server, one, pull, reason, dry_run=arguments.dry_run)
+            try:
+                closed = upkeep.close(server, one, pull, reason, dry_run=arguments.dry_run)
+            except BranchMovedError as error:
+                print(escape.lines(f"#{one.number} was left: {error.what}"), file=sys.stderr)
+                left += 1
+                continue
             did = "dry run: would close" if arguments.dry_run else "closed"
             kept = f"; its branch was left: {closed.branch_kept}" if closed.branch_kept else ""
-            print(f"{did} #{one.number} {one.url}{kept}")
+            print(escape.lines(f"{did} #{one.number} {one.url}{kept}"))
     unknown = sorted(set(arguments.numbers) - {one.number for one, _ in pairs})
     for number in unknown:
         print(f"#{number} is no open pull request of a proposal", file=sys.stderr)
-    return EXIT_UNKNOWN if unknown else 0
+    return EXIT_UNKNOWN if unknown or left else 0
 
 
 def _table(found: list[Known]) -> str:

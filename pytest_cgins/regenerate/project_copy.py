@@ -19,6 +19,7 @@ from pytest_cgins.base_kernels import READ_BY_PYTHON
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import RegenerateError, RevisionError, SourceError
 from pytest_cgins.kernels import plan, revision, source
+from pytest_cgins.methods import memory_file
 
 LIMIT_NBYTES = 4 << 20
 """Larger files are no sources, and are left out, as they are of a base revision's checkout."""
@@ -110,6 +111,28 @@ class ProjectCopy:
             return False
         names = self._git("diff", "--name-only", "--no-renames", "-z", BASE, INCUMBENT).split("\0")
         return not any(Path(name).suffix in READ_BY_PYTHON for name in names if name)
+
+    def uncommitted(self, commit: str) -> tuple[str, ...]:
+        """Files of the project that are gated and that a commit has not as they are, own sources left out.
+
+        Files of a pack that git does not have are none of them: packs may be kept outside of git.
+
+        Args:
+            commit: of the project; "" for none.
+        """
+        if not commit:
+            return ()
+        packs = [_real(pack) for pack in self._own.traces if _real(pack).is_relative_to(self._project)]
+        places = sorted({str(place.relative_to(self._project)) for place in (*self._folders(), *packs)})
+        changed = self._listed_by(
+            "diff", "--no-ext-diff", "--name-only", "--no-renames", "-z", commit, "--", *places
+        )
+        added = self._listed_by("ls-files", "--others", "--exclude-standard", "-z", "--", *places)
+        copied = self._git("ls-tree", "-r", "-z", "--name-only", INCUMBENT).split("\0")
+        found = {path for path in changed if self._is_gated(path, packs)} | (added & set(copied))
+        return tuple(
+            sorted(path for path in found.difference(self.files) if memory_file.FOLDER not in path.split("/"))
+        )
 
     def beside(self, number: int) -> ProjectCopy:
         """Another folder with the same files and commits, in which another candidate lies at the same time.
@@ -301,6 +324,15 @@ class ProjectCopy:
             return [path for path in _git(self._project, *words).split("\0") if path]
         except RegenerateError:
             return [path for folder in folders for path in _walk(self._project, self._project / folder)]
+
+    def _listed_by(self, *words: str) -> set[str]:
+        """Paths of the project that a command of git lists; it is not to refresh the user's index."""
+        told = _git(self._project, "--no-optional-locks", "--literal-pathspecs", *words)
+        return set(told.split("\0")[:-1])
+
+    def _is_gated(self, path: str, packs: Iterable[Path]) -> bool:
+        place = self._project / path
+        return place.suffix in READ_BY_PYTHON or any(place.is_relative_to(pack) for pack in packs)
 
     def _folders(self) -> Iterator[Path]:
         yield _real(self._own.root)

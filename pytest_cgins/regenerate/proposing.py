@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,6 +18,9 @@ from pytest_cgins.report import document
 
 NOT_SANITIZED = "not run under compute-sanitizer"
 """Note of a proposal for a GPU."""
+UNCOMMITTED = "measured with changes that are not committed: "
+"""What a note begins with that names them."""
+SHOWN_CHANGES = 10
 
 
 def proposed(journal: Journal, config: Config, copy: ProjectCopy, result: Result) -> Result:
@@ -52,6 +55,7 @@ def _write(
     answers = tuple(
         answer for request, answer in journal.answered() if request.id.startswith(f"{target.name}/")
     )
+    changes = copy.uncommitted(record.base_commit)
     new = {**journal.overlay(target), **journal.sources(target, accepted.number)}
     proposal.write(
         journal.proposal(target),
@@ -68,10 +72,10 @@ def _write(
         provider=record.provider,
         sandbox=trial.sandbox,
         sanitized=trial.sanitized,
-        command=command(target, trial, copy.relative(config.file)),
         guarded=journal.guarded(target) or Guarded(files={}),
-        base_commit=record.base_commit,
-        notes=_notes(answers, trial),
+        # Whoever publishes would take the commit for what was measured, and not measure again.
+        base_commit="" if changes else record.base_commit,
+        notes=(*_notes(answers, trial), *_changed(changes)),
         search=_search(journal, target),
     )
 
@@ -101,29 +105,17 @@ def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
     return replace(made, base_revision=base)
 
 
-def command(target: Target, trial: Trial, config: str) -> str:
-    """Shell command that repeats an acceptance.
-
-    Args:
-        target: what was accepted.
-        trial: the acceptance.
-        config: path of the `cgins.yaml`.
-    """
-    words = [
-        "pytest",
-        "--cgins",
-        f"--cgins-seed={trial.seed}",
-        f"--cgins-device={target.device}",
-        "-k",
-        target.kernel,
-    ]
-    words += ["--cgins-sandbox=on"] if trial.sandbox else []
-    return shlex.join([*words, config])
-
-
 def _notes(answers: tuple[Answer, ...], trial: Trial) -> tuple[str, ...]:
     lost = sum(answer.tries - 1 for answer in answers)
     notes = [f"{lost} requests had to be sent again"] if lost else []
     if trial.evaluations[0].case.device.startswith("cuda") and not trial.sanitized:
         notes.append(NOT_SANITIZED)
     return tuple(notes)
+
+
+def _changed(changes: Sequence[str]) -> list[str]:
+    if not changes:
+        return []
+    left_out = len(changes) - SHOWN_CHANGES
+    more = f" and {left_out} more" if left_out > 0 else ""
+    return [f"{UNCOMMITTED}{', '.join(changes[:SHOWN_CHANGES])}{more}"]

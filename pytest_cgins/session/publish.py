@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 from pytest_cgins.errors import GitHubError, ProposalError
 from pytest_cgins.github import credentials, remote
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
     from pytest_cgins.regenerate.run import Ran
 
 Choice = Literal["auto", "draft", "off"]
-LIMIT_S = 300.0
-"""A process that is not done by then is ended."""
+LIMIT_S = 1800.0
+"""A process that is not done by then is ended: longer than its commands of git and its waits for the server may take."""
 REBASE_LIMIT_S = 4000.0
 """Likewise, where kernels are measured: longer than the gate of `cgins proposal rebase` may take."""
+REBASED = "rebased"
+"""Folder beside that of the proposals, with what was measured anew of them under their names."""
+ENDING_S = 10.0
+"""For a process to tidy up once it is told to end."""
 _BOOT = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -76,12 +81,9 @@ def obstacle(folder: Path, environment: Mapping[str, str]) -> str:
     """Why no pull request can be opened from a folder; "" if one can."""
     try:
         credentials.token(environment)
-        place = remote.parse(Git(folder).remote_url("origin"))
+        remote.require_known(remote.parse(Git(folder).remote_url("origin")), environment)
     except GitHubError as error:
         return error.what
-    own = urlsplit(environment.get("GITHUB_SERVER_URL", "")).hostname
-    if not place.is_githubs and place.host != own:
-        return f"the remote origin is on {place.host}, and GITHUB_SERVER_URL does not name that server"
     return ""
 
 
@@ -90,7 +92,8 @@ def _opened(
 ) -> Iterator[str]:
     """Open one, measured anew first where the base branch has moved."""
     none = f"no pull request for {folder.name}: "
-    again = folder.with_name(f"{folder.name}-rebased")
+    # Whoever takes the folder of proposals for its contents is not to find one of them twice.
+    again = folder.parent.with_name(REBASED) / folder.name
     try:
         # An earlier try may have left it, and its pull request has that evidence.
         known = again if _is_of(again, folder) else folder
@@ -102,7 +105,10 @@ def _opened(
                 return
             # On the tip of a moment ago: that it moved again is told in the pull request.
             told = _open(again, environment, words)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        yield f"{none}it took more than {error.timeout:.0f} s and was ended"
+        return
+    except OSError as error:
         yield f"{none}{error}"
         return
     yield told.line if told.is_open else none + told.line
@@ -165,16 +171,35 @@ def _is_of(again: Path, folder: Path) -> bool:
 def _run(
     words: Sequence[str], environment: Mapping[str, str], limit_s: float
 ) -> subprocess.CompletedProcess[str]:
+    """Run `cgins` to its end, or end it and all that it started.
+
+    Raises:
+        TimeoutExpired: it took longer than `limit_s` seconds.
+        OSError: it cannot be started.
+    """
     # The package's own folder is not needed on the path: -I leaves out the project's, whose modules are not ours.
-    return subprocess.run(
-        [sys.executable, "-I", "-c", _BOOT, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-        check=False,
-        env=dict(environment),
-    )
+    command = [sys.executable, "-I", "-c", _BOOT, *words]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=dict(environment), start_new_session=True,
+    )  # fmt: skip
+    with process:
+        try:
+            output, errors = process.communicate(timeout=limit_s)
+        except BaseException:
+            # Also Ctrl-C, which a session of its own does not hear of.
+            _end(process)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Have it tidy up, then kill what is left of its group: git below it has the token, too."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=ENDING_S)
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

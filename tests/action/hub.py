@@ -93,7 +93,7 @@ class Hub:
         return self.bash(["--noprofile", "--norc", "-eo", "pipefail", "-c", script_of(workflow, step)], **env)
 
     def bash(self, words: list[str], **env: str) -> subprocess.CompletedProcess[str]:
-        own = {"GITHUB_REPOSITORY": "octo/kernels", "RUN_ID": "7", "ARTIFACT": "cgins-report"}
+        own = {"GITHUB_REPOSITORY": "octo/kernels", "RUN_ID": "7", "ARTIFACT": "cgins-report", "MOST": "20"}
         own["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")
         done = subprocess.run(
             ["bash", *words],

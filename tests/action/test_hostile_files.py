@@ -167,3 +167,34 @@ def test_hostile_proposal_gives_no_commands_and_runs_nothing(hub: Hub) -> None:
     assert "cgins: " in done.stdout
     assert obeyed(done.stdout) == []
     assert "imported" not in done.stdout
+
+
+@pytest.mark.parametrize(("most", "tried"), [("0", 0), ("08", 8), ("9", 9), ("10", 9)])
+def test_one_artifact_opens_so_many_pull_requests(hub: Hub, most: str, tried: int) -> None:
+    """Proposals beyond most-pull-requests are left alone, and a warning tells their number and nothing of theirs."""
+    names = [f"run/proposals/::error::{number}/proposal.json" for number in range(9)]
+    hub.add(12, zipped(dict.fromkeys(names, b"{}")), name="cgins-proposals")
+    done = hub.run("publish.sh", str(hub.folder / "proposals"), FOLDER=str(hub.folder), MOST=most)
+    assert done.stdout.count("cgins: ") == tried
+    assert done.returncode == int(tried > 0)
+    warnings = obeyed(done.stdout)
+    assert len(warnings) == int(tried < 9)
+    assert [one for one in warnings if f" {9 - tried} are left" not in one] == []
+
+
+@pytest.mark.parametrize("most", ["", "many", "-1", "2.5", "1e3", "99999", "files[$(touch x)]"])
+def test_a_limit_that_is_no_number_is_refused(hub: Hub, most: str) -> None:
+    """Before anything is fetched, in words that do not repeat it."""
+    done = hub.run("publish.sh", str(hub.folder / "proposals"), FOLDER=".", MOST=most)
+    assert done.returncode == 2
+    assert obeyed(done.stdout) == [
+        "::error title=pytest-cgins::most-pull-requests: give a whole number, 9999 or less"
+    ]
+
+
+def test_upkeep_marks_what_is_stale_also_where_nothing_could_be_closed(hub: Hub) -> None:
+    """The second command runs after the first has failed, and the step fails all the same."""
+    done = hub.run("upkeep.sh", FOLDER=str(hub.folder))
+    assert done.returncode == 1
+    assert done.stdout.count("cgins: ") == 2
+    assert obeyed(done.stdout) == []

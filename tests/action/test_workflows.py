@@ -21,7 +21,12 @@ READS = {"contents": "read"}
 PERMISSIONS: dict[tuple[str, str], dict[str, str]] = {
     ("comment.yml", "comment"): {"actions": "read", "contents": "read", "pull-requests": "write"},
     ("matrix.yml", "merge"): {"actions": "read", "contents": "read"},
-    ("regenerate.yml", "publish"): {"actions": "read", "contents": "write", "pull-requests": "write"},
+    ("regenerate.yml", "publish"): {
+        "actions": "read",
+        "contents": "write",
+        "issues": "write",
+        "pull-requests": "write",
+    },
     ("release.yml", "publish"): {"actions": "read", "contents": "read", "id-token": "write"},
     ("release.yml", "tag"): {"contents": "write"},
 }

@@ -148,7 +148,6 @@ class Place:
             provider="replay",
             sandbox=True,
             sanitized=False,
-            command="pytest --cgins",
             guarded=Guarded(files={}),
             base_commit="",
         )
@@ -171,7 +170,7 @@ class Place:
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A token that may write, no other variables of GitHub's, and waits that are short."""
-    for variable in ("GITHUB_API_URL", "GITHUB_GRAPHQL_URL", "GH_TOKEN", "GITHUB_TOKEN"):
+    for variable in ("GITHUB_SERVER_URL", "GITHUB_API_URL", "GITHUB_GRAPHQL_URL", "GH_TOKEN", "GITHUB_TOKEN"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("GITHUB_TOKEN", twins.WRITER)
     real = time.sleep
@@ -202,6 +201,7 @@ def places(
         monkeypatch.chdir(clone)
         with twins.serve(bare) as twin:
             git(clone, "remote", "set-url", "origin", twin.remote)
+            monkeypatch.setenv("GITHUB_SERVER_URL", twin.url)
             yield Place(bare, clone, other, twin, folder / "proposals", make_evaluation)
             assert twin.violations == []
 

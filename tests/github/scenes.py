@@ -26,6 +26,8 @@ class Scene:
     """Fails if it is not as it must be."""
     code: int = 0
     """Exit status of a run that nothing disturbs."""
+    options: tuple[str, ...] = ()
+    """Of the command."""
 
 
 def _asking(place: Place) -> None:
@@ -114,6 +116,7 @@ def _check_moot(place: Place) -> None:
 SCENES = {
     "new-app": Scene(twins.BOT, _new, _check_new),
     "new-person": Scene(twins.WRITER, _new, _check_new),
+    "new-push": Scene(twins.WRITER, _new, _check_new, options=("--commit-with", "push")),
     "moved-app": Scene(twins.BOT, _moved, _check_moved),
     "moved-person": Scene(twins.WRITER, _moved, _check_moved),
     "stale": Scene(twins.BOT, _stale, _check_stale, code=1),

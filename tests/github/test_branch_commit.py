@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.github import twin as twins
+from tests.github import twin_graphql
 from tests.github.conftest import BRANCH, FIXED, SOURCE, Place, commit, git
+from tests.github.graphql_oracle import Judged
 from tests.github.twin import Fault, Request
 
-STAGING = "cgins/staging/scale-cpu-cpp"
+STAGING = "cgins/staging/repair-scale-cpu-cpp"
 OTHER = "int scale() { return 3; }\n"
 
 
@@ -22,6 +26,18 @@ def _mutations(place: Place) -> list[str]:
     asked = [one.body["query"] for one in place.twin.requests if one.path.endswith("/graphql")]
     names = ("updateRefs", "createCommitOnBranch")
     return [name for query in asked for name in names if f"{name}(" in query]
+
+
+def _fail(monkeypatch: pytest.MonkeyPatch, mutation: str, error: dict[str, Any], times: int) -> None:
+    """The server's first answers to a mutation are an error."""
+    real, left = twin_graphql.answer, [error] * times
+
+    def answer(api: Any, body: Any, **named: Any) -> Judged:
+        if f"{mutation}(" in body["query"] and left:
+            return Judged({"data": None, "errors": [left.pop()]})
+        return real(api, body, **named)
+
+    monkeypatch.setattr(twin_graphql, "answer", answer)
 
 
 def _check_branch(place: Place, source: str = FIXED) -> None:
@@ -89,6 +105,68 @@ def test_a_server_without_graphql(
     assert pushed == (token == twins.WRITER)
     said = capsys.readouterr().err
     assert ("note: the commit is not signed: the API did not take it: " in said) == pushed
+
+
+NOT_YET = {"type": "NOT_FOUND", "message": f"Could not resolve to a branch with the name '{STAGING}'."}
+WRONG = {"message": "Something went wrong while executing your query."}
+LIMITED = {"type": "RATE_LIMITED", "message": "API rate limit exceeded for user ID 1."}
+
+
+@pytest.mark.parametrize(("error", "times"), [(NOT_YET, 3), (WRONG, 3), (LIMITED, 1)])
+def test_trouble_that_passes(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: dict[str, str],
+    times: int,
+) -> None:
+    """A branch that is not known everywhere yet, a stumble, a limit: waited out, and the commit is signed."""
+    _fail(monkeypatch, "createCommitOnBranch", error, times)
+    assert place.open() == 0
+    _check_branch(place)
+    assert _mutations(place).count("createCommitOnBranch") == times + 1
+    assert "note:" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mutation", ["createCommitOnBranch", "updateRefs"])
+@pytest.mark.parametrize("error", [NOT_YET, WRONG, LIMITED], ids=lambda one: str(one.get("type")))
+def test_trouble_is_no_reason_for_an_unsigned_commit(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mutation: str,
+    error: dict[str, str],
+) -> None:
+    """Trouble that stays is told, and git pushes nothing: later the commit will be signed."""
+    _fail(monkeypatch, mutation, error, 99)
+    assert place.open() == 2
+    assert error["message"] in (said := capsys.readouterr().err)
+    assert "run the command again later" in said
+    assert (place.tip(BRANCH), place.twin.api.pulls) == ("", [])
+    assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "UNPROCESSABLE", "message": "A path was requested that is malformed"},
+        {"message": "Field 'x' doesn't exist", "extensions": {"code": "undefinedField"}},
+    ],
+    ids=["unprocessable", "undefined"],
+)
+def test_what_the_api_will_never_take(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: dict[str, Any],
+) -> None:
+    """A refusal that would come again leaves the commit to git, and is the reason in the note."""
+    _fail(monkeypatch, "createCommitOnBranch", error, 99)
+    assert place.open() == 0
+    _check_branch(place)
+    assert f"the API did not take it: POST {place.twin.url}/api/graphql: {error['message']}" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.usefixtures("bot")

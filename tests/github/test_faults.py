@@ -34,7 +34,7 @@ REFUSED: dict[str, Faults] = {
 GONE: dict[str, Faults] = {"gone": lambda at: [Fault(kind="drop", at=one) for one in range(at, at + STEPS)]}
 """Nothing is answered from there on."""
 FAULTS = {**ONCE, **REFUSED, **GONE}
-QUICK = [("new-person", "lost"), ("new-app", "gone"), ("moved-app", "422"), ("moot", "lost")]
+QUICK = [("new-person", "lost"), ("moved-app", "gone")]
 """What is tried each time; `make test-exam` tries them all."""
 ALL = [(scene, fault) for scene in SCENES for fault in FAULTS if (scene, fault) not in QUICK]
 
@@ -43,7 +43,7 @@ def _each_request(places: Places, scene: Scene, fault: Faults, *, survives: bool
     with places() as place:
         folder = scene.prepare(place)
         place.twin.restart()
-        assert place.open(folder) == scene.code
+        assert place.open(folder, *scene.options) == scene.code
         scene.check(place)
         requests = place.twin.count
     assert requests > 8
@@ -56,14 +56,14 @@ def _one(place: Place, scene: Scene, faults: list[Fault], *, survives: bool) -> 
     folder = scene.prepare(place)
     place.twin.restart()
     place.twin.faults = faults
-    code = place.open(folder)
+    code = place.open(folder, *scene.options)
     where = [f"{one.method} {one.path}" for one in place.twin.requests]
     assert code in (scene.code, 2), where
     if survives:
         assert code == scene.code, (faults[0], where)
         scene.check(place)
     place.twin.restart()
-    assert place.open(folder) == scene.code, (faults[0], where)
+    assert place.open(folder, *scene.options) == scene.code, (faults[0], where)
     scene.check(place)
 
 

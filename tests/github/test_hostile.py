@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_cgins.errors import ProposalError
 from tests.github.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 
 
@@ -73,7 +75,7 @@ def test_hostile_words_do_nothing(place: Place) -> None:
     assert "@octo" not in body
     assert "<img" not in body
     assert "#1 " not in body
-    assert body.count("<!--") == 1
+    assert [line.split(":")[1] for line in body.splitlines() if "<!--" in line] == ["pr", "of", "end -->"]
 
 
 def test_names_that_are_no_branch(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,3 +188,60 @@ def test_a_default_branch_with_such_a_name(place: Place, capsys: pytest.CaptureF
     assert place.open(None, "--base", "main") == 2
     assert "would be overwritten" in capsys.readouterr().err
     _untouched(place)
+
+
+OTHER = "kernels/shift.cpp"
+
+
+def test_it_closes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files that the base branch has close no pull request: neither another kernel's, nor its own that says otherwise."""
+    place.open()
+    foreign = place.propose({OTHER: "int shift() { return 0; }\n"}, base={OTHER: "x\n"}, name="two")
+    assert place.open(foreign) == 2
+    assert f'"{OTHER}" is no source of scale/cpu-cpp' in capsys.readouterr().err
+    same = place.propose({SOURCE: BROKEN}, base={SOURCE: "x\n"}, name="three", run_id="run-2")
+    assert place.open(same) == 0
+    assert "main has these files already: nothing was done" in capsys.readouterr().out
+    assert [one.state for one in place.twin.api.pulls] == ["open"]
+    assert place.tip(BRANCH)
+    assert place.twin.api.comments == []
+
+
+def test_it_marks_nothing_stale(place: Place) -> None:
+    """With the ID of an open pull request and an invented base it is stale, and that pull request is not."""
+    place.open()
+    assert place.open(place.propose(base={SOURCE: "invented\n"}, name="two")) == 1
+    assert place.twin.api.pulls[0].labels == []
+    assert place.twin.api.comments == []
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"hubconf.py": "x = 1\n"}, "cgins.yaml"),
+        ({"cgins.yaml": None, "Kernels/added.cpp": "int a;\n"}, '"Kernels" is "kernels" where'),
+    ],
+)
+def test_a_new_kernel_that_is_none(
+    place: Place, files: dict[str, str | None], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs its entry in cgins.yaml, and overwrites nothing where upper and lower case are the same."""
+    entry = "  added:\n    op: torch.nn.functional.gelu\n    source: Kernels/added.cpp\n"
+    new = {path: CONFIG + entry if text is None else text for path, text in files.items()}
+    base = {"cgins.yaml": CONFIG} if "cgins.yaml" in files else {}
+    with pytest.raises(ProposalError) if not base else nullcontext():
+        folder = place.propose(new, base=base, goal="generate", kernel="added")
+        assert place.open(folder) == 2
+        assert said in capsys.readouterr().err
+    _untouched(place)
+
+
+def test_a_fork_of_the_same_owner(place: Place) -> None:
+    """Its branch has the same label: its pull request is not taken for the bot's, and gets no words, labels or comments."""
+    place.open()
+    [theirs] = place.twin.api.pulls
+    theirs.head_repository, theirs.login, text = "other", "mallory", theirs.body
+    better = place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")
+    assert place.open(better) == 0
+    assert (theirs.body, theirs.edits, theirs.labels) == (text, 0, [])
+    assert [one.number for one in place.twin.api.pulls] == [1, 2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from pytest_cgins.regenerate import proposal
+from pytest_cgins.regenerate.proposing import UNCOMMITTED
 from pytest_cgins.session import publish
 from tests.github.conftest import Place, commit, git
 from tests.regenerate import rebasing
-from tests.regenerate.proposals import Make
+from tests.regenerate.proposals import Make, forge
 from tests.regenerate.rebasing import HEADER, OLD, PATH, RIGHT, WRONG, YAML
 
 TOKENS = {"GITHUB_TOKEN", "GH_TOKEN"}
@@ -34,7 +35,7 @@ class Published:
 
     @property
     def again(self) -> Path:
-        return self.folder.with_name("p-rebased")
+        return self.folder.parents[1] / "rebased" / "p"
 
     def move(self, files: Mapping[str, str]) -> str:
         """Somebody else pushes to the base branch."""
@@ -60,24 +61,23 @@ def published(
     shutil.copytree(made_once("rebase-packs", rebasing.record) / "traces", place.other / "traces")
     first = commit(place.other, {"cgins.yaml": YAML, PATH: OLD, HEADER: WRONG})
     git(place.clone, "pull", "--quiet", str(place.bare), "main")
-    rebasing.propose(tmp_path / "p", make_evaluation, base_commit=first)
-    made = Published(place, tmp_path / "p")
-    real = subprocess.run
+    folder = tmp_path / "proposals" / "p"
+    rebasing.propose(folder, make_evaluation, base_commit=first)
+    made = Published(place, folder)
+    real = publish._run
 
-    def run(command: Any, *arguments: Any, **options: Any) -> Any:
-        if publish._BOOT in command:
-            words = command[command.index(publish._BOOT) + 1 :]
-            made.environments.append((words[0], set(options["env"])))
-        return real(command, *arguments, **options)
+    def run(words: Sequence[str], environment: Mapping[str, str], limit_s: float) -> Any:
+        made.environments.append((words[0], set(environment)))
+        return real(words, environment, limit_s)
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(publish, "_run", run)
     yield made
     assert git(place.clone, "status", "--porcelain") == ""
 
 
 def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     """The pull request has evidence of the tip, which a process without a token has measured, and which is not lost."""
-    published.again.mkdir()
+    published.again.mkdir(parents=True)
     (published.again / "proposal.json").write_text("half of it")
     tip = published.move({"kernels/settings.json": "{}\n"})
     [line] = published.open()
@@ -96,6 +96,7 @@ def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     ]
     assert [word for word, _ in started[3:]] == ["pull-request"]
     assert len(api.pulls) == 1
+    assert [file.parent.name for file in published.folder.parent.rglob("proposal.json")] == ["p"]
 
 
 def test_a_base_on_which_it_is_not_accepted(published: Published) -> None:
@@ -131,3 +132,41 @@ def test_a_base_that_stayed(published: Published) -> None:
     assert line.startswith("opened #1 ")
     assert [word for word, _ in published.environments] == ["pull-request"]
     assert not published.again.exists()
+
+
+def test_changes_that_were_not_committed(published: Published) -> None:
+    """A proposal that claims no commit is measured on the tip, though that has not moved."""
+    note = f"{UNCOMMITTED}kernels/clamp.h"
+    forge(published.folder, lambda data: data.update(base_commit="", notes=[note]))
+    tip = published.place.tip("main")
+    [line] = published.open()
+    assert line.startswith("opened #1 ")
+    found = proposal.read(published.again).proposal
+    assert found.base_commit == tip
+    assert found.notes == (f"measured anew on {tip}; first accepted on no commit in run run-1",)
+
+
+def test_a_process_that_takes_too_long(
+    published: Published, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is ended with all that it started, which has the token, too; the line says after what time."""
+    started = tmp_path / "started"
+    below = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    boot = f"""
+import pathlib, subprocess, sys
+below = subprocess.Popen([sys.executable, "-c", {below!r}])
+pathlib.Path({str(started)!r}).write_text(str(below.pid))
+below.wait()
+"""
+    monkeypatch.setattr(publish, "_BOOT", boot)
+    monkeypatch.setattr(publish, "LIMIT_S", 3.0)
+    monkeypatch.setattr(publish, "ENDING_S", 1.0)
+    assert published.open() == ["no pull request for p: it took more than 3 s and was ended"]
+    state = Path(f"/proc/{started.read_text()}/stat")
+    for _ in range(100):
+        # What is left of a process until its parent looks is no process that runs.
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the process below is still there")

@@ -125,7 +125,7 @@ def test_a_persons_work_on_the_branch_is_kept(
     said = capsys.readouterr().err
     assert f"{BRANCH} has 1 commits that are not the bot's" in said
     assert "nothing was changed" in said
-    assert ("ada@team.example" in said) == (how == "on-top")
+    assert "by ada@team.example" in said
 
 
 def test_a_persons_pull_request_keeps_its_words(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,14 +196,105 @@ def test_hooks_and_settings_of_the_clone_do_not_interfere(place: Place) -> None:
 
 
 def test_a_project_below_the_top(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths begin at the top of the repository, and cgins.yaml is that of the folder where the command runs."""
+    """Paths begin at the top of the repository; a kernel of the same name in another project has a branch of its own."""
     commit(place.other, {"sub/cgins.yaml": CONFIG, f"sub/{SOURCE}": BROKEN})
     git(place.clone, "pull", "--quiet", str(place.bare), "main")
-    folder = place.propose({f"sub/{SOURCE}": FIXED}, base={f"sub/{SOURCE}": BROKEN}, config="sub/cgins.yaml")
+    files = {f"sub/{SOURCE}": FIXED}
+    folder = place.propose(files, base={f"sub/{SOURCE}": BROKEN}, config="sub/cgins.yaml")
     assert place.open(folder) == 2
+    assert place.open(place.propose(name="top")) == 0
     monkeypatch.chdir(place.clone / "sub")
     assert place.open(folder) == 0
-    assert git(place.bare, "diff", "--name-only", "main", BRANCH) == f"sub/{SOURCE}"
+    first, second = place.twin.api.pulls
+    assert first.head == BRANCH
+    assert second.head.startswith(f"{BRANCH}-")
+    assert git(place.bare, "diff", "--name-only", "main", second.head) == f"sub/{SOURCE}"
+    assert git(place.bare, "diff", "--name-only", "main", first.head) == SOURCE
+
+
+def test_one_branch_goes_into_one_base(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """On another base's tip the branch would bring that one's commits along: nothing is changed."""
+    commit(place.other, {"a.txt": "of the release"}, branch="release")
+    folder = place.propose()
+    place.open(folder)
+    before = place.tip(BRANCH)
+    assert place.open(folder, "--base", "release") == 2
+    assert f"pull request #1 of {BRANCH} goes into main: nothing was changed" in capsys.readouterr().err
+    place.twin.api.pulls[0].base = "release"
+    assert place.open(folder) == 2
+    assert "use --base release" in capsys.readouterr().err
+    assert (place.tip(BRANCH), len(place.twin.api.pulls)) == (before, 1)
+
+
+def test_what_people_wrote_around_it_stays(place: Place) -> None:
+    """Title and words of a person are kept; the part between the bot's markers is the bot's."""
+    place.open()
+    [pull] = place.twin.api.pulls
+    pull.title, pull.body = "WIP: wait for Ada", f"Mind the release.\n\n{pull.body}\n\nReviewed by Bea."
+    better = place.propose(
+        {SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2", message="other words"
+    )
+    assert place.open(better) == 0
+    body = str(pull.body)
+    assert pull.title == "WIP: wait for Ada"
+    assert body.startswith("Mind the release.\n\n<!-- cgins:pr:scale-cpu-cpp -->\n")
+    assert body.endswith("<!-- cgins:end -->\n\nReviewed by Bea.")
+    assert "other words" in body
+    assert "wrong answer" not in body
+    assert place.open(better) == 0
+    assert pull.edits == 1
+
+
+@pytest.mark.parametrize("how", ["--signoff", "--reset-author"])
+def test_words_of_a_person_in_the_commit(place: Place, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Signed off or taken over the commit is a person's, though its files are the same."""
+    place.open()
+    git(place.other, "fetch", "--quiet", "origin", BRANCH)
+    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    words = ["--no-edit", how] if how == "--signoff" else [how, "-m", "Mine"]
+    git(place.other, "commit", "--quiet", "--amend", *words)
+    git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
+    mine = git(place.other, "rev-parse", "HEAD")
+    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 2
+    assert place.tip(BRANCH) == mine
+    assert "commits that are not the bot's, by ada@team.example" in capsys.readouterr().err
+
+
+def test_what_was_closed_stays_closed_when_others_come(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An earlier proposal does not come back after a later one was closed too, whatever the base has become."""
+    first = place.propose()
+    third = place.propose({SOURCE: "int scale() { return 5; }\n"}, name="three", run_id="run-0")
+    place.open(first)
+    place.twin.api.set_state(place.twin.api.pulls[0], "closed")
+    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    place.twin.api.set_state(place.twin.api.pulls[1], "closed")
+    commit(place.other, {"README.md": "words"})
+    assert place.open(first) == 0
+    assert place.open(third) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "#1 " in said[2]
+    assert "was closed: nothing was done" in said[2]
+    assert "has a later proposal, run-2/scale-cpu-cpp" in said[3]
+    assert [one.state for one in place.twin.api.pulls] == ["closed", "closed"]
+
+
+def test_a_branch_that_was_merged_and_left(place: Place) -> None:
+    """A person's commit on it was merged with it, squashed: nothing of it can be lost."""
+    place.open()
+    git(place.other, "fetch", "--quiet", "origin", BRANCH)
+    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    fixed = "int scale() { return 4; }\n"
+    commit(place.other, {SOURCE: fixed}, branch=BRANCH)
+    place.twin.api.merge(place.twin.api.pulls[0], squash=True)
+    assert place.show(f"main:{SOURCE}") + "\n" == fixed
+    better = place.propose(
+        {SOURCE: "int scale() { return 5; }\n"}, base={SOURCE: fixed}, name="two", run_id="run-2"
+    )
+    assert place.open(better) == 0
+    assert len(place.twin.api.pulls) == 2
+    assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
 
 
 def test_a_new_kernel_comes_with_its_entry(place: Place) -> None:
@@ -272,11 +363,14 @@ def test_a_killed_run_is_gone_on_with(place: Place, capsys: pytest.CaptureFixtur
 
 
 def test_drafts_that_a_repository_does_not_have(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """GitHub's refusal comes with what to do."""
+    """It is opened ready, with a note; if --draft was given, GitHub's refusal comes with what to do."""
     place.twin.api.drafts = False
-    assert place.open() == 2
+    folder = place.propose()
+    assert place.open(folder, "--draft") == 2
     assert "→ open it with --ready" in capsys.readouterr().err
-    assert place.open(None, "--ready") == 0
+    assert place.open(folder) == 0
+    assert [one.draft for one in place.twin.api.pulls] == [False]
+    assert "note: it is no draft: this repository has none" in capsys.readouterr().err
 
 
 def test_a_workflows_token_that_may_not(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.errors import GitHubError
-from pytest_cgins.github.remote import encrypted, graphql, named, parse
+from pytest_cgins.github.remote import encrypted, graphql, named, parse, require_known
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,30}[A-Za-z0-9_-]", fullmatch=True)
 HOSTS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{2,6}){1,2}", fullmatch=True)
@@ -52,6 +52,7 @@ def test_anything_else_is_refused(text: str) -> None:
     [
         ("https://github.com/o/r.git", "https://api.github.com"),
         ("git@github.com:o/r.git", "https://api.github.com"),
+        ("ssh://git@ssh.github.com:443/o/r.git", "https://api.github.com"),
         ("https://git.corp.example/o/r", "https://git.corp.example/api/v3"),
         ("https://git.corp.example:8443/o/r", "https://git.corp.example:8443/api/v3"),
         ("https://corp.ghe.com/o/r.git", "https://api.corp.ghe.com"),
@@ -95,6 +96,50 @@ def test_unencrypted_addresses_are_refused(url: str) -> None:
     with pytest.raises(GitHubError, match="not encrypted"):
         parse(url)
     assert encrypted("http://localhost:1/x", "it") == "http://localhost:1/x"
+
+
+def test_ssh_over_the_port_of_the_web() -> None:
+    """github.com has another name for it, which git goes on to use."""
+    remote = parse("ssh://git@ssh.github.com:443/o/r.git")
+    assert (remote.server, remote.is_githubs) == ("github.com", True)
+    assert remote.url == "ssh://git@ssh.github.com:443/o/r.git"
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "api_url"),
+    [
+        ("https://github.com/o/r", {"GITHUB_SERVER_URL": "https://git.corp.example"}, ""),
+        ("ssh://git@ssh.github.com:443/o/r", {}, ""),
+        ("git@corp.ghe.com:o/r", {}, ""),
+        ("https://git.corp.example/o/r", {"GITHUB_SERVER_URL": "https://Git.Corp.example/"}, ""),
+        ("ssh://git@git.corp.example:2222/o/r", {"GITHUB_SERVER_URL": "https://git.corp.example"}, ""),
+        ("https://git.corp.example/o/r", {"GITHUB_API_URL": "https://git.corp.example/api/v3"}, ""),
+        ("https://git.corp.example/o/r", {}, "https://git.corp.example/api/v3"),
+    ],
+)
+def test_servers_that_may_have_the_token(url: str, environment: dict[str, str], api_url: str) -> None:
+    """GitHub's own, and those that the environment or an option names."""
+    require_known(parse(url), environment, api_url=api_url)
+
+
+@pytest.mark.parametrize(
+    ("host", "environment", "api_url"),
+    [
+        ("gitlab.com", {}, ""),
+        ("gitlab.com", {"GITHUB_SERVER_URL": "https://github.com"}, ""),
+        ("git.corp.example", {"GITHUB_API_URL": "https://api.github.com"}, ""),
+        ("git.corp.example", {"GITHUB_API_URL": "https://git.corp.example"}, "https://api.github.com"),
+        ("ghe.com", {}, ""),
+        ("github.com.evil.example", {}, ""),
+        ("corp.ghe.com.evil.example", {}, ""),
+        ("evil.example", {"GITHUB_SERVER_URL": "https://evil.example@github.com", "GITHUB_API_URL": "http://[x"}, ""),
+    ],
+)  # fmt: skip
+def test_strangers_do_not_get_the_token(host: str, environment: dict[str, str], api_url: str) -> None:
+    """The server is named, and what to do if it is the token's own."""
+    with pytest.raises(GitHubError, match=f"the remote is on {host}, ") as caught:
+        require_known(parse(f"https://{host}/o/r"), environment, api_url=api_url)
+    assert f"set GITHUB_SERVER_URL to https://{host}" in caught.value.remedy
 
 
 @pytest.mark.parametrize("name", ["a", "a/b/c", "a/..", "./b", "a/b c", "/b", ""])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from urllib.parse import quote
 
 import pytest
 
@@ -128,6 +129,7 @@ def test_a_label_is_escaped(place: Place, api: Rest) -> None:
     place.twin.api.pulls = [Pull(1, "t", "", "work", "main", False)]
     api.add_labels(1, [name, "kept"])
     api.remove_label(1, name)
+    assert place.twin.requests[-1].path.rpartition("/labels/")[2] == quote(name, safe="")
     assert place.twin.api.pulls[0].labels == ["kept"]
 
 

@@ -140,30 +140,43 @@ def test_what_was_certainly_not_done(
 
 
 def test_a_secondary_limit_is_waited_for(place: Place, transport: Transport, waits: list[float]) -> None:
-    """Retry-After is heeded, on 403 and on 429; without it each wait is twice the one before."""
+    """Retry-After is heeded, on 403 and on 429; without it a minute is waited, as GitHub asks for."""
     place.twin.faults = [
         Fault(status=403, headers={"Retry-After": "7"}, message=SECONDARY),
         Fault(status=429, headers={"Retry-After": "9"}),
         Fault(status=403, message=SECONDARY),
     ]
     transport.request("GET", REPOSITORY)
-    assert waits == [7.0, 9.0, 4.0]
+    assert waits == [7.0, 9.0, 60.0]
+
+
+@pytest.mark.parametrize("status", [403, 429])
+def test_a_limit_that_does_not_say_how_long(
+    place: Place, transport: Transport, waits: list[float], status: int
+) -> None:
+    """A minute once, whatever else went wrong before; that the next would be two minutes is an error at once."""
+    limit = Fault(status=status, times=9, message=SECONDARY)
+    place.twin.faults = [Fault(status=502, times=2), limit]
+    with pytest.raises(GitHubError, match=f"status {status}: {SECONDARY}") as caught:
+        transport.request("GET", REPOSITORY)
+    assert waits == [1.0, 2.0, 60.0]
+    assert "run the command again later" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
     ("headers", "low", "high"),
     [
-        ({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}, 1.0, 1.0),
+        ({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}, 60.0, 60.0),
         ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "20"}, 17.0, 20.0),
         ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "-20"}, 1.0, 1.0),
-        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "soon"}, 1.0, 1.0),
-        ({"X-RateLimit-Remaining": "0"}, 1.0, 1.0),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "soon"}, 60.0, 60.0),
+        ({"X-RateLimit-Remaining": "0"}, 60.0, 60.0),
     ],
 )
 def test_how_long_a_limit_is_waited_for(
     place: Place, transport: Transport, waits: list[float], headers: dict[str, str], low: float, high: float
 ) -> None:
-    """Until the reset that the server names, at least a second; as after any trouble where it names none."""
+    """Until the reset that the server names, at least a second; a minute where it names none."""
     reset = headers.get("X-RateLimit-Reset", "")
     if reset.removeprefix("-").isdecimal():
         headers = {**headers, "X-RateLimit-Reset": str(int(time.time()) + int(reset))}

@@ -18,6 +18,7 @@ from tests.github import graphql_oracle, oracle, twin_app
 from tests.github.asker import Asker, asking
 from tests.github.conftest import Place, git
 from tests.github.twin import API, GRAPHQL, WRITER, Fault, Request
+from tests.github.twin_state import Pull
 
 CREATE_COMMIT = """mutation($input: CreateCommitOnBranchInput!) {
   createCommitOnBranch(input: $input) { commit { oid } }
@@ -175,6 +176,51 @@ def test_a_token_that_only_reads_pushes_nothing(place: Place, ask: Asker, keys: 
     assert (error["type"], error["message"]) == ("FORBIDDEN", "Resource not accessible by integration")
 
 
+def minted_for(place: Place, ask: Asker, keys: tuple[str, str], **permissions: str) -> str:
+    """A token of an installation to which these are granted, beside what it needs to open a pull request."""
+    api = place.twin.api
+    api.app_key = keys[1]
+    api.app_permissions |= permissions
+    _, minted = ask("POST", "/app/installations/77/access_tokens", token=web_token(keys[0]))
+    return str(minted["token"])
+
+
+def test_creating_a_label_needs_a_permission_of_its_own(
+    place: Place, ask: Asker, keys: tuple[str, str]
+) -> None:
+    """Without issues: write a label that the repository lacks is refused, with all that came along; known ones are given."""
+    api, pull = place.twin.api, ask.opened()
+    bare = minted_for(place, ask, keys)
+    api.creates_labels = False
+    for token in (WRITER, bare):
+        status, said = ask("POST", "issues/1/labels", {"labels": ["cgins", "speed"]}, token=token)
+        words = "You do not have permission to create labels on this repository."
+        assert (status, said["message"]) == (403, words)
+    assert pull.labels == []
+    assert ask("POST", "issues/1/labels", {"labels": ["CGINS"]}, token=bare)[0] == 200
+    assert pull.labels == ["cgins"]
+    granted = minted_for(place, ask, keys, issues="write")
+    assert ask("POST", "issues/1/labels", {"labels": ["speed"]}, token=granted)[0] == 200
+    assert ask("POST", "issues/1/labels", {"labels": ["speed"]}, token=bare)[0] == 200
+    assert (pull.labels, api.labels) == (["cgins", "speed"], ["bug", "cgins", "speed"])
+
+
+def test_teams_are_asked_by_who_may_see_them(place: Place, ask: Asker, keys: tuple[str, str]) -> None:
+    """An installation's token without members: read cannot name a team, nor the people beside it."""
+    api, pull = place.twin.api, ask.opened()
+    api.collaborators, api.teams = ["ada"], ["kernels"]
+    body = {"reviewers": ["ada"], "team_reviewers": ["kernels"]}
+    asked = "pulls/1/requested_reviewers"
+    bare = minted_for(place, ask, keys)
+    status, said = ask("POST", asked, body, token=bare)
+    assert (status, said["message"]) == (422, "Validation Failed")
+    assert said["errors"][0].startswith("Could not resolve to a node with the global id of 'T_")
+    assert (pull.reviewers, pull.teams) == ([], [])
+    assert ask("POST", asked, {"reviewers": ["ada"]}, token=bare)[0] == 201
+    assert ask("POST", asked, body, token=minted_for(place, ask, keys, members="read"))[0] == 201
+    assert pull.teams == ["kernels"]
+
+
 @pytest.mark.parametrize(
     ("claims", "status", "said"),
     [
@@ -210,6 +256,37 @@ def test_signatures_are_verified(place: Place, ask: Asker, keys: tuple[str, str]
     assert ask("POST", "/app/installations/78/access_tokens", token=good)[0] == 404
     place.twin.api.installation = None
     assert ask("GET", "installation", token=good)[0] == 404
+
+
+# ---- forks
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "shown"),
+    [("", "kernels-2", "octo/kernels-2"), ("stranger", "", "stranger/kernels"), ("", None, None)],
+)
+def test_a_fork_is_told_by_its_repository(
+    place: Place, ask: Asker, owner: str, name: str | None, shown: str | None
+) -> None:
+    """Owner and branch may be those of the repository; what lies behind them has another id, or is gone."""
+    api = place.twin.api
+    api.pulls.append(Pull(1, "t", "", "work", "main", False, head_owner=owner, head_repository=name))
+    ask.opened()
+    listed = ask("GET", f"pulls?head={owner or 'octo'}:work")[1]
+    own = ask("GET", "pulls/2")[1]
+    assert [one["number"] for one in listed] == ([1] if owner else [2, 1])
+    fork = listed[-1]
+    assert (fork["head"]["label"], own["head"]["label"]) == (f"{owner or 'octo'}:work", "octo:work")
+    assert own["head"]["repo"]["id"] == own["base"]["repo"]["id"] == fork["base"]["repo"]["id"] != 0
+    found = fork["head"]["repo"]
+    if shown is None:
+        assert found is None
+    else:
+        assert (found["full_name"], found["fork"]) == (shown, True)
+        assert found["id"] != own["head"]["repo"]["id"]
+    assert (api.pulls[0].state, own["state"]) == ("open", "open")
+    ask("DELETE", "git/refs/heads/work")
+    assert [one.state for one in api.pulls] == ["open", "closed"]
 
 
 # ---- the rest

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_cgins.cli import main
 from tests.github.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
+from tests.github.twin import Request
 
 MOVED = "int scale() { return 9; }\n"
 
@@ -281,3 +282,72 @@ def test_the_action_looks_after_them(place: Place) -> None:
     first, *_, last = [line for line in done.stdout.splitlines() if line]
     assert first.startswith("::stop-commands::")
     assert last == f"::{first.rpartition('::')[2]}::"
+
+
+def test_an_earlier_proposal_that_was_merged(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Opened again it closes nothing: the later one is open, and is not what the base branch has."""
+    first = place.propose()
+    commit(place.other, {SOURCE: FIXED})
+    better = place.propose({SOURCE: MOVED}, base={SOURCE: FIXED}, name="two", run_id="run-2")
+    place.open(better)
+    assert place.open(first) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "main has these files already: nothing was done"
+    assert (place.twin.api.pulls[0].state, place.twin.api.comments) == ("open", [])
+    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == MOVED
+
+
+def test_what_the_bot_closed_may_come_again(place: Place) -> None:
+    """The base had these files, and somebody took them back: no person closed the pull request."""
+    folder = place.propose()
+    place.open(folder)
+    commit(place.other, {SOURCE: FIXED})
+    place.open(folder)
+    commit(place.other, {SOURCE: BROKEN})
+    assert place.open(folder) == 0
+    assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
+
+
+def test_one_odd_one_does_not_hide_the_others(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a folder lies in the way on the base branch the pull request is stale, and the list goes on."""
+    place.open()
+    other, base = {"kernels/shift.cpp": "int shift() { return 1; }\n"}, "int shift() { return 0; }\n"
+    place.open(place.propose(other, base={"kernels/shift.cpp": base}, name="two", kernel="shift"))
+    git(place.other, "rm", "--quiet", SOURCE)
+    commit(place.other, {f"{SOURCE}/inside.cpp": BROKEN})
+    assert [(one["kernel"], one["stands"]) for one in _status(capsys)] == [
+        ("shift-cpu-cpp", "behind"),
+        ("scale-cpu-cpp", "stale"),
+    ]
+
+
+def test_a_person_commits_while_it_is_closed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The branch is not what it was: the pull request stays open, and the comment says so."""
+    place.open()
+    git(place.other, "fetch", "--quiet", str(place.bare), BRANCH)
+    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    git(place.other, "commit", "--quiet", "--allow-empty", "-m", "Mine")
+    git(place.other, "push", "--quiet", str(place.bare), "HEAD:refs/heads/mine")
+    mine = place.tip("mine")
+
+    def late(_: int, request: Request, when: str) -> None:
+        if when == "after" and request.method == "POST" and request.path.endswith("/comments"):
+            git(place.bare, "update-ref", f"refs/heads/{BRANCH}", mine)
+
+    place.twin.hook = late
+    assert main(["pull-request", "close", "1"]) == 1
+    assert (place.twin.api.pulls[0].state, place.tip(BRANCH)) == ("open", mine)
+    assert "somebody committed meanwhile" in place.twin.api.comments[0].body
+    assert "#1 was left: " in capsys.readouterr().err
+
+
+def test_a_label_that_nobody_may_make(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The comment is written, the missing label is a note, and the exit status is that of a stale proposal."""
+    folder = place.propose()
+    place.open(folder)
+    place.twin.api.creates_labels = False
+    commit(place.other, {SOURCE: MOVED})
+    assert place.open(folder) == 1
+    assert 'note: there is no label "cgins: stale": make it once' in capsys.readouterr().err
+    assert main(["pull-request", "status", "--mark"]) == 0
+    assert "note: there is no label" in capsys.readouterr().err
+    assert len(place.twin.api.comments) == 1

@@ -32,6 +32,8 @@ from tests.github.twin_api import Api, Refusal
 API, GRAPHQL = "/api/v3", "/api/graphql"
 WRITER, READER, ACTIONS, BOT = "twin-writes", "twin-reads", "twin-actions", "twin-bot"
 """Tokens: of who may write; who may read; of a workflow that must not open pull requests; of an app."""
+FORK_IS_GONE = "head.repo: None is not of type 'object'"
+"""What the description says of an answer that GitHub gives all the same."""
 JSON = {"Content-Type": "application/json; charset=utf-8"}
 
 
@@ -253,7 +255,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise
         if request.method != "GET":
             self.twin.api.settle(login)
-        faults = oracle.answer_faults(operation, status, answer)
+        faults = [
+            one for one in oracle.answer_faults(operation, status, answer) if not one.endswith(FORK_IS_GONE)
+        ]
         return self._violation(request, faults) if faults else (status, answer)
 
     def _header_faults(self, accept: tuple[str, ...] = ("application/vnd.github+json",)) -> list[str]:

@@ -21,7 +21,7 @@ def backend(
         path: from the repository on: `/info/refs`.
         headers: of the request.
     """
-    settings = [("safe.directory", "*")]
+    settings = [("safe.directory", "*"), ("uploadpack.allowFilter", "true")]
     if api.protected:
         _install_hook(api)
         settings += [("receive.procReceiveRefs", f"refs/heads/{one}") for one in api.protected]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.github import twin_app
 from tests.github.oracle import filled
 from tests.github.twin_pulls import check_words, shown, shown_labels, shown_team
 from tests.github.twin_state import Call, Comment, Event, Pull, Refusal, State, not_found, page
@@ -68,8 +69,12 @@ def list_labels(api: State, call: Call) -> tuple[int, Any]:
 def add_labels(api: State, call: Call) -> tuple[int, Any]:
     pull = api.pull(call.path["issue_number"])
     given = call.body["labels"] if isinstance(call.body, dict) else call.body
-    for one in given:
-        label(api, pull, one if isinstance(one, str) else one["name"], call.login)
+    names = [one if isinstance(one, str) else one["name"] for one in given]
+    if not _creates_labels(api, call.token) and any(_known(api, one) is None for one in names):
+        detail = {"resource": "Repository", "field": "label", "code": "unauthorized"}
+        raise Refusal(403, "You do not have permission to create labels on this repository.", detail)
+    for one in names:
+        label(api, pull, one, call.login)
     return 200, shown_labels(api, pull)
 
 
@@ -81,9 +86,23 @@ def remove_label(api: State, call: Call) -> tuple[int, Any]:
 
 
 def label(api: State, pull: Pull, name: str, login: str) -> None:
-    if name.lower() not in (one.lower() for one in pull.labels):
-        pull.labels.append(name)
-        api.event(pull, "labeled", login, name)
+    """Give a label, which the repository has from then on."""
+    known = _known(api, name)
+    if known is None:
+        api.labels.append(name)
+        known = name
+    if known.lower() not in (one.lower() for one in pull.labels):
+        pull.labels.append(known)
+        api.event(pull, "labeled", login, known)
+
+
+def _known(api: State, name: str) -> str | None:
+    """A label of the repository, as it is written there."""
+    return next((one for one in api.labels if one.lower() == name.lower()), None)
+
+
+def _creates_labels(api: State, token: str) -> bool:
+    return twin_app.allows(api, token, "issues", "write") if token in api.minted else api.creates_labels
 
 
 def unlabel(api: State, pull: Pull, name: str, login: str) -> bool:
@@ -128,6 +147,11 @@ def request_reviewers(api: State, call: Call) -> tuple[int, Any]:
             422,
             "Reviews may only be requested from collaborators. One or more of the users or teams you specified is not "
             f"a collaborator of the {api.owner}/{api.name} repository.",
+        )
+    if teams and not twin_app.allows(api, call.token, "members", "read"):
+        node = shown_team(api, teams[0], "team")["node_id"]
+        raise Refusal(
+            422, "Validation Failed", f"Could not resolve to a node with the global id of '{node}'."
         )
     for there, asked in ((pull.reviewers, people), (pull.teams, teams)):
         for one in asked:

@@ -38,7 +38,9 @@ def shown(api: State, pull: Pull, schema: str = "pull-request") -> dict[str, Any
         "html_url": f"{api.url}/{api.owner}/{api.name}/pull/{pull.number}",
         "url": f"{api.url}/api/v3/repos/{api.owner}/{api.name}/pulls/{pull.number}",
         "user": api.user(api.author(pull)),
-        "head": _end(api, pull.head, pull.frozen_sha or api.tip(pull.head), pull.head_owner),
+        "head": _end(
+            api, pull.head, pull.frozen_sha or api.tip(pull.head), pull.head_owner, pull.head_repository
+        ),
         "base": _end(api, pull.base, api.tip(pull.base)),
         "labels": shown_labels(api, pull),
         "assignees": [api.user(one) for one in pull.assignees],
@@ -52,13 +54,13 @@ def shown(api: State, pull: Pull, schema: str = "pull-request") -> dict[str, Any
     return filled(schema, known, url=api.url)
 
 
-def _end(api: State, branch: str, commit: str, owner: str = "") -> dict[str, Any]:
+def _end(api: State, branch: str, commit: str, owner: str = "", name: str | None = "") -> dict[str, Any]:
     return {
         "label": f"{owner or api.owner}:{branch}",
         "ref": branch,
         "sha": commit,
         "user": api.user(owner or api.owner),
-        "repo": api.repository("repository"),
+        "repo": None if name is None else api.repository("repository", owner=owner, name=name),
     }
 
 
@@ -70,7 +72,13 @@ def shown_labels(api: State, pull: Pull) -> list[dict[str, Any]]:
 
 
 def shown_team(api: State, slug: str, schema: str) -> dict[str, Any]:
-    known = {"id": identity(slug), "slug": slug, "name": slug, "permission": "push"}
+    known = {
+        "id": identity(slug),
+        "node_id": f"T_{identity(slug)}",
+        "slug": slug,
+        "name": slug,
+        "permission": "push",
+    }
     return filled(schema, known, url=api.url)
 
 
@@ -98,7 +106,7 @@ def create_pull(api: State, call: Call) -> tuple[int, Any]:
     if api.unseen_heads or not api.tip(head):
         api.unseen_heads = max(0, api.unseen_heads - 1)
         raise invalid("head")
-    if any((one.head, one.base, one.state) == (head, body["base"], "open") for one in api.pulls):
+    if _open_one(api, head, body["base"]):
         raise custom(f"A pull request already exists for {api.owner}:{head}.")
     if api.contains(api.tip(head), api.tip(body["base"])):
         raise custom(f"No commits between {body['base']} and {head}")
@@ -125,6 +133,12 @@ def create_pull(api: State, call: Call) -> tuple[int, Any]:
     return 201, shown(api, pull)
 
 
+def _open_one(api: State, head: str, base: str) -> bool:
+    """Whether a pull request is open from a branch of this repository into another."""
+    wanted = (head, base, "open")
+    return any((one.head, one.base, one.state) == wanted and not api.is_fork(one) for one in api.pulls)
+
+
 def update_pull(api: State, call: Call) -> tuple[int, Any]:
     pull, body = api.pull(call.path["pull_number"]), call.body
     check_words(body)
@@ -148,10 +162,7 @@ def _check_reopening(api: State, pull: Pull) -> None:
         why = "The pull request cannot be reopened."
     elif not tip:
         why = f"The {pull.head} branch has been deleted."
-    elif any(
-        one is not pull and (one.head, one.base, one.state) == (pull.head, pull.base, "open")
-        for one in api.pulls
-    ):
+    elif _open_one(api, pull.head, pull.base):
         why = f"There is already an open pull request from {pull.head} to {pull.base}."
     elif api.contains(tip, api.tip(pull.base)):
         why = f"There are no new commits on the {pull.head} branch."

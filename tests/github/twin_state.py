@@ -22,7 +22,11 @@ class Refusal(Exception):
     """An answer that is an error."""
 
     def __init__(
-        self, status: int, message: str, *details: dict[str, str], headers: dict[str, str] | None = None
+        self,
+        status: int,
+        message: str,
+        *details: dict[str, str] | str,
+        headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -65,7 +69,10 @@ class Pull:
     labels: list[str] = field(default_factory=list)
     edits: int = 0
     head_owner: str = ""
-    """Of the fork that its branch is in; "" for this repository."""
+    """Of the fork that its branch is in; "" for this repository's."""
+    head_repository: str | None = ""
+    """Name of the repository that its branch is in, without the owner, who may be the same; "" for this repository's, None
+    for a fork that is gone."""
     login: str = ""
     """Who opened it; "" for the api's own login."""
     merged_at: str | None = None
@@ -144,6 +151,11 @@ class State:
     pulls: list[Pull] = field(default_factory=list)
     comments: list[Comment] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    labels: list[str] = field(default_factory=lambda: ["bug", "cgins"])
+    """Labels that the repository has; adding another one to a pull request creates it."""
+    creates_labels: bool = True
+    """Whether tokens have *issues: write*, which creating a label needs; those of an installation go by what they were
+    minted with."""
     collaborators: list[str] = field(default_factory=list)
     """Who can be assigned, and asked for a review."""
     teams: list[str] = field(default_factory=list)
@@ -220,14 +232,24 @@ class State:
         """The email address that GitHub gives to commits of an account."""
         return f"{identity(login)}+{login}@users.noreply.github.com"
 
-    def repository(self, schema: str) -> dict[str, Any]:
+    def is_fork(self, pull: Pull) -> bool:
+        """Whether its branch is in another repository, which the twin does not have."""
+        name = self.name if pull.head_repository == "" else pull.head_repository
+        return (pull.head_owner or self.owner, name) != (self.owner, self.name)
+
+    def repository(self, schema: str, *, owner: str = "", name: str = "") -> dict[str, Any]:
+        """This repository, or a fork of it under another owner or name."""
+        owner, name = owner or self.owner, name or self.name
+        full_name = f"{owner}/{name}"
         known = {
-            "node_id": self.node_id,
-            "name": self.name,
-            "full_name": f"{self.owner}/{self.name}",
-            "owner": self.user(self.owner),
+            "id": identity(full_name),
+            "node_id": f"R_{identity(full_name)}",
+            "name": name,
+            "full_name": full_name,
+            "owner": self.user(owner),
+            "fork": full_name != f"{self.owner}/{self.name}",
             "default_branch": self.default_branch,
-            "clone_url": f"{self.url}/{self.owner}/{self.name}.git",
+            "clone_url": f"{self.url}/{full_name}.git",
             "private": True,
             "permissions": {"admin": False, "push": True, "pull": True},
         }
@@ -262,7 +284,7 @@ class State:
         tips = dict(line.rsplit(" ", 1) for line in lines.splitlines())
         for pull in self.pulls:
             now = tips.get(pull.head, ""), tips.get(pull.base, "")
-            if pull.state != "open" or pull.head_owner not in ("", self.owner) or now == pull.seen:
+            if pull.state != "open" or self.is_fork(pull) or now == pull.seen:
                 continue
             before, pull.seen = pull.seen, now if all(now) else pull.seen
             if not any(before):

@@ -90,7 +90,6 @@ def write(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.Propo
         "provider": "replay",
         "sandbox": True,
         "sanitized": False,
-        "command": "pytest --cgins --cgins-seed=77 cgins.yaml::scale/cpu-cpp/tiny/f32-2x3-0001",
         "guarded": Guarded(files={"cgins.yaml": "0" * 64}),
         "base_commit": "",
     }

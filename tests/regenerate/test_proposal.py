@@ -32,6 +32,8 @@ def test_round_trip(tmp_path: Path, make_evaluation: Make) -> None:
     assert contents.evidence.seed == written.held_out_seed == 77
     assert contents.report_text == proposal_report.render(written, contents.evidence, contents.patch)
     assert written.id == "run-1/scale-cpu-cpp"
+    again = "pytest --cgins --cgins-seed=77 --cgins-device=cpu -k scale"
+    assert written.command == f"{again} --cgins-sandbox=on cgins.yaml"
     assert written.title == "Repair scale (cpp on cpu)"
     assert (written.cost.usd, written.cost.prompt_tokens, written.models) == (0.5, 2000, ("a-model",))
     assert [(one.status, one.message) for one in written.before] == [(Status.INCORRECT, "2 elements wrong")]
@@ -172,6 +174,23 @@ def test_new_kernel_may_change_no_more(
         generated(
             tmp_path / "p", make_evaluation, new={"cgins.yaml": GENERATED, "kernels/fast.cpp": NEW, **new}
         )
+
+
+@pytest.mark.parametrize("path", ["src/pkg/plugins/more.py", "hubconf.py"])
+def test_new_kernel_comes_with_its_entry(tmp_path: Path, make_evaluation: Make, path: str) -> None:
+    """Without the entry nothing says that the files are the kernel's: new ones could be put anywhere."""
+    with pytest.raises(
+        ProposalError, match=r"cgins\.yaml: is not among the files, and scale-cpu-fast is new"
+    ):
+        generated(tmp_path / "p", make_evaluation, base={}, new={path: "import os\n"})
+
+
+def test_new_kernel_stands_in_for_no_other(tmp_path: Path, make_evaluation: Make) -> None:
+    """Its file is not that of another kernel where upper and lower case are the same."""
+    path = "Kernels/scale.cpp"
+    new = {"cgins.yaml": GENERATED.replace("kernels/fast.cpp", path), path: NEW}
+    with pytest.raises(ProposalError, match=r"Kernels/scale\.cpp and kernels/scale\.cpp are one file where"):
+        generated(tmp_path / "p", make_evaluation, new=new)
 
 
 def test_new_kernel_has_no_settings_of_its_own(tmp_path: Path, make_evaluation: Make) -> None:

@@ -222,6 +222,33 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    ("present", "said"),
+    [("kernels/Fast.cpp", '"fast.cpp" is "Fast.cpp" in the'), ("New/x.txt", '"new" is "New" in the')],
+)
+def test_only_names_that_differ_in_more_than_case(
+    place: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str], present: str, said: str
+) -> None:
+    """A new file that would replace one of the working tree, or lie in another folder, where case is nothing."""
+    path = "new/fast.cpp" if present.startswith("New") else "kernels/fast.cpp"
+    (place / present).parent.mkdir(exist_ok=True)
+    (place / present).write_text("somebody's\n")
+    added = f"      - {{name: fast, device: cpu, source: {path}}}\n"
+    proposals.write(
+        Path("../p"), make_evaluation, target=proposals.target(implementation="fast", goal="generate"), goal="generate",
+        base={"cgins.yaml": YAML}, new={"cgins.yaml": YAML + added, path: NEW}, before=[],
+        after=proposals.accepted(make_evaluation(implementation="fast")),
+    )  # fmt: skip
+    assert cli.main(["proposal", "apply", "../p"]) == 2
+    assert said in capsys.readouterr().err
+    assert (place / "cgins.yaml").read_text() == YAML
+    (place / present).unlink()
+    if path.startswith("new"):
+        (place / "New").rmdir()
+    assert cli.main(["proposal", "apply", "../p"]) == 0
+    assert cli.main(["proposal", "verify", "../p"]) == 0
+
+
 def gated(folder: Path) -> SessionReport:
     """The gate's report on the kernel `relu/right`."""
     report = folder.parent / "report.json"

@@ -286,6 +286,15 @@ def test_hostile_patch_takes_no_time(folder: Path) -> None:
 # ---- documents
 
 
+def _consistent(data: dict[str, Any], **changes: Any) -> None:
+    """Other fields, with the command that follows from them."""
+    data.update(changes)
+    command = (
+        f"pytest --cgins --cgins-seed={data['held_out_seed']} --cgins-device=cpu -k scale --cgins-sandbox=on"
+    )
+    data["command"] = f"{command} {data['config']}"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -303,9 +312,15 @@ def test_hostile_patch_takes_no_time(folder: Path) -> None:
         (lambda data: data["base_digests"].update({"k/x.cpp": ""}), "files: are not those of base_digests"),
         (lambda data: data.update(patch_digest="A" * 64), "digests: one is no sha256"),
         (lambda data: data.update(base_commit="HEAD; rm -rf"), "base_commit: is no commit"),
-        (lambda data: data.update(config="x.toml"), "config: names no cgins.yaml"),
-        (lambda data: data.update(config="../cgins.yaml"), "paths are relative"),
-        (lambda data: data.update(held_out_seed=1), "held_out_seed: is not that of evidence.json"),
+        (lambda data: _consistent(data, config="x.toml"), "config: names no cgins.yaml"),
+        (lambda data: _consistent(data, config="../cgins.yaml"), "paths are relative"),
+        (lambda data: _consistent(data, held_out_seed=1), "held_out_seed: is not that of evidence.json"),
+        (
+            lambda data: data.update(command="pip install evil && pytest --cgins"),
+            "command: is not 'pytest --cgins --cgins-seed=77 --cgins-device=cpu -k scale --cgins-sandbox=on cgins.yaml'",
+        ),
+        (lambda data: data.update(command=data["command"].replace("77", "78")), "command: is not"),
+        (lambda data: data.update(sandbox=False), "command: is not 'pytest --cgins"),
         (lambda data: data.update(environments=[]), "environments: is not that of evidence.json"),
         (lambda data: data["target"].update(kernel="a/../b"), "target: a name has letters"),
         (lambda data: data["target"].update(kernel="other"), "title: is not"),

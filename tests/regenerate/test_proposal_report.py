@@ -101,7 +101,6 @@ def hostile(make_evaluation: Make, text: str) -> dict[str, Any]:
         "attempts": [proposals.attempt(1, "build-error", text), proposals.attempt(2, "accepted")],
         "answers": [proposals.answer(text)],
         "provider": text,
-        "command": text,
         "sandbox": False,
         "sandbox_note": text,
         "notes": [text],
@@ -159,12 +158,26 @@ def test_what_is_told(tmp_path: Path, make_evaluation: Make) -> None:
         "a-model through replay",
         "2,000 tokens asked (200 cached), 400 answered, 0.5000 USD, 4 s of answers",
         "seed 77",
-        "pytest --cgins --cgins-seed=77 cgins.yaml::scale/cpu-cpp/tiny/f32-2x3-0001",
+        "pytest --cgins --cgins-seed=77 --cgins-device=cpu -k scale --cgins-sandbox=on cgins.yaml",
     ):
         assert said in page.code, said
     assert "INCORRECT" in page.plain
     assert "PASSED" in page.plain
     assert "Mind" not in page.plain
+
+
+def test_whose_words_they_are(tmp_path: Path, make_evaluation: Make) -> None:
+    """Before the run's own words it says once that nobody has checked them; where there are none, it does not."""
+    said = "are the run's own words: nobody has checked them"
+    known = {"notes": ["a note"], "search": ["a finding"]}
+    page = Page(report(tmp_path / "p", make_evaluation, **known))
+    assert page.plain.count(said) == 1
+    assert page.plain.index(said) < page.plain.index("Mind")
+    shown = proposal_text.text(proposal.read(tmp_path / "p"), colour=False)
+    assert shown.index(said) < shown.index("! a note")
+    silent = {"before": [], "attempts": [proposals.attempt(1, "accepted")]}
+    assert said not in Page(report(tmp_path / "q", make_evaluation, **silent)).plain
+    assert said not in proposal_text.text(proposal.read(tmp_path / "q"), colour=False)
 
 
 def test_figures(tmp_path: Path, make_evaluation: Make) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def check_new_entry(
         new: new contents by path.
 
     Raises:
-        ProposalError: it changes other entries, or makes exceptions for the new one.
+        ProposalError: the kernel does not enter itself, it changes other entries, or makes exceptions for the new one.
     """
     if goal != "generate":
         return
@@ -38,7 +38,8 @@ def check_new_entry(
     if existing:
         raise ProposalError(f"{existing[0]}: is there already, and the kernel is new", remedy=_REMEDY)
     if config not in new:
-        return
+        # Only the entry says which files are the kernel's: without it they could be anybody's.
+        raise ProposalError(f"{config}: is not among the files, and {target.name} is new", remedy=_REMEDY)
     was = _loaded(base[config]) if config in base else None
     now = _loaded(new[config])
     entry, added = find(now, target)
@@ -46,6 +47,7 @@ def check_new_entry(
     foreign = [path for path in others if path not in own]
     if foreign:
         raise ProposalError(f"{foreign[0]}: is no source of {target.name}", remedy=_REMEDY)
+    _check_case(others, was, config)
     if was is None:
         if len(now.kernels) > 1 or len(entry.implementations) > 1:
             raise ProposalError(f"{config}: has more than {target.name}", remedy=_REMEDY)
@@ -55,6 +57,18 @@ def check_new_entry(
         raise ProposalError(f"{config}: changes more than {target.name}", remedy=_REMEDY)
     if all(one.name != entry.name for one in was.kernels):
         _check_settings(config, entry, was)
+
+
+def _check_case(new: Sequence[str], was: Config | None, config: str) -> None:
+    """No new file stands in for another kernel's where upper and lower case are the same."""
+    entries = [one for entry in (was.kernels if was is not None else ()) for one in entry.implementations]
+    known = {path.casefold(): path for one in entries for path in _sources(one, config)}
+    for path in new:
+        other = known.get(path.casefold(), path)
+        if other != path:
+            raise ProposalError(
+                f"{path} and {other} are one file where upper and lower case are the same", remedy=_REMEDY
+            )
 
 
 def _check_first(config: str, entry: KernelEntry, now: Config) -> None:

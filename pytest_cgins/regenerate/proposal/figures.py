@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times
 
 NOTHING = "–"
+OWN_WORDS = "Notes, messages and what a search found are the run's own words: nobody has checked them."
 COLUMNS = (
     "case", "before", "after", "time before", "time after", "time vs base (95%)", "speed vs torch", "quartiles",
     "worst error / allowed", "probes", "share of peak",
@@ -36,14 +36,15 @@ class Row:
     """One for each of `COLUMNS`."""
 
 
-def no_command(line: str) -> str:
-    """A line that is no command to a runner of GitHub's which prints it in a log: the sign that begins one is spelled out."""
-    return re.sub(r"^(\s*):(?=:)", r"\1\\u003a", line).replace("##[", "\\u0023#[")
-
-
 def goal(proposal: Proposal) -> str:
     """What was reached, in a sentence."""
     return _GOALS[proposal.goal]
+
+
+def has_own_words(proposal: Proposal) -> bool:
+    """Whether the run says anything that does not follow from the rest."""
+    messages = [*(one.message for one in proposal.before), *(one.message for one in proposal.attempts)]
+    return any((proposal.notes, proposal.search, proposal.sandbox_note, *messages))
 
 
 def rows(proposal: Proposal, evidence: SessionReport) -> tuple[Row, ...]:
@@ -104,7 +105,7 @@ def facts(proposal: Proposal, evidence: SessionReport) -> list[tuple[str, str]]:
         ("kernel", f"{target.kernel}, {target.implementation} on {target.device} ({target.contract})"),
         ("op", target.op),
         ("files", ", ".join(_file(proposal, path) for path in proposal.files)),
-        ("base commit", proposal.base_commit or "none: no repository"),
+        ("base commit", proposal.base_commit or "none: no repository, or changes that were not committed"),
         ("times vs base", evidence.base_revision or "the base revision, where there is one"),
         ("attempts", _attempts(proposal)),
         ("models", f"{', '.join(proposal.models) or 'not named'} through {proposal.provider}"),

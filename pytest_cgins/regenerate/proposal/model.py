@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 from pytest_cgins.document_base import Document
@@ -93,7 +94,8 @@ class Proposal(Document):
     config: str
     """Path of the `cgins.yaml`."""
     base_commit: str
-    """Commit that the working tree was at; "" if none."""
+    """Commit that was measured on; "" where there is none, or where other files than the kernel's own were not as it has
+    them."""
     base_digests: dict[str, str]
     """sha256 of the old contents by path; "" for a file that is new."""
     files: dict[str, str]
@@ -125,7 +127,7 @@ class Proposal(Document):
     held_out_seed: int
     """Of the inputs of the acceptance."""
     command: str
-    """Shell command that gates the target again, on these inputs."""
+    """Shell command that gates the target again, on these inputs; it follows from the rest."""
     environments: tuple[Environment, ...]
     """Devices that it was tested on."""
     notes: tuple[str, ...] = ()
@@ -149,6 +151,9 @@ class Proposal(Document):
                 raise ValueError("digests: one is no sha256 in lower-case hex")
         if not _COMMIT.fullmatch(self.base_commit):
             raise ValueError("base_commit: is no commit")
+        command = command_of(self.target, self.held_out_seed, self.config, sandbox=self.sandbox)
+        if self.command != command:
+            raise ValueError(f"command: is not {command[:300]!a}")
 
     @property
     def created(self) -> frozenset[str]:
@@ -159,3 +164,17 @@ class Proposal(Document):
 def title_of(target: Target, goal: Goal) -> str:
     """What the proposal does, as the title of a commit or pull request."""
     return f"{_VERBS[goal]} {target.kernel} ({target.implementation} on {target.device})"
+
+
+def command_of(target: Target, seed: int, config: str, *, sandbox: bool) -> str:
+    """Shell command that repeats an acceptance.
+
+    Args:
+        target: what was accepted.
+        seed: of its inputs.
+        config: path of the `cgins.yaml`.
+        sandbox: whether it ran fenced in.
+    """
+    options = [f"--cgins-seed={seed}", f"--cgins-device={target.device}", "-k", target.kernel]
+    options += ["--cgins-sandbox=on"] if sandbox else []
+    return shlex.join(["pytest", "--cgins", *options, config])

@@ -19,7 +19,7 @@ from pytest_cgins.regenerate.proposal import tree as proposal_tree
 from pytest_cgins.regenerate.proposal.measure import Failed, Measured, Plan
 from pytest_cgins.regenerate.proposal.read import Contents, digest_of
 from pytest_cgins.regenerate.proposal.write import require_absent, write_anew
-from pytest_cgins.regenerate.proposing import NOT_SANITIZED, command, evidence
+from pytest_cgins.regenerate.proposing import NOT_SANITIZED, UNCOMMITTED, evidence
 from pytest_cgins.secrets import without_secrets
 
 LIMIT_S = 3600.0
@@ -148,7 +148,9 @@ def _write(folder: Path, contents: Contents, found: Measured, commit: str, start
     about, trial = contents.proposal, found.trial
     assert trial is not None
     after = evidence(trial, started.isoformat(), commit)
-    notes = [note for note in about.notes if note != NOT_SANITIZED and not note.startswith(ANEW)]
+    notes = [
+        note for note in about.notes if note != NOT_SANITIZED and not note.startswith((ANEW, UNCOMMITTED))
+    ]
     if about.target.device == "cuda" and not trial.sanitized:
         notes.append(NOT_SANITIZED)
     write_anew(
@@ -158,7 +160,6 @@ def _write(folder: Path, contents: Contents, found: Measured, commit: str, start
         before=found.before,
         after=after,
         sanitized=trial.sanitized,
-        command=command(about.target, trial, about.config),
         guarded=found.guarded,
         notes=(*notes, _note(contents, commit)),
     )

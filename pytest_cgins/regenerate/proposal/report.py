@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pytest_cgins.model import SessionReport
 from pytest_cgins.regenerate.proposal import figures
 from pytest_cgins.regenerate.proposal.model import Proposal
-from pytest_cgins.report.escape import block, code, visible
+from pytest_cgins.report.escape import block, code, no_command, visible
 
 LIMIT = 60_000
 """Most characters: GitHub refuses a body with more than 65,536."""
@@ -42,8 +42,9 @@ def render(proposal: Proposal, evidence: SessionReport, patch: bytes) -> str:
         evidence: of the acceptance.
         patch: patch.diff.
     """
+    mind = f"<p>{figures.OWN_WORDS}</p>\n" * figures.has_own_words(proposal)
     parts = [
-        f"## {inline(proposal.title)}\n\n<p>{figures.goal(proposal)}</p>\n",
+        f"## {inline(proposal.title)}\n\n<p>{figures.goal(proposal)}</p>\n{mind}",
         _notes(figures.notes(proposal, evidence)),
         _wrong(figures.wrong_before(proposal)),
         _cases(figures.rows(proposal, evidence)),
@@ -80,7 +81,7 @@ def fenced(patch: bytes) -> str:
 
 
 def _line(line: str) -> str:
-    text = figures.no_command(visible(line.removesuffix("\r").expandtabs(4)))
+    text = no_command(visible(line.removesuffix("\r").expandtabs(4)))
     return text if len(text) <= LINE_LENGTH else f"{text[:LINE_LENGTH]} … ({len(text) - LINE_LENGTH} more)"
 
 

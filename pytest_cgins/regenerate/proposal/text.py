@@ -7,7 +7,7 @@ from rich.text import Text
 from pytest_cgins.regenerate.proposal import figures
 from pytest_cgins.regenerate.proposal.read import Contents
 from pytest_cgins.report import console
-from pytest_cgins.report.escape import cut, visible
+from pytest_cgins.report.escape import cut, no_command, visible
 
 MESSAGES = 5
 MESSAGE_LINES = 20
@@ -23,7 +23,8 @@ def text(contents: Contents, *, colour: bool) -> str:
         colour: whether the terminal has colours.
     """
     proposal, evidence = contents.proposal, contents.evidence
-    out = [f"{visible(proposal.title)}\n{figures.goal(proposal)}\n\n"]
+    out = [f"{visible(proposal.title)}\n{figures.goal(proposal)}\n"]
+    out.append(f"{figures.OWN_WORDS}\n\n" if figures.has_own_words(proposal) else "\n")
     out += [f"! {_line(note)}\n" for note in figures.notes(proposal, evidence)]
     out.append(_facts(figures.facts(proposal, evidence)))
     out += [_failure(*one) for one in figures.wrong_before(proposal)[:MESSAGES]]
@@ -34,7 +35,7 @@ def text(contents: Contents, *, colour: bool) -> str:
         for line in contents.patch.decode("utf-8", "replace").split("\n")[:-1]
     ]
     out.append(f"\nagain  {_line(proposal.command)}\n")
-    return "".join(f"{figures.no_command(line)}\n" for line in "".join(out).split("\n")[:-1])
+    return "".join(f"{no_command(line)}\n" for line in "".join(out).split("\n")[:-1])
 
 
 def _line(said: str) -> str:

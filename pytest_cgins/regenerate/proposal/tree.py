@@ -49,10 +49,13 @@ def check_own_sources(contents: Contents, top: Path) -> None:
     """Hold the files against `cgins.yaml` of the working tree: they must be the target's own.
 
     Raises:
-        ProposalError: one is not, or the target is not there.
+        ProposalError: one is not, the target is not there, or a new one has the name of one that is there but for upper
+            and lower case.
         ConfigError: `cgins.yaml` cannot be read.
     """
     about = contents.proposal
+    for path in sorted(about.created):
+        _check_case(top, path)
     if about.config in contents.files:
         return  # A new entry: `read` has held the files against it.
     config = load(top / about.config, require_traces=False, require_sources=False)
@@ -69,6 +72,23 @@ def check_own_sources(contents: Contents, top: Path) -> None:
                 f"{path}: is no source of {about.target.name}, by {about.config}",
                 remedy="list it under sources there, if it is one",
             )
+
+
+def _check_case(top: Path, path: str) -> None:
+    """Where upper and lower case are the same, a new file would take the place of another, or of its folder."""
+    folder = top
+    for part in PurePosixPath(path).parts:
+        try:
+            names = {place.name for place in folder.iterdir()}
+        except OSError:  # not there, or no folder: `states` tells
+            return
+        twin = next((name for name in names if name.casefold() == part.casefold()), part)
+        if part not in names and twin != part:
+            raise ProposalError(
+                f'{path}: "{part}" is "{twin}" in the working tree, where upper and lower case are the same',
+                remedy="rename one of them",
+            )
+        folder /= part
 
 
 def git_refusal(contents: Contents, top: Path) -> str:

@@ -24,6 +24,7 @@ from pytest_cgins.regenerate.proposal.model import (
     Cost,
     Proposal,
     Tried,
+    command_of,
     title_of,
 )
 from pytest_cgins.regenerate.proposal.read import (
@@ -66,7 +67,6 @@ def write(
     sandbox: bool,
     sandbox_note: str = "",
     sanitized: bool,
-    command: str,
     guarded: Guarded,
     base_commit: str,
     notes: Sequence[str] = (),
@@ -93,9 +93,8 @@ def write(
         sandbox: whether candidates ran fenced in.
         sandbox_note: a sentence on why not; one is made up where there is none.
         sanitized: whether the accepted one ran under memcheck.
-        command: shell command that gates the target again on these inputs.
         guarded: digests that were the same before and after.
-        base_commit: the commit that the working tree was at; "" if none.
+        base_commit: the commit that was measured on; "" if none.
         notes: what a person should know, one line each.
         search: what a search came to, one line each.
 
@@ -147,7 +146,7 @@ def write(
         sandbox_note="" if sandbox else sandbox_note or UNSANDBOXED,
         sanitized=sanitized,
         held_out_seed=after.seed,
-        command=command,
+        command=command_of(target, after.seed, config, sandbox=sandbox),
         environments=after.environments,
         notes=tuple(notes),
         search=tuple(_clean(line) for line in search[:MOST_SEARCH_LINES]),
@@ -164,7 +163,6 @@ def write_anew(
     before: Sequence[Evaluation],
     after: SessionReport,
     sanitized: bool,
-    command: str,
     guarded: Guarded,
     notes: Sequence[str],
 ) -> Proposal:
@@ -177,7 +175,6 @@ def write_anew(
         before: what the gate says of the target's cases there; () for `generate`.
         after: the acceptance there.
         sanitized: whether it ran under memcheck.
-        command: shell command that gates the target again on these inputs.
         guarded: digests that were the same before and after.
         notes: in place of the old ones.
 
@@ -199,7 +196,7 @@ def write_anew(
         sandbox_note="",
         sanitized=sanitized,
         held_out_seed=after.seed,
-        command=command,
+        command=command_of(contents.proposal.target, after.seed, contents.proposal.config, sandbox=True),
         environments=after.environments,
         notes=tuple(notes),
     )
