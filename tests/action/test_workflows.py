@@ -200,6 +200,17 @@ def test_publishing_follows_every_regeneration_that_ran(parsers: Parsers) -> Non
     assert not parsers.holds(jobs(tree)["publish"], seen)
 
 
+def test_publishing_sees_all_commits_and_no_more_proposals_than_it_may(parsers: Parsers) -> None:
+    """The clone is not shallow, so that what is merged is known to be; the input is the script's limit."""
+    tree = parse(parsers, "regenerate.yml")
+    steps = jobs(tree)["publish"]["steps"]
+    checkout = steps[0]["with"]
+    assert (checkout["fetch-depth"], checkout["filter"]) == ("0", "blob:none")
+    (publish,) = (one for one in steps if one.get("name") == "Publish the proposals")
+    seen = state(tree, events.event("schedule"))
+    assert parsers.text(publish["env"]["MOST"], seen) == "20"
+
+
 def test_journal_is_kept_also_of_a_run_that_was_ended(parsers: Parsers) -> None:
     """A job that hit its limit of time is cancelled; the journal, with which it is resumed, is uploaded all the same."""
     tree = parse(parsers, "regenerate.yml")

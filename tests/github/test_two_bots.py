@@ -85,7 +85,9 @@ def test_one_within_the_other(
                     in capsys.readouterr().out
                 )
             else:
-                assert (code, codes) == (0, [0]), at
+                assert code == 0, at
+                # Inside of the later one the earlier may see its commit before its words.
+                assert codes[0] in (0, first == "later"), at
             assert place.open(new) == 0
             _check(place)
         at += 1
