@@ -164,10 +164,11 @@ def encrypted(url: str, what: str) -> str:
     """The same url.
 
     Raises:
-        GitHubError: a token would travel over a network for all to read.
+        GitHubError: it is none, or a token would travel over a network for all to read.
     """
-    parts = urlsplit(url)
-    if parts.scheme in ("https", "ssh") or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+    host = _host_of(url)
+    scheme = urlsplit(url).scheme if host else ""
+    if scheme in ("https", "ssh") or (scheme == "http" and host in _LOOPBACK):
         return url
     raise GitHubError(
         f"{what} is {without_user(url)}, which is not encrypted", remedy="use an https:// address"

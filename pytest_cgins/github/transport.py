@@ -30,6 +30,9 @@ LONGEST_WAIT_S = 60.0
 LIMIT_WAIT_S = 60.0
 """The first pause after a limit that does not say how long it lasts, as GitHub asks for; the next is twice as long."""
 
+LIMITED = 429
+"""`status` of errors that are limits, whatever the server answered."""
+
 _RETRIED = (429, 500, 502, 503, 504)
 _MESSAGE_LENGTH = 500
 _REMEDIES = {
@@ -41,6 +44,9 @@ _REMEDIES = {
 }
 _ACTIONS_REMEDY = (
     "allow it in the repository's settings: Actions, General, Workflow permissions, or use an App's token"
+)
+_ADDRESSES = (
+    "look at GITHUB_API_URL, HTTPS_PROXY, HTTP_PROXY and ALL_PROXY; socks5:// needs the package socksio"
 )
 _LATER = "GitHub limits how much is asked of it: run the command again later"
 _log = logging.getLogger(__name__)
@@ -55,21 +61,29 @@ class Transport:
         Args:
             base_url: of the REST API, without a slash at the end.
             token: goes into a header, and nowhere else.
+
+        Raises:
+            GitHubError: the address, or that of a proxy, cannot be used.
         """
         from pytest_cgins import __version__
 
         self._library = _library()
         self._token = token
-        self._client: httpx2.Client = self._library.Client(
-            base_url=base_url,
-            timeout=LIMIT_S,
-            headers={
-                "Accept": "application/vnd.github+json",
-                "Authorization": f"Bearer {token}",
-                "User-Agent": f"pytest-cgins/{__version__}",
-                "X-GitHub-Api-Version": API_VERSION,
-            },
-        )
+        headers = {
+            "Accept": "application/vnd.github+json",
+            "Authorization": f"Bearer {token}",
+            "User-Agent": f"pytest-cgins/{__version__}",
+            "X-GitHub-Api-Version": API_VERSION,
+        }
+        try:
+            self._client: httpx2.Client = self._library.Client(
+                base_url=base_url, timeout=LIMIT_S, headers=headers
+            )
+        except (ValueError, ImportError, self._library.InvalidURL):
+            # Not the library's words, which may have some of a proxy's password.
+            raise GitHubError(
+                "the address of the API, or that of a proxy, cannot be used", remedy=_ADDRESSES
+            ) from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -157,7 +171,9 @@ class Transport:
             remedy = "open it with --ready"
         elif status >= 500:
             remedy = "GitHub has trouble: run the command again later"
-        return GitHubError(f"{method} {path}: status {status}: {said}", remedy=remedy, status=status)
+        # A limit comes with 403 too, and is no refusal of what was asked for.
+        kind = LIMITED if _limited(response) else status
+        return GitHubError(f"{method} {path}: status {status}: {said}", remedy=remedy, status=kind)
 
 
 def _library() -> ModuleType:

@@ -90,6 +90,7 @@ def emulated(
     real = time.sleep
     monkeypatch.setattr("time.sleep", lambda seconds: real(min(seconds, 0.01)))
     with emulator.serve(bare) as front:
+        monkeypatch.setenv("GITHUB_SERVER_URL", front.url)
         git(clone, "remote", "set-url", "origin", front.remote)
         person = front.remote.replace("://", f"://x-access-token:{PERSON}@")
         git(other, "remote", "set-url", "origin", person)
@@ -259,14 +260,14 @@ def test_one_comment_among_many(emulated: Emulated) -> None:
     for _, text in theirs:
         emulated.front.emulated.call("POST", "/issues/1/comments", {"body": text})
     texts = []
-    for number in (8, 9):
-        commit(emulated.other, {SOURCE: f"int scale() {{ return {number}; }}\n"})
-        assert emulated.open(folder) == 1
+    for source, code in ((OTHER, 1), (BROKEN, 0)):
+        commit(emulated.other, {SOURCE: source})
+        assert emulated.open(folder) == code
         *others, own = emulated.front.comments()
         assert others == theirs
-        texts.append(own)
-    assert texts[0] != texts[1]
-    assert {author for author, _ in texts} == {"cgins[bot]"}
+        texts.append(own[1].removeprefix(f"{MARKER}\n").split()[0])
+        assert own[0] == "cgins[bot]"
+    assert texts == ["**Stale.**", "It"]
     asked = [one.query for one in emulated.front.requests if one.path.endswith("/comments") and one.query]
     assert asked == ["per_page=100&page=1", "per_page=100&page=2"] * 2
 
@@ -404,20 +405,23 @@ def test_close_deletes_what_it_looked_at(emulated: Emulated, capsys: pytest.Capt
 def test_close_keeps_a_branch_that_moved(
     emulated: Emulated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a person pushed between the look at the branch and its end stays."""
+    """What a person pushed between the look at the branch and its end stays, and so does the pull request."""
     emulated.open()
     git(emulated.other, "fetch", "--quiet", "origin", BRANCH)
     git(emulated.other, "checkout", "--quiet", "FETCH_HEAD")
-    real, mine = Rest.update_pull, []
+    real, mine = Rest.create_comment, []
 
-    def late(self: Rest, number: int, **fields: str) -> dict[str, Any]:
+    def late(self: Rest, number: int, body: str) -> dict[str, Any]:
         mine.append(commit(emulated.other, {SOURCE: OTHER}, branch=BRANCH))
-        return real(self, number, **fields)
+        return real(self, number, body)
 
-    monkeypatch.setattr(Rest, "update_pull", late)
-    assert main(["pull-request", "close", "1"]) == 2
+    monkeypatch.setattr(Rest, "create_comment", late)
+    assert main(["pull-request", "close", "1"]) == 1
     assert [emulated.branches()[BRANCH]] == mine
-    assert "the branch was changed by somebody else meanwhile" in capsys.readouterr().err
+    assert emulated.front.pull()["state"] == "open"
+    [(_, text)] = emulated.front.comments()
+    assert text == f"{MARKER}\nIt was to be closed, and somebody committed meanwhile.\n"
+    assert f"#1 was left: {BRANCH} is at {mine[0][:12]} on the server" in capsys.readouterr().err
 
 
 # ---- the emulator itself

@@ -225,9 +225,7 @@ def _is_api(request: Request) -> bool:
     "name",
     [
         "new-app",
-        pytest.param(
-            "stale", marks=pytest.mark.xfail(strict=True, reason="a limit is told as a label that is missing")
-        ),
+        "stale",
     ],
 )
 def test_an_hours_limit_is_used_up(

@@ -97,6 +97,9 @@ def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     assert [word for word, _ in started[3:]] == ["pull-request"]
     assert len(api.pulls) == 1
     assert [file.parent.name for file in published.folder.parent.rglob("proposal.json")] == ["p"]
+    body = api.pulls[0].body
+    assert published.place.open(published.folder) == 0
+    assert api.pulls[0].body == body
 
 
 def test_a_base_on_which_it_is_not_accepted(published: Published) -> None:

@@ -88,6 +88,8 @@ def test_the_environment_names_another_api() -> None:
     assert remote.api({"GITHUB_API_URL": "https://api.corp.ghe.com/"}) == "https://api.corp.ghe.com"
     with pytest.raises(GitHubError, match=r"GITHUB_API_URL is http://x\.example, which is not encrypted"):
         remote.api({"GITHUB_API_URL": "http://u:p@x.example"})
+    with pytest.raises(GitHubError, match=r"GITHUB_API_URL is https://\[x, "):
+        remote.api({"GITHUB_API_URL": "https://[x"})
 
 
 @pytest.mark.parametrize("url", ["http://github.com/o/r", "http://10.0.0.1/o/r.git"])

@@ -97,6 +97,26 @@ def test_a_page_that_is_no_answer(place: Place, transport: Transport) -> None:
     assert "GITHUB_API_URL" in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("variable", "address"),
+    [
+        ("ALL_PROXY", "no://ada:hunter2@proxy.example"),
+        ("HTTP_PROXY", "http://ada:hunter2@proxy.example:none"),
+        ("HTTPS_PROXY", "http://ada:hunter2/3@proxy.example"),
+        ("", "https://api.example:none"),
+    ],
+)
+def test_an_address_that_is_wrong(monkeypatch: pytest.MonkeyPatch, variable: str, address: str) -> None:
+    """A proxy's, or the API's: what to look at is said, and no password."""
+    if variable:
+        monkeypatch.setenv(variable, address)
+    with pytest.raises(GitHubError, match=r"the address of the API, or that of a proxy") as caught:
+        Transport("https://api.example" if variable else address, WRITER)
+    assert "HTTPS_PROXY" in caught.value.remedy
+    assert "hunter" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
 # ---- once
 
 
