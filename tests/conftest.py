@@ -36,6 +36,8 @@ LONGEST = (
     "honest/test_honest.py", "test_evaluate.py", "docs/test_tutorial.py", "verify/test_random_outputs.py",
     "action/test_run.py", "plugin/test_build_ahead.py", "plugin/test_history.py", "plugin/test_xdist.py",
     "verify/test_kernelbench_forged.py", "test_sanitize.py", "plugin/test_isolation.py", "kernels/test_export.py",
+    "regenerate/test_whole_loop.py", "regenerate/test_proposal_rebase.py", "github/test_faults.py",
+    "github/test_emulator.py", "github/test_published.py", "github/test_limits.py", "github/test_two_bots.py",
     "faults/test_faults.py", "plugin/test_fixtures.py", "plugin/test_backward.py", "profiling/test_commands.py",
 )  # fmt: skip
 """Files that take half a minute and more, which begin first: the last one would leave the other process alone."""

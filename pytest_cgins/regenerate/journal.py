@@ -14,6 +14,7 @@
         result.json                  what became of it; why it waits, or was stopped, until the run goes on
         final/ or FAILED/          the accepted sources, or the last ones that failed
       proposals/softmax-cpu-cpp/
+      rebased/softmax-cpu-cpp/     the same, measured anew on a base that had moved
 
 A file is written whole or not at all, so a run that was killed goes on from its last file. `run.json` comes when all
 targets are laid out: without it there is no run, and nobody was asked.

@@ -191,7 +191,9 @@ def test_its_own_behind_many_pull_requests(place: Place, capsys: pytest.CaptureF
 # ---- too many requests
 
 
-@pytest.mark.parametrize("name", ["new-app", "new-person", "stale"])
+@pytest.mark.parametrize(
+    "name", ["new-app", *(pytest.param(one, marks=pytest.mark.exam) for one in ("new-person", "stale"))]
+)
 def test_a_secondary_limit_at_each_write(name: str, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write is one too many, it is waited for and done, once."""
     scene = SCENES[name]
@@ -221,13 +223,7 @@ def _is_api(request: Request) -> bool:
     return request.path.startswith("/api/")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "new-app",
-        "stale",
-    ],
-)
+@pytest.mark.parametrize("name", ["new-app", pytest.param("stale", marks=pytest.mark.exam)])
 def test_an_hours_limit_is_used_up(
     name: str,
     places: Places,

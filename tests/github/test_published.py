@@ -102,6 +102,7 @@ def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     assert api.pulls[0].body == body
 
 
+@pytest.mark.exam
 def test_a_base_on_which_it_is_not_accepted(published: Published) -> None:
     """The case that fails on the tip is named, and no pull request is opened."""
     tip = published.move({"cgins.yaml": YAML.replace("[traces/tiny]", "[traces/tiny, traces/double]")})
@@ -110,6 +111,7 @@ def test_a_base_on_which_it_is_not_accepted(published: Published) -> None:
     assert published.place.twin.api.pulls == []
 
 
+@pytest.mark.exam
 def test_a_base_that_needs_it_no_more(published: Published) -> None:
     """A kernel that passes on the tip as it is gets no pull request."""
     tip = published.move({HEADER: RIGHT})

@@ -85,6 +85,7 @@ def test_a_base_that_moved_elsewhere(
     assert "! measured anew on" in capsys.readouterr().out
 
 
+@pytest.mark.exam
 def test_measured_anew_twice_tells_of_the_first_base(
     project: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_kernel_that_was_repaired_meanwhile(project: Path, capsys: pytest.Capt
     assert not Path("../new").exists()
 
 
+@pytest.mark.exam
 @pytest.mark.parametrize(
     ("header", "said"),
     [(SLOW, ""), (RIGHT, "not faster"), (WRONG, "to be repaired")],
@@ -144,6 +146,7 @@ def test_a_faster_kernel_is_to_be_faster_still(
         assert found.proposal.before[0].kernel_ns_per_call is not None
 
 
+@pytest.mark.exam
 def test_a_new_kernel(project: Path, make_evaluation: Make, capsys: pytest.CaptureFixture[str]) -> None:
     """For `generate` there is no kernel before; its entry and its file are tried on the new base."""
     shutil.rmtree("../p")
