@@ -238,6 +238,9 @@ class _Look:
         mine = self._contribution
         if own is None or self._open is None or (own.made, own.proposal) <= (mine.made, mine.proposal):
             return None
+        if self._standing.stands in ("stale", "moot"):
+            # It is later, and of no use any more.
+            return None
         fits = words.is_of(str(self._open["body"] or ""), own.proposal, own.made)
         return self._done("superseded" if fits else "mixed", self._open, why=own.proposal)
 

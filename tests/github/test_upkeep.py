@@ -129,6 +129,16 @@ def test_open_marks_what_it_finds_stale(place: Place, capsys: pytest.CaptureFixt
     assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
 
 
+def test_a_later_one_that_is_stale_gives_way(place: Place) -> None:
+    """An earlier proposal that fits the base branch takes the place of a later one that does not."""
+    old = place.propose(base={SOURCE: MOVED})
+    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    commit(place.other, {SOURCE: MOVED})
+    assert place.open(old) == 0
+    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    assert len(place.twin.api.pulls) == 1
+
+
 def test_a_stale_proposal_marks_no_other(place: Place) -> None:
     """The pull request carries a later proposal by now, which fits."""
     old = place.propose()
