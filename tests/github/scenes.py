@@ -109,7 +109,7 @@ def _check_moot(place: Place) -> None:
     [pull] = place.twin.api.pulls
     assert pull.state == "closed"
     [said] = place.twin.api.comments
-    assert "**Closed.**" in said.body
+    assert "**Moot.**" in said.body
     _no_other_branch(place, [])
 
 
