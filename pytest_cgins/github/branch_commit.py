@@ -97,9 +97,7 @@ def _written(server: Server, wanted: Wanted) -> Put:
     made = rest.create_commit(wanted.message, wanted.tree, wanted.parent)
     commit, signed = str(made["sha"]), bool(made["verification"]["verified"])
     refs.change(server, [RefChange(branch=wanted.branch, before=wanted.before, after=commit)])
-    return Put(
-        commit=commit, signed=signed, note="" if signed else "the server signs no commits of this token"
-    )
+    return _by_github(commit, signed=signed)
 
 
 def _staged(server: Server, wanted: Wanted) -> Put:
@@ -124,10 +122,12 @@ def _staged(server: Server, wanted: Wanted) -> Put:
     except GitHubError:
         _unstage(server, staging, made.commit)
         raise
+    return _by_github(made.commit, signed=made.signed)
+
+
+def _by_github(commit: str, *, signed: bool) -> Put:
     return Put(
-        commit=made.commit,
-        signed=made.signed,
-        note="" if made.signed else "the server signs no commits of this token",
+        commit=commit, signed=signed, note="" if signed else "the server signs no commits of this token"
     )
 
 
