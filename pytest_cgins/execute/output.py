@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pytest_cgins.text import counted
+
 TAIL_BYTES = 16 * 1024
 
 _CHUNK_BYTES = 64 * 1024
@@ -67,7 +69,7 @@ class OutputTail:
             self.drain()
         text = self._tail.decode(errors="replace")
         if self._dropped:
-            text = f"[{self._dropped} bytes of output before this were dropped]\n{text}"
+            text = f"[{counted(self._dropped, 'byte')} of output before this were dropped]\n{text}"
         self._tail.clear()
         self._dropped = 0
         return text

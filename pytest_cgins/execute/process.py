@@ -31,6 +31,7 @@ from pytest_cgins.execute.output import Output, Printed
 from pytest_cgins.execute.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
 from pytest_cgins.execute.watch import Exceeded, Watch
 from pytest_cgins.model import Reason
+from pytest_cgins.text import counted
 
 logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 180.0
@@ -377,7 +378,7 @@ def _sizes(buffers: Sequence[Buffer]) -> str:
         return ""
     shown = " + ".join(str(buffer.nbytes) for buffer in buffers[:8])
     more = " + ..." if len(buffers) > 8 else ""
-    return f", {len(buffers)} buffers of {shown}{more} bytes"
+    return f", {counted(len(buffers), 'buffer')} of {shown}{more} {'byte' if shown == '1' and not more else 'bytes'}"
 
 
 def _is_answer(message: dict[str, Any]) -> bool:

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.text import counted
 
 T = TypeVar("T")
 
@@ -109,7 +110,9 @@ class Channel:
         """
         length = int.from_bytes(self._read(_HEADER_BYTES, deadline), "big")
         if length > limit_bytes:
-            raise ProtocolError(f"a frame of {length} bytes was announced; {limit_bytes} is the limit")
+            raise ProtocolError(
+                f"a frame of {counted(length, 'byte')} was announced; {limit_bytes} is the limit"
+            )
         message = _decode(self._read(length, deadline))
         return message, self._read_buffers(message.pop("buffers"), deadline)
 
@@ -154,7 +157,9 @@ class Channel:
             if not mark:
                 raise EOFError("the connection was closed")
             if mark != b"F" or len(arrived) != wanted:
-                raise ProtocolError(f"{wanted} descriptors were announced, {len(arrived)} came with {mark!r}")
+                raise ProtocolError(
+                    f"{counted(wanted, 'descriptor was', 'descriptors were')} announced, {len(arrived)} came with {mark!r}"
+                )
             buffers += arrived
         return buffers
 
@@ -194,14 +199,18 @@ class Channel:
 
 def _encode(message: dict[str, Any], buffers: int) -> bytes:
     if buffers > MAXIMUM_BUFFERS:
-        raise ProtocolError(f"a message cannot carry {buffers} buffers; {MAXIMUM_BUFFERS} is the limit")
+        raise ProtocolError(
+            f"a message cannot carry {counted(buffers, 'buffer')}; {MAXIMUM_BUFFERS} is the limit"
+        )
     complete = {**message, "version": PROTOCOL_VERSION, "buffers": buffers}
     try:
         body = json.dumps(complete, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"a message cannot be written as JSON: {error}") from error
     if len(body) > MAXIMUM_FRAME_BYTES:
-        raise ProtocolError(f"a message takes {len(body)} bytes; {MAXIMUM_FRAME_BYTES} is the limit")
+        raise ProtocolError(
+            f"a message takes {counted(len(body), 'byte')}; {MAXIMUM_FRAME_BYTES} is the limit"
+        )
     return len(body).to_bytes(_HEADER_BYTES, "big") + body
 
 

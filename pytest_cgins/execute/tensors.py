@@ -13,6 +13,7 @@ from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.model import TensorMeta
+from pytest_cgins.text import counted
 from pytest_cgins.trace.dtypes import ITEMSIZE, extent
 from pytest_cgins.trace.layout import lay_out, rebuild
 
@@ -74,7 +75,7 @@ def _split(buffer: Buffer, sizes: list[int]) -> Sequence[torch.Tensor]:
     try:
         data = torch.frombuffer(buffer.view(), dtype=torch.uint8) if buffer.nbytes else torch.empty(0).byte()
     except (OSError, ValueError, OverflowError) as error:
-        raise _malformed(f"their {buffer.nbytes} bytes cannot be mapped: {error}") from error
+        raise _malformed(f"their {counted(buffer.nbytes, 'byte')} cannot be mapped: {error}") from error
     return torch.split(data, sizes) if sizes else []
 
 
@@ -83,14 +84,14 @@ def _validate(header: Any, nbytes: int) -> tuple[list[TensorMeta], list[int]]:
         raise _malformed("it is not an object with metas and spans")
     sizes = header["spans"]
     if not isinstance(sizes, list) or not _are_sizes(sizes) or sum(sizes) != nbytes:
-        raise _malformed(f"its spans are not sizes that add up to the buffer's {nbytes} bytes")
+        raise _malformed(f"its spans are not sizes that add up to the buffer's {counted(nbytes, 'byte')}")
     try:
         metas = list(documents.load(tuple[TensorMeta, ...], json.dumps(header["metas"])))
     except ValueError as error:
         raise _malformed(f"its metas are wrong: {error}") from error
     if not len(sizes) <= len(metas) <= MAXIMUM_TENSORS:
         raise _malformed(
-            f"{len(metas)} tensors on {len(sizes)} spans; each span has one, and {MAXIMUM_TENSORS} are the limit"
+            f"{counted(len(metas), 'tensor')} on {counted(len(sizes), 'span')}; each span has one, and {MAXIMUM_TENSORS} are the limit"
         )
     for index, meta in enumerate(metas):
         _check_meta(index, meta, sizes)

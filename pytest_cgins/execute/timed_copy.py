@@ -12,6 +12,7 @@ from pytest_cgins.execute.kernels import wait_for_device
 from pytest_cgins.execute.tensors import Kept
 from pytest_cgins.execute.trial import plain
 from pytest_cgins.kernels.callable import LoadedKernel
+from pytest_cgins.kernels.functions import taken_apart
 from pytest_cgins.kernels.launcher import poison, reusing
 from pytest_cgins.model import OpCall, TensorMeta
 
@@ -39,11 +40,13 @@ class TimedCopy:
         self.inputs = content.kept.unpack()
         self._bound = kernel.bind(content.call, self.inputs, content.outputs, device)
         self.run = self._bound.run
+        self.bare = self._bound.bare
+        """What is timed."""
 
     def bind_beside(self, kernel: LoadedKernel) -> Callable[[], object]:
         """Another kernel on the same tensors: that they lie elsewhere would make a difference of its own."""
         with reusing(self._bound.memory):
-            return kernel.bind(self.content.call, self.inputs, self.content.outputs, self._device).run
+            return kernel.bind(self.content.call, self.inputs, self.content.outputs, self._device).bare
 
     @property
     def name(self) -> str:
@@ -60,11 +63,11 @@ class TimedCopy:
         self.content = content
         self._restore()
 
-    def poison(self, results: Sequence[torch.Tensor]) -> None:
-        """Overwrite the outputs that were allocated for the kernel, and `results` unless they are inputs."""
+    def poison(self, result: object) -> None:
+        """Overwrite the outputs that were allocated for the kernel, and the tensors of a result unless they are inputs."""
         self._bound.poison()
         inputs = {tensor.untyped_storage().data_ptr() for tensor in self.inputs}
-        for tensor in results:
+        for tensor in taken_apart(result, self.content.call.op):
             if tensor.untyped_storage().data_ptr() not in inputs:
                 poison(plain(tensor))
 
@@ -74,7 +77,11 @@ class TimedCopy:
         self._bound.poison()
         outputs = self._bound.run()
         wait_for_device(self._device)
-        return [*map(plain, outputs), *(self.inputs[index] for index in self.content.mutated)]
+        return self.outputs_of(outputs)
+
+    def outputs_of(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What a call returned, and after it the inputs that the op changes."""
+        return [*map(plain, results), *(self.inputs[index] for index in self.content.mutated)]
 
     def _restore(self) -> None:
         self.content.kept.write_to(self.inputs)

@@ -15,11 +15,13 @@ import torch
 
 from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
+from pytest_cgins.execute import graph_replay
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
 from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.execute.trial import plain
+from pytest_cgins.kernels.functions import taken_apart
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.measurement import ArmName
 from pytest_cgins.model import Context
@@ -28,12 +30,13 @@ from pytest_cgins.probes.after_timing import Given
 from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.watch import Watch
+from pytest_cgins.text import counted
 from pytest_cgins.timing import nvml
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS
 from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
-from pytest_cgins.timing.timer import Arms
+from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.timing.timers import make_timer
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import bound
@@ -78,12 +81,12 @@ class TimingService:
             buffers: one a set.
 
         Returns:
-            `arms`, `method`, `calls` and `batch_seconds` and `host_ns_per_call` by arm, `cold`, `notes`; and
-            `refused`, why arms that were wanted are not there, by arm.
+            `arms`, `method`, `calls` and `batch_seconds` and `host_ns_per_call` by arm, `launch_ns`, what the launch
+            of a kernel that does nothing takes (0 on a CPU), `cold`, `notes`; and `refused`, why arms that were wanted are not there, by arm.
         """
         sets = params["sets"]
         if not sets or len(buffers) != len(sets):
-            raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
+            raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
         self._close()
         use_device(params["device"])
         import_from(params["import_root"])
@@ -155,6 +158,7 @@ class _Opened:
         self._context = documents.load_python(Context, params["sets"][0]["context"])
         self._refused: dict[str, str] = {}
         self._carve_out = CarveOut(self.device, on=l2_carve_out.NAME in self._probes)
+        self._launch_ns = _launch_ns(self.device)
         # Before the watch begins: what the base does as it is loaded is no doing of the kernel.
         base = self._base(params, kernels)
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
@@ -173,7 +177,7 @@ class _Opened:
                 rotation = _plan_rotation(contents, params)
                 turns = [contents[index % len(contents)] for index in range(rotation.copies)]
                 self._copies = [TimedCopy(kernel, one, self.device) for one in turns]
-                self._kernel = Rotating([copy.run for copy in self._copies])
+                self._kernel = Rotating([copy.bare for copy in self._copies])
                 arms = self._arms(turns, base, compiled=bool(params.get("compile")))
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
                 with self._watch.timing():
@@ -187,6 +191,7 @@ class _Opened:
                         copies=rotation.copies,
                         limit_s=params["limit_s"],
                         longer=params.get("longer", 1.0),
+                        require_replays=lambda: self._require_replays(arms, contents),
                     )
             self._cold = rotation.is_cold(self._timer.distinct_calls)
             on_gpu = self.device.startswith("cuda")
@@ -204,6 +209,7 @@ class _Opened:
             "calls": dict(self._timer.calls),
             "batch_seconds": dict(self._timer.batch_seconds),
             "host_ns_per_call": self._host_ns,
+            "launch_ns": self._launch_ns,
             "cold": self._cold,
             "notes": list(self._notes),
             "refused": self._refused,
@@ -245,7 +251,7 @@ class _Opened:
         self._carve_out.clear()
         observed |= self._watch.observed()  # also puts back what the kernel replaced
         observed[l2_carve_out.NAME] = self._carve_out.facts()
-        self.spent = self._watch.spent or self._timer.method == "cuda-event"
+        self.spent = self._watch.spent or self._timer.method == "fenced-loop"
         return answers, observed
 
     def close(self) -> None:
@@ -275,6 +281,15 @@ class _Opened:
         if compiled:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
+
+    def _require_replays(self, arms: Arms, contents: Sequence[Content]) -> None:
+        """Hold graphs of what is not torch's own against calls, on another set's numbers where there is one."""
+        first = self._copies[0]
+        other = next((one for one in contents if one is not first.content), first.content)
+        for name in TWINS:
+            arm = arms.get(name)
+            if isinstance(arm, Rotating):
+                graph_replay.require(name, arm, first, other)
 
     def _base(self, params: dict[str, Any], kernels: KernelCache) -> Any:
         """The kernel at the base revision; None if there is none, or it cannot be loaded here."""
@@ -336,7 +351,7 @@ class _Opened:
         answers: list[Answer] = []
         observed: dict[str, Any] = {}
         for copy, left in zip(self._copies, self._kernel.results, strict=True):
-            copy.left = None if left is None or copy.mutates else list(map(plain, left))
+            copy.left = None if left is None or copy.mutates else list(map(plain, taken_apart(left, "it")))
         if after_timing.NAME in self._probes:
             answers += map(_packed, after_timing.last(self._copies))
         if content_cache.NAME in self._probes:
@@ -347,6 +362,15 @@ class _Opened:
         if after_timing.NAME in self._probes:
             answers += map(_packed, after_timing.after(self._copies))
         return answers, observed
+
+
+def _launch_ns(device: str) -> float:
+    """Known before a kernel is loaded."""
+    if not device.startswith("cuda"):
+        return 0.0
+    from pytest_cgins.timing.cuda import launch_seconds
+
+    return 1e9 * launch_seconds()
 
 
 def _short(error: BaseException) -> str:

@@ -15,9 +15,9 @@ from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.model import Context, OpCall, TensorMeta
 from pytest_cgins.probes.bits import same_memory, snapshot
+from pytest_cgins.probes.on_stream import capturing
 from pytest_cgins.probes.plain_outputs import subclasses
-from pytest_cgins.probes.stream_capture import capturing
-from pytest_cgins.probes.trial import Trial
+from pytest_cgins.probes.trial import PreparedCall, Trial
 from pytest_cgins.probes.watch import Watch
 from pytest_cgins.trace.context import restore
 
@@ -100,6 +100,18 @@ class SetTrial:
             mine.untyped_storage().copy_(theirs.untyped_storage())
         # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
         return self._run(self._bound, self._inputs)
+
+    def prepared(self) -> PreparedCall:
+        """See `probes.trial.Trial.prepared`."""
+        inputs = self._unpack()
+        bound = self._bind(inputs)
+
+        def run() -> list[torch.Tensor]:
+            # As it is timed: what else is watched waits for the stream.
+            with restore(self._context, self.device.partition(":")[0]), self._watch.timing():
+                return [*map(plain, bound.run())]
+
+        return PreparedCall(inputs, [*bound.memory, *(inputs[index] for index in self._mutated)], run)
 
     def captured(self) -> int:
         """See `probes.trial.Trial.captured`."""

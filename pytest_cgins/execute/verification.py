@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -24,12 +24,13 @@ from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import TensorMeta
-from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, repeat, stream_capture
+from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
 from pytest_cgins.probes.late_work import Threads
 from pytest_cgins.probes.memory_leak import Leak
 from pytest_cgins.probes.memory_use import Meter
 from pytest_cgins.probes.trial import Deviation
 from pytest_cgins.probes.watch import Watch
+from pytest_cgins.text import counted
 from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.ops import trust
 
@@ -72,7 +73,7 @@ class VerificationService:
         """
         sets, device = params["sets"], params["device"]
         if len(sets) != len(buffers):
-            raise ProtocolError(f"{len(sets)} sets came with {len(buffers)} buffers")
+            raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
         watch = Watch(frozenset(params.get("probes", ())), params)
         try:
             use_device(device)
@@ -92,7 +93,10 @@ class VerificationService:
             for one, buffer in zip(sets, buffers, strict=True)
         ]
         threads = Threads()
-        answers = [self._first(one, trial, device, meter) for one, trial in zip(sets, bound, strict=True)]
+        stream = stream_of_its_own if _is_direct(params) else nullcontext
+        answers = [
+            self._first(one, trial, stream(device), meter) for one, trial in zip(sets, bound, strict=True)
+        ]
         meter.all_ran()
         # What else was overwritten nobody knows: the next kernel gets another process.
         self.fatal = self.fatal or any(answer.get("overrun") for answer, _ in answers)
@@ -111,15 +115,22 @@ class VerificationService:
         self.fatal = self.fatal or watch.spent
         return self._result(answers, deviations, seen)
 
-    def _first(self, one: dict[str, Any], trial: SetTrial | Exception, device: str, meter: Meter) -> _Answer:
+    def _first(
+        self,
+        one: dict[str, Any],
+        trial: SetTrial | Exception,
+        stream: AbstractContextManager[object],
+        meter: Meter,
+    ) -> _Answer:
         name: str = one["name"]
         if isinstance(trial, Exception):
             return _failed(name, "bind", describe(trial))
         if self.fatal:
             return _failed(name, "run", _NOT_RUN)
+        device = trial.device
         try:
-            with stream_of_its_own(device):
-                with meter.call("first", 0 if one.get("once") else _moved_nbytes(one)):
+            with stream:
+                with meter.call("first", name, 0 if one.get("once") else _moved_nbytes(one)):
                     trial.first()
                 header, packed = pack(trial.answer)
             wait_for_device(device)
@@ -160,7 +171,7 @@ class VerificationService:
                 found += map(_deviation, late_work.deviations(trials, ran))
             if memory_leak.NAME in probes and trials:
                 moved = max(map(_moved_nbytes, params["sets"]))
-                leak = Leak(trials[0], lambda: meter.call("later", moved))
+                leak = Leak(trials[0], lambda: meter.call("later", trials[0].name, moved))
                 found += map(_deviation, leak.deviations())
                 facts[memory_leak.NAME] = leak.facts
             if repeat.NAME in probes:
@@ -174,17 +185,13 @@ class VerificationService:
                 facts |= _not_run([fresh_memory.NAME])
             elif fresh_memory.NAME in probes:
                 found += map(_deviation, fresh_memory.deviations(trials))
-            if late_work.NAME in probes and trials and self._is_capturable(params):
-                facts[late_work.NAME] = stream_capture.observe(trials[0])
-                self.fatal = not stream_capture.usable(trials[0])
+            if on_stream.NAME in probes and trials and device.startswith("cuda") and not self.fatal:
+                direct = _is_direct(params)
+                facts[on_stream.NAME] = on_stream.observe(trials[0], direct=direct)
+                self.fatal = direct and not on_stream.usable(trials[0])  # it was captured
             return found, facts
         finally:
             self.fatal = self.fatal or is_lost(device)
-
-    def _is_capturable(self, params: dict[str, Any]) -> bool:
-        contract = params["kernel"]["source"]["contract"]
-        on_gpu = params["device"].startswith("cuda")
-        return on_gpu and contract in stream_capture.CONTRACTS and not self.fatal
 
     def _result(
         self, answers: Sequence[_Answer], deviations: Sequence[_Answer], observed: dict[str, Any]
@@ -197,13 +204,18 @@ class VerificationService:
         return result, [buffer for _, buffer in (*answers, *deviations)]
 
 
-_AGAIN = (late_work.NAME, memory_leak.NAME, repeat.NAME, fresh_memory.NAME)
+_AGAIN = (late_work.NAME, memory_leak.NAME, repeat.NAME, fresh_memory.NAME, on_stream.NAME)
 _NOT_RUN = {
     "kind": "NotRun",
     "message": "not run: an earlier set of inputs had broken the process",
     "remedy": "see that set's error first",
     "trace": "",
 }
+
+
+def _is_direct(params: dict[str, Any]) -> bool:
+    """Whether the kernel is told its stream; others may count on the default one, as torch's users do."""
+    return params["kernel"]["source"]["contract"] in on_stream.DIRECT
 
 
 def _not_run(probes: Sequence[str]) -> dict[str, Any]:
@@ -216,7 +228,7 @@ def _bind(
     kernel: LoadedKernel, one: dict[str, Any], buffer: Buffer, device: str, *, watch: Watch, meter: Meter
 ) -> SetTrial | Exception:
     try:
-        with meter.call("bind", 0 if one.get("once") else _moved_nbytes(one)):
+        with meter.call("bind", one["name"], 0 if one.get("once") else _moved_nbytes(one)):
             return SetTrial(kernel, one, buffer, device, watch)
     except Exception as error:  # noqa: BLE001 - becomes the set's error
         return error

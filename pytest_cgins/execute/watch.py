@@ -9,6 +9,7 @@ from pytest_cgins.execute.family import Family, Usage
 from pytest_cgins.execute.limits import Limits, available_bytes
 from pytest_cgins.execute.output import Output
 from pytest_cgins.model import Reason
+from pytest_cgins.text import counted
 
 _LOOK_S = 0.2
 _FLOOR_BYTES = 256 * 2**20
@@ -60,7 +61,7 @@ class Watch:
         if usage.processes > limits.processes or usage.threads > limits.threads:
             raise Exceeded(
                 Reason.PROCESS_FLOOD,
-                f"had {usage.processes} processes with {usage.threads} threads below it; {limits.processes} and "
+                f"had {counted(usage.processes, 'process', 'processes')} with {counted(usage.threads, 'thread')} below it; {limits.processes} and "
                 f"{limits.threads} are the limits",
                 "look for a fork or a thread in a loop: a kernel needs neither",
             )

@@ -87,7 +87,4 @@ def judge(when: str, inputs: str, wrong: str) -> str:
         inputs: name of the set.
         wrong: message of the check that failed, or what the kernel raised.
     """
-    return (
-        f"right when it was verified, wrong in {_WHEN[when]} ({inputs} inputs): {wrong}\n→ look for state that "
-        "outlives a call: counters, static buffers, caches by address or content"
-    )
+    return f"right when it was verified, wrong in {_WHEN[when]} ({inputs} inputs): {wrong}"

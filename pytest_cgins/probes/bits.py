@@ -35,10 +35,11 @@ def same_memory(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
     Nothing is copied, however far a tensor is expanded.
     """
-    return tensor.device == other.device and _equal(_memory(tensor), _memory(other))
+    return tensor.device == other.device and _equal(memory_of(tensor), memory_of(other))
 
 
-def _memory(tensor: torch.Tensor) -> torch.Tensor:
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The whole memory on which a tensor lies, as bytes."""
     return _set(_empty(0, dtype=torch.uint8, device=tensor.device), tensor.untyped_storage())
 
 

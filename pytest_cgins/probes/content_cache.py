@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.probes.signs import evidence
+from pytest_cgins.text import counted
 
 NAME = "content_cache"
 PAIRS = 7
@@ -121,7 +122,7 @@ def judge(facts: dict[str, Any]) -> str:
     unseen, seen = (statistics.median(times) / 1000 for times in zip(*pairs, strict=True))
     return (
         f"calls on numbers that the kernel had not seen took {unseen:,.1f} µs, on the same numbers again "
-        f"{seen:,.1f} µs (medians of {len(pairs)} pairs): results are kept by their inputs' content"
+        f"{seen:,.1f} µs (medians of {counted(len(pairs), 'pair')}): results are kept by their inputs' content"
     )
 
 

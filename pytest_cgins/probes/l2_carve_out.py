@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.kernels import cuda_driver as driver
+from pytest_cgins.text import counted
 
 NAME = "l2_carve_out"
 _PERSISTING_L2_NBYTES = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
@@ -90,7 +91,11 @@ def judge(facts: dict[str, Any]) -> str:
     limit, window = int(facts.get("limit", 0)), int(facts.get("window", 0))
     if not (limit or window):
         return ""
-    what = f"{limit:,} bytes of the L2" if limit else f"a window of {window:,} persisting bytes"
+    what = (
+        f"{counted(limit, 'byte', grouped=True)} of the L2"
+        if limit
+        else f"a window of {counted(window, 'persisting byte', grouped=True)}"
+    )
     return (
         f"the kernel set {what} aside for itself, which outlives its calls: what it leaves there is found again "
         "however much is written between"

@@ -1,7 +1,7 @@
 """Probe `late_work`: when the call has returned, and its stream is done, the answer is there and stays.
 
 Work that a kernel leaves to another stream or thread escapes whoever times it, and whoever reads the answer. Here it is
-seen if it takes longer than to look; `stream_capture` sees what waits for the caller's stream, however fast it is.
+seen if it takes longer than to look; `on_stream` sees work that leaves the stream however fast it is.
 """
 
 from __future__ import annotations

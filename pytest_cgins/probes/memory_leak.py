@@ -32,6 +32,7 @@ from pytest_cgins.probes.bits import all_same
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.repeat import NAME as REPEAT
 from pytest_cgins.probes.trial import Deviation, Trial
+from pytest_cgins.text import counted
 
 NAME = "memory_leak"
 LEAST_CALLS = 3
@@ -143,8 +144,8 @@ def _judge_rounds(facts: dict[str, Any]) -> str:
         # Garbage that Python collects was not leaked.
         if facts["kept"].get(key, 0) * 2 >= grown:
             return (
-                f"memory in use ({_WHERE[key]}) grows by about {round(grown / calls):,} bytes a call, in each of "
-                f"{calls} calls on the same tensors: {_REMEDY}"
+                f"memory in use ({_WHERE[key]}) grows by about {counted(round(grown / calls), 'byte', grouped=True)} a call, in each of "
+                f"{counted(calls, 'call')} on the same tensors: {_REMEDY}"
             )
     return ""
 
@@ -154,8 +155,8 @@ def _judge_pairs(pairs: Sequence[idle_pairs.Pair]) -> str:
         return ""
     ahead = [call for call, idle in pairs if call > idle]
     return (
-        f"memory in use ({_WHERE[SHARED]}) grows by about {round(statistics.median(ahead)):,} bytes in {len(ahead)} "
-        f"of {len(pairs)} calls on the same tensors, and not while the kernel does not run: {_REMEDY}"
+        f"memory in use ({_WHERE[SHARED]}) grows by about {counted(round(statistics.median(ahead)), 'byte', grouped=True)} in {len(ahead)} "
+        f"of {counted(len(pairs), 'call')} on the same tensors, and not while the kernel does not run: {_REMEDY}"
     )
 
 

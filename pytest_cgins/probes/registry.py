@@ -22,6 +22,7 @@ class Spec:
 
 
 SPECS = {
+    "on_stream": Spec(Reason.NOT_ON_STREAM),  # the cause of most that others see then
     "poison": Spec(Reason.UNWRITTEN),
     "guards": Spec(Reason.OUT_OF_BOUNDS),
     "inputs_unchanged": Spec(Reason.INPUT_CHANGED),
@@ -49,8 +50,8 @@ SPECS = {
     "synccheck": Spec(Reason.SYNCCHECK),
 }
 """By name, in the order in which reports list them."""
-ALWAYS = ("poison", "guards", "inputs_unchanged")
-"""Those that no level leaves out: they cost nothing."""
+ALWAYS = ("poison", "guards", "inputs_unchanged", "on_stream", "physical_floor")
+"""Those that no level leaves out: without them an answer or a time is not the kernel's."""
 SANITIZED = frozenset(SANITIZERS)
 """Those that `--cgins-sanitize` switches on, and no level."""
 TIMED = frozenset({"after_timing", "content_cache", "physical_floor", "l2_carve_out"})

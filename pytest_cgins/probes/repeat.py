@@ -18,10 +18,6 @@ NAME = "repeat"
 MORE = 16
 """Further runs of the set that takes longest, if they take no longer than `MORE_NS` together."""
 MORE_NS = 20_000_000
-REMEDY = (
-    "if no order of atomics explains it, look for a race: --cgins-sanitize=racecheck; a kernel that may differ says "
-    "so in cgins.yaml: repeatable: tolerance, or {rtol: …, atol: …}"
-)
 
 
 def deviations(trials: Iterable[Trial]) -> Iterator[Deviation]:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call of the kernel on inputs of its own."""
+
+    inputs: Sequence[torch.Tensor]
+    """Its tensors."""
+    written: Sequence[torch.Tensor]
+    """Memory that it is to write and that is there before it is made: outputs and scratch that were allocated for it, inputs
+    that the op changes."""
+    run: Callable[[], Sequence[torch.Tensor]]
+    """Makes it on the current stream, and does not wait; gives the outputs."""
 
 
 class Trial(Protocol):
@@ -52,8 +65,12 @@ class Trial(Protocol):
         """Run on the same tensors as at first, filled with the other set's numbers."""
         ...
 
+    def prepared(self) -> PreparedCall:
+        """A call on copies of the inputs at new addresses, into poisoned outputs, that is still to be made."""
+        ...
+
     def captured(self) -> int:
-        """Capture a run on the same tensors instead of executing it; what CUDA says at the end: see `stream_capture`."""
+        """Capture a run on the same tensors instead of executing it; what CUDA says at the end: see `on_stream`."""
         ...
 
     def alike(self, other: Trial) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_cgins.measurement import ARM_LETTERS, ArmName
+from pytest_cgins.text import counted
 from pytest_cgins.timing.timer import TWINS
 
 LETTER_ARMS: dict[str, ArmName] = {letter: arm for arm, letter in ARM_LETTERS.items()}
@@ -30,7 +31,7 @@ class Block:
         if not self.order or len(self.order) % 2 or self.order != self.order[::-1]:
             raise ValueError(f"{self.order!r} is not the order of a block: it reads the same from both ends")
         if len(self.ns_per_call) != len(self.order):
-            raise ValueError(f"{len(self.ns_per_call)} times for a block {self.order}")
+            raise ValueError(f"{counted(len(self.ns_per_call), 'time')} for a block {self.order}")
         if not all(0 < one < math.inf for one in self.ns_per_call):
             raise ValueError(f"a time must be finite and above 0: {self.ns_per_call}")
 

@@ -1,8 +1,8 @@
-"""Timing on a GPU: CUDA events around graphs of many launches, or around loops where that cannot be."""
+"""Timing on a GPU: CUDA events around graphs of many launches, or the host's clock around loops between two fences."""
 
 from __future__ import annotations
 
-import itertools
+import functools
 import time
 import warnings
 from collections import deque
@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 
 from pytest_cgins.measurement import ArmName, Method
-from pytest_cgins.timing.rotation import REUSE_FACTOR, last_level_cache_bytes
+from pytest_cgins.timing.cpu import HostTimer
 from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for, segments_for
 
 TARGET_S = 300e-6
 """Length of a batch: single launches are too short for events to time."""
 MOST_LAUNCHES = 4096
 """In one graph: more do not make a batch steadier, only its capture longer."""
-MOST_QUEUED_LAUNCHES = 256
-"""In one loop: past about a thousand launches in the queue the host waits for the GPU."""
 WARM_UP_S = 0.05
 """At most so long is waited for the clocks to rise."""
 
+_FLOOR_LAUNCHES = 256
+_FLOOR_ROUNDS = 20
 _PILOT_LAUNCHES = 16
 _PILOT_ROUNDS = 3
 _PILOT_S = 100e-6
@@ -30,22 +30,33 @@ _BUSY_CYCLES = 1_000_000
 _WARM_UP_CALLS = 3
 _HOST_ROUND_S = 5e-3
 _STEADY = 0.01
+_wait = torch.cuda.synchronize  # taken before any kernel is loaded
 
 
 def make_timer(
-    arms: Arms, *, copies: int, limit_s: float, longer: float = 1.0
+    arms: Arms,
+    *,
+    copies: int,
+    limit_s: float,
+    longer: float = 1.0,
+    require_replays: Callable[[], object] = lambda: None,
 ) -> tuple[Timer, tuple[str, ...]]:
-    """The graph timer if every arm can be captured, else loops for all arms, and a note that says why."""
+    """Graphs if every arm can be captured whole, else loops between fences for all arms, and a note that says why.
+
+    `require_replays` raises CaptureError where a graph is known not to do what calls do. A loop's time holds whatever
+    its calls launch, on any stream and from any thread, and what launching costs besides.
+    """
     for arm in arms.values():
         _warm_up(arm)
     try:
+        require_replays()
         return GraphTimer(arms, copies=copies, limit_s=limit_s, longer=longer), ()
     except CaptureError as error:
         note = (
-            f"{error}: all arms were timed as loops of launches behind a filled queue, "
-            "and calls that wait for the GPU show the host's time"
+            f"{error}: all arms were timed as loops of calls between two waits for the whole GPU, and their times "
+            "hold what launching costs the host"
         )
-    return LoopTimer(arms, copies=copies, limit_s=limit_s, longer=longer), (note,)
+    return HostTimer(arms, copies=copies, limit_s=limit_s, longer=longer, fence=_wait), (note,)
 
 
 class CaptureError(Exception):
@@ -81,7 +92,7 @@ class GraphTimer:
             calls, segments = segments_for(min(wanted[name], MOST_LAUNCHES), copies, most)
             self.calls[name] = calls
             self._graphs[name] = [
-                _capture(name, arm, calls, copies, first=calls * segment) for segment in range(segments)
+                capture(name, arm, calls, copies, first=calls * segment) for segment in range(segments)
             ]
         kernel = "kernel" if "kernel" in arms else next(iter(arms))
         self.batches_per_turn = len(self._graphs[kernel])
@@ -144,7 +155,7 @@ class GraphTimer:
     def _seconds_per_call(name: ArmName, arm: Callable[[int], object], copies: int) -> float:
         single = _time(lambda: arm(0), before=lambda: _occupy(arm))
         launches = max(1, min(_PILOT_LAUNCHES, int(_PILOT_S / single)))
-        graph = _capture(name, arm, launches, copies)
+        graph = capture(name, arm, launches, copies)
         graph.replay()
         rounds = [
             _time(graph.replay, before=lambda: _occupy(lambda _: graph.replay()))
@@ -153,64 +164,15 @@ class GraphTimer:
         return sorted(rounds)[_PILOT_ROUNDS // 2] / launches
 
 
-class LoopTimer:
-    """Events around a loop of launches, queued behind writes that keep the GPU busy meanwhile.
+@functools.cache
+def launch_seconds() -> float:
+    """What the launch of a kernel that does nothing takes in a graph of many, on the current device.
 
-    The current stream is the default one, which waits for all streams that were not made non-blocking: what a kernel
-    forks to them is done before the last event. What it forks elsewhere and joins nowhere is found by `late_work`.
+    The least of some rounds: others may use the GPU, and its clocks may have to rise.
     """
-
-    method: Method = "cuda-event"
-
-    def __init__(self, arms: Arms, *, copies: int, limit_s: float, longer: float = 1.0) -> None:
-        """Choose the batches, and how much work must precede them."""
-        self._arms = arms
-        self._turns = {name: itertools.cycle(range(copies)) for name in arms}
-        self.distinct_calls = copies
-        self.batches_per_turn = 1
-        cache = last_level_cache_bytes(f"cuda:{torch.cuda.current_device()}")
-        self._scratch = torch.empty(max(REUSE_FACTOR * cache, 2**26), dtype=torch.uint8, device="cuda")
-        self._write_seconds = max(_time(self._scratch.zero_, before=self._scratch.zero_), 1e-6)
-
-        host = {name: host_seconds_per_call(arm, copies) for name, arm in arms.items()}
-        self._writes = {name: self._writes_for(host[name], _PILOT_LAUNCHES) for name in arms}
-        seconds = {name: self._run(name, _PILOT_LAUNCHES) / _PILOT_LAUNCHES for name in arms}
-        wanted = calls_for(TARGET_S * longer, seconds, limit_s)
-        self.calls = {name: min(calls, MOST_QUEUED_LAUNCHES) for name, calls in wanted.items()}
-        self._writes = {name: self._writes_for(host[name], self.calls[name]) for name in arms}
-        self.batch_seconds = {
-            name: self.calls[name] * max(seconds[name], host[name]) + self._writes[name] * self._write_seconds
-            for name in arms
-        }
-
-    def blocks(
-        self, orders: Iterable[Order], before: Callable[[], object] = lambda: None
-    ) -> Iterator[list[float]]:
-        """See `Timer.blocks`."""
-        for order in orders:
-            times = []
-            for arm in order:
-                before()
-                times.append(self._run(arm, self.calls[arm]) * 1e9 / self.calls[arm])
-            yield times
-
-    def _run(self, arm: ArmName, calls: int) -> float:
-        call, turn = self._arms[arm], self._turns[arm]
-
-        def fill_queue() -> None:
-            for _ in range(self._writes[arm]):
-                self._scratch.zero_()
-
-        def loop() -> None:
-            for _ in range(calls):
-                call(next(turn))
-
-        return _time(loop, before=fill_queue)
-
-    def _writes_for(self, host_seconds_per_call: float, calls: int) -> int:
-        """Writes that outlast the launching of a batch by half."""
-        wanted = 1.5 * host_seconds_per_call * calls / self._write_seconds
-        return max(1, min(int(wanted) + 1, MOST_QUEUED_LAUNCHES))
+    graph = capture("kernel", lambda _: torch.cuda._sleep(0), _FLOOR_LAUNCHES, 1)  # type: ignore[no-untyped-call]
+    rounds = [_time(graph.replay, before=lambda: _occupy(lambda _: None)) for _ in range(_FLOOR_ROUNDS)]
+    return min(rounds) / _FLOOR_LAUNCHES
 
 
 def host_seconds_per_call(arm: Callable[[int], object], copies: int) -> float:
@@ -266,15 +228,21 @@ def _warm_up(arm: Callable[[int], object]) -> None:
     torch.cuda.synchronize()
 
 
-def _capture(
+def capture(
     name: ArmName, arm: Callable[[int], object], calls: int, copies: int, *, first: int = 0
 ) -> torch.cuda.CUDAGraph:
+    """A graph of so many calls, which take the copies in turn.
+
+    Raises:
+        CaptureError: there can be none, or nothing is in it: the arm launches nothing, or on another stream.
+        RuntimeError: the device is lost.
+    """
     graph = torch.cuda.CUDAGraph()
     raised: Exception | None = None
+    current = torch.cuda.current_stream()
     try:
-        with warnings.catch_warnings(), torch.cuda.graph(graph):
-            # An arm that launches elsewhere than on the current stream, or nothing at all.
-            warnings.filterwarnings("error", message="The CUDA Graph is empty")
+        with warnings.catch_warnings(record=True) as warned, torch.cuda.graph(graph):
+            warnings.simplefilter("always")
             try:
                 for index in range(first, first + calls):
                     arm(index % copies)
@@ -291,4 +259,10 @@ def _capture(
         raise CaptureError(
             f"the {name} arm cannot be captured in a CUDA graph ({type(cause).__name__}: {text})"
         ) from cause
+    finally:
+        torch.cuda.set_stream(current)  # torch leaves the capture's stream current where the capture fails
+    if any("Graph is empty" in str(one.message) for one in warned):
+        raise CaptureError(
+            f"the graph of the {name} arm is empty: its calls launch nothing, or on another stream"
+        )
     return graph

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pytest_cgins.text import counted
+
 
 def e_bh(log_es: Sequence[float], alpha: float, *, tests: int | None = None) -> tuple[int, ...]:
     """Indices of the hypotheses to reject: of these at most a share of `alpha` is expected to be true.
@@ -26,7 +28,9 @@ def e_bh(log_es: Sequence[float], alpha: float, *, tests: int | None = None) -> 
     """
     count = len(log_es) if tests is None else tests
     if not 0 < alpha < 1 or count < len(log_es) or any(math.isnan(log_e) for log_e in log_es):
-        raise ValueError(f"no e-BH of {len(log_es)} e-values in {count} tests at {alpha}: {log_es}")
+        raise ValueError(
+            f"no e-BH of {len(log_es)} e-values in {counted(count, 'test')} at {alpha}: {log_es}"
+        )
     order = sorted(range(len(log_es)), key=lambda index: -log_es[index])
     enough = [
         rank

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.waiting import Wait
 
 FOLDER_VARIABLE = "CGINS_LOCK_DIR"
 """Where lock files lie; for containers that share a GPU."""
@@ -97,8 +98,11 @@ def _held(doing: Doing, key: str, wait_s: float, folder: Path | None) -> Iterato
     deadline = time.monotonic() + wait_s
     with ExitStack() as until_done:
         try:
-            with _locked(place / f"{key}.turn", _OPERATIONS[doing], deadline):
-                until_done.enter_context(_locked(device, _OPERATIONS[doing], deadline))
+            with (
+                Wait(key, lambda: _holders(place, key)) as wait,
+                _locked(place / f"{key}.turn", _OPERATIONS[doing], deadline, wait),
+            ):
+                until_done.enter_context(_locked(device, _OPERATIONS[doing], deadline, wait))
         except TimeoutError:
             raise InfrastructureError(
                 f"others kept this process from {doing} on {key} for {wait_s:g} s: {_holders(place, key)}",
@@ -116,7 +120,7 @@ def _held(doing: Doing, key: str, wait_s: float, folder: Path | None) -> Iterato
 
 
 @contextmanager
-def _locked(path: Path, operation: int, deadline: float) -> Iterator[None]:
+def _locked(path: Path, operation: int, deadline: float, wait: Wait) -> Iterator[None]:
     """Hold a file's lock.
 
     Raises:
@@ -135,7 +139,7 @@ def _locked(path: Path, operation: int, deadline: float) -> Iterator[None]:
                 _give_back(descriptor)
                 descriptor = _open(path)
             else:
-                time.sleep(POLL_S * _random.uniform(0.5, 1.5))
+                wait.sleep(POLL_S * _random.uniform(0.5, 1.5))
         yield
     finally:
         _give_back(descriptor)

@@ -53,6 +53,8 @@ class Prepared:
     """What launching costs the host; empty on a CPU."""
     cold: bool
     """Whether rotated inputs outrun the last-level cache."""
+    launch_ns: float = 0.0
+    """What the launch of a kernel that does nothing takes on the device; 0 on a CPU."""
     notes: tuple[str, ...] = ()
     """Fallbacks that were taken."""
 

@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Literal
 
 from pytest_cgins.measurement import Comparison, Power
+from pytest_cgins.text import counted
 
 LAMBDAS = (0.2, 0.4, 0.6, 0.8, 0.95)
 """Stakes of the bets that are averaged: small ones win where most signs are noise, great ones where none is."""
@@ -119,7 +120,9 @@ class SequentialTest:
         if not math.isfinite(log_ratio):
             raise ValueError(f"a block's log ratio is {log_ratio}: its times must be finite and above 0")
         if self.done:
-            raise ValueError(f"the test ended after {len(self._log_ratios)} blocks: {self.outcome}")
+            raise ValueError(
+                f"the test ended after {counted(len(self._log_ratios), 'block')}: {self.outcome}"
+            )
         shifted = log_ratio + self._shift
         self._log_ratios.append(log_ratio)
         self._slower.add(shifted - self.rule.slower_bound)

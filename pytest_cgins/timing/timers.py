@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pytest_cgins.timing.timer import Arms, Timer
 
 
 def make_timer(
-    arms: Arms, device: str, *, copies: int, limit_s: float, longer: float = 1.0
+    arms: Arms,
+    device: str,
+    *,
+    copies: int,
+    limit_s: float,
+    longer: float = 1.0,
+    require_replays: Callable[[], object] = lambda: None,
 ) -> tuple[Timer, tuple[str, ...]]:
     """A timer, and notes: a fallback that was taken.
 
@@ -17,11 +25,14 @@ def make_timer(
         copies: how many of its tensors each arm has.
         limit_s: bounds one batch of every arm together.
         longer: makes batches so many times as long as usual.
+        require_replays: see `cuda.make_timer`.
     """
     if device.startswith("cuda"):
         from pytest_cgins.timing import cuda
 
-        return cuda.make_timer(arms, copies=copies, limit_s=limit_s, longer=longer)
+        return cuda.make_timer(
+            arms, copies=copies, limit_s=limit_s, longer=longer, require_replays=require_replays
+        )
     from pytest_cgins.timing.cpu import HostTimer
 
     return HostTimer(arms, copies=copies, limit_s=limit_s, longer=longer), ()

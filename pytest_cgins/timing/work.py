@@ -1,6 +1,6 @@
 """The least that any implementation of an op must do: bytes that it reads and writes, and multiply-adds.
 
-Only ops of torch that are known here have any; of all others nothing is certain. What is counted must hold for
+Of an op that is not known here it is certain that it writes its outputs, and nothing else. What is counted must hold for
 every right implementation: no argument that it could leave out, no product that an algorithm saves.
 """
 
@@ -40,7 +40,7 @@ class Work:
 
 
 def least(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> Work:
-    """The least work of a call; none at all if the op is not known.
+    """The least work of a call.
 
     Args:
         call: the call.
@@ -48,20 +48,20 @@ def least(call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorM
         outputs: what it returns, tensors that share an argument's memory left out.
     """
     word = call.op.rsplit(".", 1)[-1].lower().strip("_")
+    written = _touched(outputs)
     if not call.op.startswith("torch.") or "@" in call.op or not tensors:
-        return Work()
-    written = sum(map(nbytes, outputs))
+        return Work(written)
     first = tensors[0]
     if word in _ELEMENTWISE or word in _REDUCTIONS:
-        return Work(_read(tensors[:1]) + written, 0, first.dtype)
+        return Work(_touched(tensors[:1]) + written, 0, first.dtype)
     if word in _PRODUCTS:
         factors = tensors[1:3] if word in _ADDED else tensors[:2]
-        return Work(_read(factors) + written, _product_flops(factors, outputs), first.dtype)
+        return Work(_touched(factors) + written, _product_flops(factors, outputs), first.dtype)
     if word in _CONVOLUTIONS and len(tensors) > 1 and outputs:
-        return Work(_read(tensors[1:2]) + written, _convolution_flops(tensors, outputs[0]), first.dtype)
+        return Work(_touched(tensors[1:2]) + written, _convolution_flops(tensors, outputs[0]), first.dtype)
     if word == _ATTENTION and len(tensors) >= 3 and outputs:
-        return Work(_read(tensors[:1]) + written, _attention_flops(call, tensors), first.dtype)
-    return Work()
+        return Work(_touched(tensors[:1]) + written, _attention_flops(call, tensors), first.dtype)
+    return Work(written)
 
 
 def _product_flops(factors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> int:
@@ -106,7 +106,7 @@ def _is_given(value: Value | None) -> bool:
     return value is not None and value.kind != "none"
 
 
-def _read(tensors: Sequence[TensorMeta]) -> int:
+def _touched(tensors: Sequence[TensorMeta]) -> int:
     """Bytes of tensors, those that are expanded by a stride of 0 counted once."""
     return sum(
         math.prod(size for size, step in zip(meta.shape, meta.stride, strict=True) if step)

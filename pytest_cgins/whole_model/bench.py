@@ -28,10 +28,14 @@ from pytest_cgins.trace.call import flatten
 from pytest_cgins.trace.intercept import Interceptor, marked
 from pytest_cgins.whole_model.document import Difference
 from pytest_cgins.whole_model.swap import Swap, Tally
-from pytest_cgins.whole_model.workload import Run
+from pytest_cgins.whole_model.workload import Workload
 
 BATCH_LIMIT_S = 2.0
 """Bounds one batch of both arms together, as far as one run does not take longer."""
+OTHER_NUMBERS = 1 + 2**-4
+"""What weights and inputs are multiplied by, so that an answer to the old ones is seen."""
+MOST_DIFFERENT = 4e-3
+"""Relative root mean square by which a replay may differ from a run: libraries may sum up in another order."""
 ON_HOST = "what Python does for each swapped call is part of the time: tens of microseconds"
 
 
@@ -39,14 +43,15 @@ class Pair:
     """One model, with kernels and without.
 
     Args:
-        run: runs it once.
+        workload: the model.
         swap: the kernels.
         ops: qualified names of what they replace.
         device: `cpu` or `cuda:0`.
     """
 
-    def __init__(self, run: Run, swap: Swap, ops: Sequence[str], device: str) -> None:
-        self._run = run
+    def __init__(self, workload: Workload, swap: Swap, ops: Sequence[str], device: str) -> None:
+        self._run = workload.run
+        self._tensors = workload.tensors
         self._swap = swap
         self._ops = ops
         self._device = device
@@ -110,7 +115,11 @@ class Pair:
                 stack.enter_context(narrowed(torch.get_num_threads()))
             stack.enter_context(lock.timing(device_key(self._device), wait_s=LOCK_WAIT_S))
             timer, notes = make_timer(
-                {"kernel": self.swapped, "torch": self.plain}, self._device, copies=1, limit_s=BATCH_LIMIT_S
+                {"kernel": self.swapped, "torch": self.plain},
+                self._device,
+                copies=1,
+                limit_s=BATCH_LIMIT_S,
+                require_replays=self._require_replays,
             )
             prepared = Prepared(
                 arms=("kernel", "torch"),
@@ -144,6 +153,52 @@ class Pair:
 
             course.run(take)
         return course.measurement()
+
+    def _require_replays(self) -> None:
+        """Hold a CUDA graph of the swapped model against a run of it, on other numbers.
+
+        Raises:
+            CaptureError: they differ: a kernel works on another stream, or on the host; or nobody knows.
+        """
+        from pytest_cgins.timing import cuda
+
+        if self._tensors is None:
+            raise cuda.CaptureError("what the model's answer depends on is not known")
+        captured: list[object] = []
+        graph = cuda.capture("kernel", lambda _: captured.append(self.swapped()), 1, 1)
+
+        def replay() -> object:
+            graph.replay()
+            torch.cuda.synchronize()
+            return captured[0]
+
+        if not changes_with(self._tensors, self.swapped, replay):
+            raise cuda.CaptureError(
+                "replaying the swapped model's CUDA graph does not do what running it does (a kernel launches on another "
+                "stream than the current one, or works on the host)"
+            )
+
+
+def changes_with(
+    tensors: Sequence[torch.Tensor], run: Callable[[], object], replay: Callable[[], object]
+) -> bool:
+    """Whether a replay on other numbers gives what a run on them gives; the tensors hold their own again afterwards.
+
+    Args:
+        tensors: all numbers that the answers depend on.
+        run: gives the answer to them.
+        replay: the same, by repeating what was captured.
+    """
+    kept = [one.detach().clone() for one in tensors]
+    try:
+        for one in tensors:
+            one.data.mul_(OTHER_NUMBERS)
+        replayed = replay()
+        found = difference(run(), replayed)
+    finally:
+        for one, own in zip(tensors, kept, strict=True):
+            one.data.copy_(own)
+    return found is not None and found.relative_rms <= MOST_DIFFERENT
 
 
 def difference(expected: object, found: object) -> Difference | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.kernels.commands import add_config_option
+from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -201,7 +202,7 @@ def _show(made: ModelBench) -> None:
     print(
         f"{made.model} on {made.device_name}: {time_ns(measured.kernel.median_ns_per_call)} with kernels, "
         f"{time_ns(ratio.ns_per_call)} without: {ratio.ratio:.3f}× ({ratio.low:.3f} … {ratio.high:.3f}), "
-        f"{_PROVEN[measured.comparisons[0].outcome]} in {ratio.blocks} blocks"
+        f"{_PROVEN[measured.comparisons[0].outcome]} in {counted(ratio.blocks, 'block')}"
     )
     for note in (*measured.notes, *made.notes):
         print(note)

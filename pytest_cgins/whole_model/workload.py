@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,10 +14,22 @@ from pytest_cgins.errors import ConfigError
 from pytest_cgins.text import nearest
 
 Run = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A user's model with its inputs."""
+
+    run: Run
+    """Runs it once."""
+    tensors: tuple[torch.Tensor, ...] | None = None
+    """Its parameters, buffers and inputs that are floating-point numbers; None if a function keeps them to itself."""
+
+
 _FORMS = "return a function of no arguments, or (model, inputs)"
 
 
-def made(name: str, device: str) -> Run:
+def made(name: str, device: str) -> Workload:
     """What runs the model once, on its inputs.
 
     Args:
@@ -38,8 +51,7 @@ def made(name: str, device: str) -> Run:
     if isinstance(given, tuple) and len(given) == 2 and callable(given[0]):
         return _run_of(given[0], given[1], device)
     if callable(given) and not isinstance(given, torch.nn.Module):
-        run: Run = given
-        return run
+        return Workload(given)
     raise ConfigError(f"{name} returned {type(given).__name__}", remedy=_FORMS)
 
 
@@ -67,14 +79,27 @@ def _found(name: str) -> Callable[..., Any]:
     return made_by
 
 
-def _run_of(model: Callable[..., object], inputs: object, device: str) -> Run:
+def _run_of(model: Callable[..., object], inputs: object, device: str) -> Workload:
+    tensors: tuple[torch.Tensor, ...] | None = None
+    moved = _moved(inputs, device)
     if isinstance(model, torch.nn.Module):
         model = model.to(device)
-    moved = _moved(inputs, device)
+        own = {id(one): one for one in (*model.parameters(), *model.buffers(), *_tensors(moved))}
+        tensors = tuple(one for one in own.values() if one.is_floating_point())
     if isinstance(moved, Mapping):
-        return lambda: model(**moved)
+        return Workload(lambda: model(**moved), tensors)
     arguments = moved if isinstance(moved, tuple) else (moved,)
-    return lambda: model(*arguments)
+    return Workload(lambda: model(*arguments), tensors)
+
+
+def _tensors(inputs: Any) -> Iterator[torch.Tensor]:
+    if isinstance(inputs, torch.Tensor):
+        yield inputs
+    elif isinstance(inputs, Mapping):
+        yield from _tensors(tuple(inputs.values()))
+    elif isinstance(inputs, tuple | list):
+        for one in inputs:
+            yield from _tensors(one)
 
 
 def _moved(inputs: Any, device: str) -> Any:

@@ -6,8 +6,8 @@ For each launcher, C++ and CUDA, N times: a process begins to build it and is ki
 by lot over the length of a build; by turns the process alone and the process with all its offspring. At once four
 others build the same kernel together, in one cache for all moments. Counted are processes that do not come back
 (hangs), libraries that cannot be loaded or answer wrongly (corrupt loads), builds a kernel, the killed builder's own
-included, compilers that outlive their builder by more than a second, and work folders that are left. Exit code 1
-unless all hangs, corrupt loads, survivors and leftovers are 0 and each kernel was built exactly once.
+included, compilers that outlive their builder by more than a second, and what is left in the folder of work after one
+more build, which clears it. Exit code 1 unless all hangs, corrupt loads, survivors and leftovers are 0 and each kernel was built exactly once.
 """
 
 from __future__ import annotations
@@ -114,10 +114,15 @@ def torture(folder: Path, kind: str, moments: int, lot: random.Random) -> dict[s
             "killed_after_s": after_s, "offspring_killed": whole, "builds_of_the_four": builds,
             "survivors": survivors, "errors": [answer["error"] for answer in given if answer["error"]],
         })  # fmt: skip
+    write(folder, kind, moments + 1)
+    send(others[0], f"{kind} {moments + 1}")
+    receive(others[0])
     for other in others:
         other.communicate()
-    leftovers = len(list((folder / "cache" / "work").iterdir()))
-    return {**row, "moments": moments, "leftovers": leftovers, "build_s": length_s, "details": details}
+    left = sorted(path.name for path in (folder / "cache" / "work").iterdir())
+    return {
+        **row, "moments": moments, "leftovers": len(left), "left": left, "build_s": length_s, "details": details,
+    }  # fmt: skip
 
 
 def length_of_a_build(folder: Path, kind: str) -> float:

@@ -1,4 +1,4 @@
-"""KernelBench's level 1 in folders and processes of their own: what benchmarks over all of its problems share."""
+"""KernelBench's problems in folders and processes of their own: what benchmarks over all of them share."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Done:
 def options(summary: str, *, max_mib: float, limit: float) -> argparse.ArgumentParser:
     """What all of these benchmarks can be told."""
     parser = argparse.ArgumentParser(description=summary)
-    parser.add_argument("--kernelbench", type=Path, required=True, help="checkout, or its folder level1")
+    parser.add_argument("--kernelbench", type=Path, required=True, help="checkout, or a folder of a level")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--max-mib", type=float, default=max_mib)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2))
@@ -109,12 +109,15 @@ def options(summary: str, *, max_mib: float, limit: float) -> argparse.ArgumentP
     return parser
 
 
-def problems(root: Path, only: str = "") -> list[Path]:
-    """The files of level 1 whose names match, by number."""
-    folders = [root, root / "level1", root / "KernelBench" / "level1"]
-    found = [path for folder in folders for path in folder.glob("*.py") if path.name[0].isdigit()]
-    chosen = [path for path in found if re.search(only, path.name)]
-    return sorted(chosen, key=lambda path: int(path.name.partition("_")[0]))
+def problems(root: Path, only: str = "", levels: Sequence[int] = (1,)) -> list[Path]:
+    """The files of levels whose names match, by level and number."""
+    found: list[Path] = []
+    for level in levels:
+        folders = [root / f"level{level}", root / "KernelBench" / f"level{level}"]
+        folders += [root] if root.name == f"level{level}" else []
+        files = [path for folder in folders for path in folder.glob("*.py") if path.name[0].isdigit()]
+        found += sorted(files, key=lambda path: int(path.name.partition("_")[0]))
+    return [path for path in found if re.search(only, path.name)]
 
 
 def record(path: Path, folder: Path, run: Run, *, shrink: bool = True) -> Done:

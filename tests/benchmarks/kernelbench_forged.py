@@ -2,7 +2,7 @@
 
 python tests/benchmarks/kernelbench_forged.py --kernelbench CHECKOUT [--device cuda] [--max-mib 64] [--json FILE]
 
-Each problem is imported as `kernelbench_level1.py` does, and gated with six kernels: the reference itself, which must
+Each problem is imported as `kernelbench_reference.py` does, and gated with six kernels: the reference itself, which must
 pass; zeros; ones; a copy of an input; the reference on |inputs|, which no input from [0, 1) can tell from it; and the
 reference computed in half precision. The kernels are excused from the probe `op_callback`, so that numbers must convict
 those that call the reference. A forged kernel that passes has `no power` against it if torch's own answers

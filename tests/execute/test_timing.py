@@ -302,7 +302,7 @@ def test_an_arm_that_is_not_there_is_no_order(service: TimingService, request_fo
 def test_one_buffer_is_expected(service: TimingService, request_for: Request) -> None:
     """A request without its tensors is the caller's error."""
     params, _ = request_for("quiet_relu")
-    with pytest.raises(ProtocolError, match="1 sets came with 0 buffers"):
+    with pytest.raises(ProtocolError, match="1 set came with 0 buffers"):
         service.open(params, [])
     with pytest.raises(ProtocolError, match="0 sets came with 0 buffers"):
         service.open({**params, "sets": []}, [])

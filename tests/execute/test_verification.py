@@ -172,7 +172,7 @@ def test_sets_and_buffers_must_agree(
 ) -> None:
     """A set without a buffer is the caller's error."""
     one, _ = relu_set(INPUT)
-    with pytest.raises(ProtocolError, match="1 sets came with 0 buffers"):
+    with pytest.raises(ProtocolError, match="1 set came with 0 buffers"):
         service.run({"kernel": python_kernel("relu"), "device": "cpu", "sets": [one]}, [])
 
 

@@ -1,4 +1,4 @@
-"""Timing on a GPU: graphs, rotation, and the loops that stand in for graphs."""
+"""Timing on a GPU: graphs, rotation, and the loops between fences that stand in for graphs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import torch
 from pytest_cgins.measurement import ArmName, Measurement
 from pytest_cgins.timing import environment
 from pytest_cgins.timing.block import Block
+from pytest_cgins.timing.cpu import HostTimer
 from pytest_cgins.timing.cuda import (
     TARGET_S,
     CaptureError,
     GraphTimer,
-    LoopTimer,
     host_seconds_per_call,
+    launch_seconds,
     make_timer,
 )
 from pytest_cgins.timing.measure import Course, Prepared
@@ -34,6 +35,11 @@ PLENTY = 8 * 2**30
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=10, most_blocks=64)
 LETTERS: dict[str, ArmName] = {"K": "kernel", "B": "base", "T": "torch"}
 Arm = Callable[[int], object]
+
+
+def fenced(arms: Arms, *, copies: int, limit_s: float) -> HostTimer:
+    """The timer of arms that no graph holds."""
+    return HostTimer(arms, copies=copies, limit_s=limit_s, fence=torch.cuda.synchronize)
 
 
 def adding(times: int, elements: int = 2**20) -> Arm:
@@ -104,14 +110,14 @@ def test_a_kernel_is_held_against_its_base(kernel: int, outcome: str) -> None:
     assert found.torch.calls_per_batch < found.kernel.calls_per_batch
 
 
-@pytest.mark.parametrize("timer_class", [GraphTimer, LoopTimer])
-def test_times_belong_to_arms(timer_class: type[GraphTimer] | type[LoopTimer]) -> None:
+@pytest.mark.parametrize("timer_of", [GraphTimer, fenced])
+def test_times_belong_to_arms(timer_of: Callable[..., GraphTimer | HostTimer]) -> None:
     """An arm that takes four times as long takes that at every place of every order."""
     adds = {"K": 1, "B": 4, "T": 2}
     arms: Arms = {LETTERS[letter]: adding(times, 2**22) for letter, times in adds.items()}
     for arm in arms.values():
         arm(0)
-    timer = timer_class(arms, copies=1, limit_s=0.05)
+    timer = timer_of(arms, copies=1, limit_s=0.05)
     orders = ["".join(half) + "".join(reversed(half)) for half in itertools.permutations("KBT")]
     by_place: dict[tuple[str, int], list[float]] = {}
     for order, times in zip(orders * 5, timer.blocks(map(names, orders * 5)), strict=True):
@@ -162,7 +168,8 @@ def test_something_is_done_before_each_block_s_launch() -> None:
     """Once a block in graphs, where no code of a kernel runs in a batch; in loops once a batch."""
     arms: Arms = {"kernel": adding(1), "torch": adding(1)}
     called: list[str] = []
-    for timer, times in ((GraphTimer, 3), (LoopTimer, 12)):
+    makers: tuple[tuple[Callable[..., GraphTimer | HostTimer], int], ...] = ((GraphTimer, 3), (fenced, 12))
+    for timer, times in makers:
         called.clear()
         made = timer(arms, copies=1, limit_s=0.05)
         assert len(list(made.blocks([names("KTTK")] * 3, lambda: called.append("")))) == 3
@@ -295,20 +302,56 @@ def test_an_arm_that_launches_nothing_is_no_graph() -> None:
         GraphTimer({"kernel": lambda _: None}, copies=1, limit_s=0.1)
 
 
-def test_loops_are_queued_behind_a_busy_gpu() -> None:
-    """The fallback, too, times the GPU and not the host's launches, as long as nothing waits."""
-    arms: Arms = {"kernel": adding(1, 1024), "torch": adding(1, 1024)}
-    for arm in arms.values():
-        arm(0)
-    torch.cuda.synchronize()
-    start = time.perf_counter_ns()
-    for _ in range(500):
-        arms["kernel"](0)
-    torch.cuda.synchronize()
-    eager_ns = (time.perf_counter_ns() - start) / 500
-    timer = LoopTimer(arms, copies=1, limit_s=0.1)
-    assert timer.method == "cuda-event"
-    assert one_arm(timer) < 0.8 * eager_ns
+ELSEWHERE = {
+    "default": torch.cuda.default_stream,
+    "own": lambda: torch.cuda.Stream(priority=-1),  # of another pool than the one of captures
+    "per-thread": lambda: torch.cuda.ExternalStream(2),
+}
+"""Streams that no graph of the current one holds."""
+
+
+@pytest.mark.parametrize("stream", ELSEWHERE)
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_work_on_another_stream_is_timed_whole(stream: str, share: float) -> None:
+    """All of it there, or half: a graph of the rest is no measurement, and a loop's time is that of both."""
+    other = ELSEWHERE[stream]()
+    vector = torch.zeros(2**26, device=DEVICE)
+    at = int(share * vector.numel())
+
+    def leaves(_: int) -> None:
+        with torch.cuda.stream(other):
+            vector[:at].add_(1)
+        if share < 1:
+            vector[at:].add_(1)
+
+    def stays(_: int) -> None:
+        vector.add_(1)
+
+    def is_no_graph() -> None:
+        if share < 1:
+            raise CaptureError("a replay does not do what calls do")
+
+    arms: Arms = {"kernel": leaves, "torch": stays}
+    timer, (note,) = make_timer(arms, copies=1, limit_s=0.2, require_replays=is_no_graph)
+    assert timer.method == "fenced-loop"
+    assert "two waits for the whole GPU" in note
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert one_arm(timer) == pytest.approx(one_arm(timer, "torch"), rel=0.1)
+
+
+def test_a_failed_capture_leaves_the_stream_as_it_was() -> None:
+    """torch leaves the capture's own current: events on it would wait for nothing that is launched elsewhere."""
+    vector = torch.zeros(8, device=DEVICE)
+    for arm in (lambda _: None, lambda _: vector.sum().item()):
+        with pytest.raises(CaptureError):
+            GraphTimer({"kernel": arm}, copies=1, limit_s=0.1)
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+def test_a_launch_takes_about_a_microsecond() -> None:
+    """The least that a call can take, and no more than a tiny addition does."""
+    timer = GraphTimer({"kernel": adding(1, 1)}, copies=1, limit_s=0.1)
+    assert 0.2e-6 < launch_seconds() < 1.05e-9 * one_arm(timer)
 
 
 def test_memory_that_an_arm_allocates_is_its_own() -> None:

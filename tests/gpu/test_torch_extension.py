@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 import torch
 
 from pytest_cgins.kernels import build as builds
+from pytest_cgins.kernels.extension_function import modules_of
 from pytest_cgins.model import KernelSource
 
 pytestmark = pytest.mark.gpu
@@ -54,11 +53,7 @@ def _module(file: Path, entry: str) -> Any:
     compiled = builds.build(source)
     record = json.loads(Path(compiled.library).with_name("build.json").read_bytes())
     assert "/lean" in record["command"], "the lean headers were not enough"
-    spec = spec_from_loader(record["module"], ExtensionFileLoader(record["module"], compiled.library))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    (module,) = modules_of(compiled)
     return module
 
 

@@ -142,7 +142,7 @@ def test_more_memory_than_is_reasonable(
 
 def test_large_inputs_allow_large_workspaces() -> None:
     """The limit grows with what the call moves."""
-    entry = {"when": "later", "peak": 2**30, "moved": 2**20}
+    entry = {"when": "later", "set": "fresh", "peak": 2**30, "moved": 2**20}
     assert memory_use.judge([entry]) != ""
     assert memory_use.judge([{**entry, "moved": 2**27}]) == ""
     assert memory_use.judge([{**entry, "when": "first"}]) == ""
@@ -152,8 +152,11 @@ def test_inputs_and_outputs_are_not_counted_as_workspace() -> None:
     """What is allocated before the call has the call's own tensors in it."""
     moved = 2**27
     bound = memory_use.FACTOR * moved + memory_use.SLACK_NBYTES
-    assert memory_use.judge([{"when": "bind", "peak": moved + bound, "moved": moved}]) == ""
-    assert memory_use.judge([{"when": "bind", "peak": moved + bound + 2**20, "moved": moved}]) != ""
+    assert memory_use.judge([{"when": "bind", "set": "fresh", "peak": moved + bound, "moved": moved}]) == ""
+    assert (
+        memory_use.judge([{"when": "bind", "set": "fresh", "peak": moved + bound + 2**20, "moved": moved}])
+        != ""
+    )
 
 
 def test_what_a_process_holds_of_a_gpu_moves_in_grains() -> None:

@@ -223,7 +223,7 @@ def test_memory_beside_torch_is_the_processes_own(
     monkeypatch.setattr(memory, "begin_peak", lambda _device: 0)
     monkeypatch.setattr(memory, "peak", lambda _device: 0)
     meter = Meter("cuda:0", on=True)
-    with meter.call("first", MIB):
+    with meter.call("first", "fresh", MIB):
         pass
     meter.all_ran()
     assert bool(memory_use.judge(meter.facts())) is much
@@ -235,10 +235,10 @@ def test_without_nvml_others_memory_is_nobodys(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(memory, "begin_peak", lambda _device: 0)
     monkeypatch.setattr(memory, "peak", lambda _device: 7)
     meter = Meter("cuda:0", on=True)
-    with meter.call("first", MIB):
+    with meter.call("first", "fresh", MIB):
         pass
     meter.all_ran()
-    assert meter.facts() == [{"when": "first", "moved": MIB, "peak": 7}]
+    assert meter.facts() == [{"when": "first", "set": "fresh", "moved": MIB, "peak": 7}]
 
 
 def test_of_repeated_calls_the_worst_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,6 +248,6 @@ def test_of_repeated_calls_the_worst_is_kept(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(memory, "peak", lambda _device: next(peaks))
     meter = Meter("cpu", on=True)
     for _ in range(3):
-        with meter.call("later", MIB):
+        with meter.call("later", "fresh", MIB):
             pass
-    assert meter.facts() == [{"when": "later", "moved": MIB, "peak": 90}]
+    assert meter.facts() == [{"when": "later", "set": "fresh", "moved": MIB, "peak": 90}]

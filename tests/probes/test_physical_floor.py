@@ -77,9 +77,22 @@ def test_attention_with_a_mask_may_see_nothing(masked: bool, flops: int) -> None
     "op", ["torch.nn.functional.dropout", "torch.nn.functional.embedding", "models.blocks.relu",
            "torch.nn.functional.relu@backward(input)"],
 )  # fmt: skip
-def test_of_other_ops_nothing_is_certain(op: str) -> None:
-    """Views, tables, other people's functions: no work, and so no floor."""
-    assert least(call(op), [meta(10, 10)], [meta(10, 10)]) == Work()
+def test_every_op_writes_its_outputs(op: str) -> None:
+    """Tables, other people's functions, gradients: of those nothing else is certain. Views have no memory of their own."""
+    assert least(call(op), [meta(10, 10)], [meta(10, 10)]) == Work(400)
+    assert least(call(op), [meta(10, 10)], [meta(10, 10, stride=(0, 1))]) == Work(40)
+    assert least(call(op), [meta(10, 10)], []) == Work()
+    assert least(call(op), [], [meta(10, 10)]) == Work(400)
+
+
+def test_no_call_is_shorter_than_a_launch() -> None:
+    """Of a kernel that does nothing, of which half may overlap with the one before: most of the floor of tiny calls."""
+    tiny, large = Work(nbytes=400), Work(nbytes=2**30)
+    assert physical_floor.floor_ns_per_call(tiny, GPU, cold=False, launch_ns=960.0) == 480.0
+    warm = physical_floor.floor_ns_per_call(large, GPU, cold=False)
+    assert physical_floor.floor_ns_per_call(large, GPU, cold=False, launch_ns=960.0) == warm
+    assert physical_floor.judge(7.0, 480.0)
+    assert not physical_floor.judge(960.0, 480.0)
 
 
 def test_the_memory_counts_for_what_no_cache_can_hold() -> None:

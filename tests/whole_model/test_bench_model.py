@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from pytest_cgins import documents
-from pytest_cgins.whole_model.bench import difference
+from pytest_cgins.whole_model import workload
+from pytest_cgins.whole_model.bench import changes_with, difference
 from pytest_cgins.whole_model.document import ModelBench
 
 RELU = """
@@ -177,3 +178,39 @@ def test_differences() -> None:
     assert difference(one, one[0]) is None
     assert difference(one, (one[0][:1], one[1])) is None
     assert difference(object(), object()) is None
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_replay_must_follow_the_numbers(stale: bool) -> None:
+    """What a kernel did as the graph was captured does not come again: with other numbers its answer is an old one."""
+    weight, x = torch.randn(8, 8), torch.randn(4, 8)
+    before = (weight.clone(), x.clone())
+    hidden = x @ weight
+
+    def run() -> torch.Tensor:
+        return torch.relu(x @ weight) + x
+
+    def replay() -> torch.Tensor:
+        return torch.relu(hidden if stale else x @ weight) + x
+
+    assert changes_with((weight, x), run, replay) is not stale
+    assert torch.equal(weight, before[0])
+    assert torch.equal(x, before[1])
+    assert not changes_with((weight, x), run, lambda: None)
+
+
+def test_what_a_model_s_answer_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters, buffers and inputs that are numbers with a point; of a function nobody knows."""
+    (tmp_path / "made_models.py").write_text(
+        "import torch\n"
+        "def whole():\n"
+        "    return torch.nn.BatchNorm1d(3).eval(), {'input': torch.ones(2, 3)}\n"
+        "def closed():\n"
+        "    return lambda: 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    whole = workload.made("made_models:whole", "cpu")
+    assert whole.tensors is not None
+    assert sorted(tuple(one.shape) for one in whole.tensors) == [(2, 3), (3,), (3,), (3,), (3,)]
+    assert isinstance(whole.run(), torch.Tensor)
+    assert workload.made("made_models:closed", "cpu").tensors is None

@@ -158,7 +158,7 @@ def main() -> int:
     watch = Watch()
     watch.over("static check", static_check, "check")
     watch.over("journal", Journal, "keep_attempt", "keep_answer", "keep_evidence", "place")
-    watch.over("goalposts", Goalposts, "moved")
+    watch.over("goalposts", Goalposts, "require")
     run.of_settings = lambda *_, **__: model  # type: ignore[assignment]
     if arguments.no_profiles:
         policies.policy = _without_profiles(policies.policy)

@@ -10,7 +10,7 @@ import torch
 
 from pytest_cgins.errors import LaunchError
 from pytest_cgins.kernels import cuda_driver
-from pytest_cgins.probes import stream_capture
+from pytest_cgins.probes import on_stream
 
 STREAM, GRAPH = 77, 99
 
@@ -84,7 +84,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> D
 
 def test_a_graph_is_kept(driver: Driver) -> None:
     """Events that a kernel holds may point into it."""
-    with stream_capture.capturing("cuda:0") as capture:
+    with on_stream.capturing("cuda:0") as capture:
         assert driver.calls == ["begin"]
     assert (capture.status, driver.calls) == (0, ["begin", "end"])
 
@@ -92,7 +92,7 @@ def test_a_graph_is_kept(driver: Driver) -> None:
 @pytest.mark.parametrize("driver", [{"end": 904}], indirect=True)
 def test_how_a_capture_ended_is_told(driver: Driver) -> None:
     """There is no graph to destroy."""
-    with stream_capture.capturing("cuda:0") as capture:
+    with on_stream.capturing("cuda:0") as capture:
         pass
     assert (capture.status, driver.calls) == (904, ["begin", "end"])
 
@@ -100,7 +100,7 @@ def test_how_a_capture_ended_is_told(driver: Driver) -> None:
 @pytest.mark.parametrize("driver", [{"end": 901}], indirect=True)
 def test_a_capture_is_ended_whatever_the_kernel_raises(driver: Driver) -> None:
     """The stream is usable afterwards, and the kernel's own error is what is seen."""
-    with pytest.raises(RuntimeError, match="not while capturing"), stream_capture.capturing("cuda:0"):
+    with pytest.raises(RuntimeError, match="not while capturing"), on_stream.capturing("cuda:0"):
         raise RuntimeError("not while capturing")
     assert driver.calls == ["begin", "end"]
 
@@ -108,36 +108,45 @@ def test_a_capture_is_ended_whatever_the_kernel_raises(driver: Driver) -> None:
 @pytest.mark.parametrize("driver", [{"begin": 1}], indirect=True)
 def test_what_cannot_begin_is_not_ended(driver: Driver) -> None:
     """CUDA's refusal is an error of its own."""
-    with pytest.raises(LaunchError, match="stream capture"), stream_capture.capturing("cuda:0"):
+    with pytest.raises(LaunchError, match="stream capture"), on_stream.capturing("cuda:0"):
         pass
     assert driver.calls == ["begin"]
 
 
 @pytest.mark.parametrize(
-    ("ends", "facts"),
+    ("facts", "reproach"),
     [
-        (904, {"unjoined": True}),
-        (0, {"unjoined": False}),
-        (901, {"unjoined": False}),
-        (RuntimeError("operation not permitted when stream is capturing"), {}),
-        (SystemExit(3), {}),
+        ({"direct": True, "early": False, "unjoined": False}, ""),
+        ({"direct": True, "early": True}, "works on another stream than the one it is given"),
+        ({"direct": True, "early": False, "late": True}, "while the default one was held, that one was done"),
+        ({"direct": True, "early": False, "late": False, "unjoined": True}, "error 904, unjoined"),
+        ({"direct": False, "early": False}, ""),
+        ({"direct": False, "early": True, "early_on_default": False}, ""),
+        (
+            {"direct": False, "early": True, "early_on_default": True},
+            "not even where that is the default one",
+        ),
     ],
 )
-def test_only_unjoined_work_is_held_against_a_kernel(ends: Any, facts: dict[str, Any]) -> None:
-    """A kernel that cannot be captured may be right."""
-    assert stream_capture.observe(Captured(ends)) == facts  # type: ignore[arg-type]
-    assert bool(stream_capture.judge(facts)) is (ends == 904)
+def test_who_is_given_the_stream_must_work_on_it(facts: dict[str, Any], reproach: str) -> None:
+    """Others may count on the default stream, and are told of it."""
+    message = on_stream.judge(facts)
+    assert reproach in message
+    assert bool(message) is bool(reproach)
+    assert ("\n→ " in message) is bool(reproach)
+    assert bool(on_stream.notes(facts)) is (
+        facts == {"direct": False, "early": True, "early_on_default": False}
+    )
 
 
-def test_the_message_says_what_to_do() -> None:
-    """What was seen, how it is known, the remedy."""
-    message = stream_capture.judge({"unjoined": True})
-    assert "work on another stream that the caller's stream does not wait for" in message
-    assert "error 904, unjoined" in message
-    assert "cudaStreamWaitEvent, or wait_stream in Python" in message
+def test_a_kernel_that_does_not_run_again_is_not_accused() -> None:
+    """What cannot be known is said."""
+    facts = on_stream.observe(Captured(), direct=True)  # type: ignore[arg-type]
+    assert "did not run once more" in facts["not_run"]
+    assert on_stream.notes(facts) == ()
 
 
 @pytest.mark.parametrize(("fails", "usable"), [(0, True), (1, True), (2, False)])
 def test_a_process_in_which_a_kernel_no_longer_runs_is_spent(fails: int, usable: bool) -> None:
     """Whatever a capture left behind is not left to the next kernel, but for an error that is told once."""
-    assert stream_capture.usable(Captured(fails=fails)) is usable  # type: ignore[arg-type]
+    assert on_stream.usable(Captured(fails=fails)) is usable  # type: ignore[arg-type]
