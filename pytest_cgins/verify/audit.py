@@ -13,13 +13,17 @@ The threshold has a scale, and answers have theirs: probabilities of a softmax o
 all within ±0.01, and a gate that is exact to 1e-7 tells them apart nevertheless; a bias that moves answers of
 size 1e4 by 1 passes filter 4 and is lost in fp16. So the figures are reported as they are, and the verdict
 rests on a relative form, whose scale is the gate's own tolerance: each filter has a forged answer that
-exploits what it looks for, and a trace is weak if the gate would accept one on all its inputs, recorded,
-fresh and edge:
+exploits what it looks for, which all of the gate's inputs, recorded, fresh and edge, refuse or accept:
 
 - range: the power check's zeros and ones (and its copies of inputs and moved rows);
 - seeds: the answer to another draw;
 - axis: one slice repeated along the axis;
 - initialisation and inputs: for each argument that can be drawn anew, the answer to another one.
+
+A trace is weak if the power check is not passed, which is what the gate says of its cases: `WEAK` is one word here
+and there, at the tolerance and the semantics that cgins.yaml gives the op's kernels. The other forgeries are right
+answers of ops that do not look at all of their inputs, or cannot be given others: a kernel may take the shortcut, and
+the gate passes it. Such a trace is exploitable, as a task for whoever writes kernels.
 
 A filter that trips where no forgery is accepted is a matter of scale. Where torch takes no fresh inputs, or
 there is nothing to draw (integers, masks), filters 2, 4 and 5 do not apply.
@@ -35,7 +39,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pytest_cgins.config import Tolerance
+from pytest_cgins.config import Declared, IndexOutput, Tolerance
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import RandomOp
 from pytest_cgins.model import Context, Trace
@@ -45,10 +49,14 @@ from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real
-from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.indices import candidates, chooses_extremes
+from pytest_cgins.verify.maker import InputSet, tensors_by_name
+from pytest_cgins.verify.power import FORGERIES
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.reference import answer, widen
+from pytest_cgins.verify.wishes import Wishes
 
+EMPTY = "nothing can be compared: the op's outputs have no elements in this call, and the gate skips it"
 SEEDS = 5
 THRESHOLD = 0.01
 
@@ -134,11 +142,20 @@ class TraceAudit(Document):
     """Forged answers that the gate would take."""
     notes: tuple[str, ...]
     """What a reader must know: no fresh inputs, a reference that is not fp64."""
+    kernel: str = ""
+    """The kernel of cgins.yaml at whose tolerance this holds; "" if none replaces the op."""
+    proposed: tuple[str, ...] = ()
+    """What to write in cgins.yaml of outputs that hold positions, so that any of equal values is right."""
 
     @property
     def weak(self) -> bool:
-        """Whether some wrong kernel would pass."""
-        return bool(self.accepted)
+        """Whether the gate says `WEAK` of its cases."""
+        return any(one.forgery in FORGERIES for one in self.accepted)
+
+    @property
+    def exploitable(self) -> bool:
+        """Whether only forgeries pass that the gate does not try."""
+        return bool(self.accepted) and not self.weak
 
     @property
     def tripped(self) -> tuple[FilterName, ...]:
@@ -146,7 +163,16 @@ class TraceAudit(Document):
         return tuple(found.name for found in self.filters if found.tripped)
 
 
-def audit(trace: Trace, source: BlobSource, device: str, *, seed: int, tolerance: Tolerance) -> TraceAudit:
+def audit(
+    trace: Trace,
+    source: BlobSource,
+    device: str,
+    *,
+    seed: int,
+    tolerance: Tolerance,
+    wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
+    kernel: str = "",
+) -> TraceAudit:
     """Apply the filters and the power check to one trace.
 
     Args:
@@ -155,42 +181,49 @@ def audit(trace: Trace, source: BlobSource, device: str, *, seed: int, tolerance
         device: `cpu` or `cuda:0`.
         seed: the first of five consecutive ones.
         tolerance: at which forged answers are judged.
+        wishes: what the kernel's entry in cgins.yaml says of the op.
+        kernel: its name.
 
     Raises:
         PackError: if the pack's inputs cannot be read.
         RandomOp: if the op draws random numbers: no kernel is gated on it.
         ReplayError: if torch does not run the recorded call on this device.
     """
-    prepared = prepare(trace, source, device, seed)
+    prepared = prepare(trace, source, device, seed, wishes)
     if any(output.draws is not None for output in prepared.sets[0].expected.outputs):
         raise RandomOp(
             f"outputs of {trace.call.op} are random, and an audit compares elements",
             remedy="leave the trace out of the audit: the gate holds such outputs against draws of torch",
         )
-    auditor = _Auditor(prepared, device, seed, tolerance)
+    auditor = _Auditor(prepared, device, seed, tolerance, wishes.declared)
     return TraceAudit(
         trace=trace.id,
         op=trace.call.op,
         signature=trace.signature,
         filters=tuple(auditor.filters()),
-        accepted=tuple(auditor.accepted()),
-        notes=prepared.notes,
+        accepted=tuple(auditor.accepted()) if auditor.compares else (),
+        notes=(*prepared.notes, *(() if auditor.compares else (EMPTY,))),
+        kernel=kernel,
+        proposed=tuple(auditor.proposed()),
     )
 
 
 class _Auditor:
     """The draws of one trace, and torch's answers to mixtures of them."""
 
-    def __init__(self, prepared: Preparation, device: str, seed: int, tolerance: Tolerance) -> None:
+    def __init__(
+        self, prepared: Preparation, device: str, seed: int, tolerance: Tolerance, declared: Declared
+    ) -> None:
         self._prepared = prepared
         self._device = device
         self._tolerance = tolerance
         trace, first = prepared.trace, prepared.core[0]
-        self._semantics = semantics.of(trace.call)
+        self._semantics = prepared.semantics
+        self.compares = any(output.answer.numel() for one in prepared.core for output in one.expected.outputs)
         self._has_fresh = any(made.expected.name == "fresh" for made in prepared.core)
         recorded = rebuild(first.layout.metas, first.layout.spans, "cpu")
         self._draws = [
-            lay_out(inputs.fresh(trace.call, recorded, f"{seed + number}/{trace.id}"))
+            lay_out(inputs.fresh(trace.call, recorded, f"{seed + number}/{trace.id}", declared))
             for number in range(SEEDS if self._has_fresh else 0)
         ]
         self._drawn = [index for index in range(len(recorded)) if self._has_fresh and self._is_drawn(index)]
@@ -251,6 +284,25 @@ class _Auditor:
 
     def _role(self, index: int) -> semantics.Role:
         return self._semantics.role(index, self._draws[0].metas[index])
+
+    # ---- outputs that hold positions ------------------------------------------------------------
+
+    def proposed(self) -> Iterator[str]:
+        """What fits the recorded inputs and every draw."""
+        outputs = self._prepared.core[0].expected.outputs
+        for output in outputs:
+            if output.scale is None and output.indices is None and output.answer.dtype != torch.bool:
+                layouts = [self._prepared.core[0].layout, *self._draws]
+                fitting = [self._fitting(output.index, layout) for layout in layouts]
+                in_all = [said for said in fitting[0] if all(said in others for others in fitting)]
+                yield from (said.yaml for said in in_all[:1])
+
+    def _fitting(self, number: int, layout: Layout) -> list[IndexOutput]:
+        """Arguments that an output may point into, by torch's answers to one draw."""
+        answers, tensors = self._run(layout), rebuild(layout.metas, layout.spans, self._device)
+        arguments = tensors_by_name(self._prepared.call, tensors)
+        found = candidates(number, arguments, answers[number])
+        return [one.said for one in found if chooses_extremes(one, answers)]
 
     # ---- forged answers -------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins import documents
 from pytest_cgins.errors import RandomOp, TraceError
+from pytest_cgins.text import counted, upwards
 from pytest_cgins.trace.console import (
     add_trust,
     import_path,
@@ -21,6 +22,7 @@ from pytest_cgins.trace.console import (
 from pytest_cgins.trace.store import PackReader, open_pack
 
 if TYPE_CHECKING:
+    from pytest_cgins.config import KernelEntry
     from pytest_cgins.verify.audit import TraceAudit
 
 
@@ -29,9 +31,9 @@ def add_parsers(traces: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = traces.add_parser(
         "audit",
         help="find traces that cannot tell a wrong kernel",
-        description="Offer forged answers to every trace's own checks, and apply robust-kbench's filters of "
-        "exploitable tasks, over five draws of fresh inputs. Exit status 1 if a trace cannot be replayed, and "
-        "with --strict if one is weak.",
+        description="Offer forged answers to every trace's own checks, at the tolerance of the kernels that cgins.yaml "
+        "has for its op, and apply robust-kbench's filters of exploitable tasks, over five draws of fresh inputs. "
+        "Exit status 1 if a trace cannot be replayed, and with --strict if one is WEAK, as under --cgins-strict.",
     )
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -50,7 +52,7 @@ def audit(args: argparse.Namespace) -> int:
     for folder in args.packs:
         reader = open_pack(folder)
         with import_path(*project_of(folder), Path.cwd()):
-            audits, random, failed = _audit(reader, args)
+            audits, random, failed = _audit(reader, folder, args)
         failures += failed
         found[str(folder)] = audits
         if not args.json:
@@ -63,45 +65,97 @@ def audit(args: argparse.Namespace) -> int:
 
 
 def _audit(
-    reader: PackReader, args: argparse.Namespace
+    reader: PackReader, folder: Path, args: argparse.Namespace
 ) -> tuple[list[TraceAudit], list[str], list[TraceError]]:
     """Audits, traces that draw random numbers, and what failed."""
-    from pytest_cgins.config import Tolerance
+    from pytest_cgins.config import KernelEntry
     from pytest_cgins.verify.audit import audit as audit_trace
+    from pytest_cgins.verify.wishes import Wishes
 
     audits: list[TraceAudit] = []
     random: list[str] = []
     failures: list[TraceError] = []
     device = "cuda:0" if args.device == "cuda" else "cpu"
+    kernels = _kernels(folder)
     for trace in reader.pack.traces:
-        try:
-            audits.append(audit_trace(trace, reader, device, seed=args.seed, tolerance=Tolerance()))
-        except RandomOp:
-            random.append(f"{trace.call.op} {trace.signature}")
-        except TraceError as error:
-            failures.append(error)
-    return audits, random, failures
+        gating = [kernel for kernel in kernels if kernel.op == trace.call.op]
+        for kernel in gating or [KernelEntry(name="", op=trace.call.op, implementations=())]:
+            wishes = Wishes(declared=kernel.semantics, allow_tf32=kernel.allow_tf32)
+            try:
+                audits.append(
+                    audit_trace(
+                        trace,
+                        reader,
+                        device,
+                        seed=args.seed,
+                        tolerance=kernel.tolerance,
+                        wishes=wishes,
+                        kernel=kernel.name,
+                    )
+                )
+            except RandomOp:
+                random.append(f"{trace.call.op} {trace.signature}")
+            except TraceError as error:
+                failures.append(error)
+    return audits, list(dict.fromkeys(random)), failures
+
+
+def _kernels(folder: Path) -> list[KernelEntry]:
+    """One kernel of each op, tolerance and semantics of the nearest cgins.yaml that names the pack."""
+    from pytest_cgins.config import load
+
+    file = upwards(folder.resolve())
+    if file is None:
+        return []
+    config = load(file, require_traces=False, require_sources=False)
+    if folder.resolve() not in [pack.resolve() for pack in config.traces]:
+        return []
+    asked: list[KernelEntry] = []
+    for kernel in config.kernels:
+        if not any(
+            (kernel.op, kernel.tolerance, kernel.semantics, kernel.allow_tf32)
+            == (one.op, one.tolerance, one.semantics, one.allow_tf32)
+            for one in asked
+        ):
+            asked.append(kernel)
+    return asked
 
 
 def _document(audit: TraceAudit) -> dict[str, object]:
     document: dict[str, object] = documents.dump_python(audit)
-    return {**document, "weak": audit.weak, "tripped": list(audit.tripped)}
+    return {
+        **document,
+        "weak": audit.weak,
+        "exploitable": audit.exploitable,
+        "tripped": list(audit.tripped),
+    }
 
 
 def _print(folder: Path, audits: list[TraceAudit], random: list[str]) -> None:
-    """Weak traces with reason and remedy, and those that only trip a threshold."""
+    """Weak and exploitable traces with reason and remedy, and those that only trip a threshold."""
     table = new_table("", "op", "signature", "below 0.01", "why", "remedy")
-    for one in sorted(audits, key=lambda one: not one.weak):
-        if one.weak or one.tripped:
+    for one in sorted(audits, key=lambda one: (not one.weak, not one.accepted)):
+        if one.accepted or one.tripped:
             why = (
                 "; ".join(accepted.why for accepted in one.accepted) or "a matter of scale: no forgery passes"
             )
             remedy = "; ".join(dict.fromkeys(accepted.remedy for accepted in one.accepted))
-            mark = "WEAK" if one.weak else ""
+            mark = "WEAK" if one.weak else "exploitable" if one.exploitable else ""
+            mark += f" ({one.kernel})" if mark and one.kernel else ""
             table.add_row(mark, one.op, one.signature, ", ".join(one.tripped), why, remedy)
     if table.row_count:
         print_table(table)
-    weak = sum(one.weak for one in audits)
-    tripped = sum(not one.weak and bool(one.tripped) for one in audits)
-    drawn = f", {len(random)} draw random numbers and are not audited" if random else ""
-    print(f"{folder}: {len(audits)} traces, {weak} weak, {tripped} below a threshold only{drawn}")
+    proposed = dict.fromkeys((one.op, said) for one in audits for said in one.proposed)
+    for op, said in proposed:
+        print(f"{op} returns indices, and of equal values any is right if cgins.yaml says so: {said}")
+    weak = {one.trace for one in audits if one.weak}
+    exploitable = {one.trace for one in audits if one.exploitable} - weak
+    tripped = {one.trace for one in audits if one.tripped} - weak - exploitable
+    shortcuts = f", {len(exploitable)} exploitable" if exploitable else ""
+    traces = counted(len({one.trace for one in audits}), "trace")
+    drawn = (
+        f", {counted(len(random), 'draws random numbers and is', 'draw random numbers and are')} not audited"
+        if random
+        else ""
+    )
+    print(f"{folder}: {traces}, {len(weak)} weak{shortcuts}, {len(tripped)} below a threshold only{drawn}")

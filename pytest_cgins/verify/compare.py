@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.figures import NO_TOLERANCE
 from pytest_cgins.model import Check, Reason, WorstElement
+from pytest_cgins.text import counted
 from pytest_cgins.verify import form
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput
-from pytest_cgins.verify.hints import hint
+from pytest_cgins.verify.indices import Indices, candidates
 from pytest_cgins.verify.locate import describe, describe_spread
+from pytest_cgins.verify.output_order import Arrangement
 from pytest_cgins.verify.text import number, position, subject
 
 _RULES = {"gold": "recorded gold", "reference": "fp64 reference"}
@@ -31,18 +34,29 @@ class ExpectedSet:
     outputs: tuple[ExpectedOutput, ...]
     """Returned tensors first, then the mutated inputs."""
     arguments: Mapping[str, Tensor]
-    """Tensors passed directly as arguments, by parameter name: what hints are looked for in."""
+    """Tensors passed directly as arguments, by parameter name: an answer may be a copy of one."""
     note: str = ""
     """How the reference was made where it is not fp64 on the case's device."""
+    arrangement: Arrangement | None = None
+    """Brings answers into the form that `outputs` have, where several are right as a whole."""
 
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
         return sum(output.nbytes for output in self.outputs) + sum(a.nbytes for a in self.arguments.values())
 
+    def arranged(self, got: Sequence[Tensor]) -> Sequence[Tensor]:
+        """An answer in the form in which it is compared; as it is where its form is wrong."""
+        if self.arrangement is None or len(got) != len(self.outputs):
+            return got
+        pairs = zip(got, (output.answer for output in self.outputs), strict=True)
+        alike = all(one.shape == own.shape and one.dtype == own.dtype for one, own in pairs)
+        return self.arrangement(got) if alike else got
+
 
 def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) -> tuple[Check, ...]:
     """All checks of one set of inputs. The rules are left out where the form is wrong."""
+    got = expected.arranged(got)
     checked = form.check(expected.name, expected.outputs, got)
     if not checked.passed:
         return (checked,)
@@ -57,6 +71,7 @@ def compare(expected: ExpectedSet, got: Sequence[Tensor], tolerance: Tolerance) 
 
 def accepts(expected: ExpectedSet, forged: Sequence[Tensor], tolerance: Tolerance) -> bool:
     """Whether form and every rule let `forged` pass; stops at the first that does not."""
+    forged = expected.arranged(forged)
     return form.check(expected.name, expected.outputs, forged).passed and all(
         _measure(rule, output, answer, tolerance).passed
         for rule in ("reference", "gold")
@@ -81,7 +96,9 @@ class _Finding:
     rms_only: bool = False
     """No element is beyond its own tolerance, all together are beyond the rms."""
     note: str = ""
-    """What is wrong where no single element is."""
+    """What is wrong, where that is said of no single element."""
+    reason: Reason | None = None
+    """Another one than that of the rule."""
 
     def place(self) -> str:
         """Words and picture of where the wrong elements are; "" if there are none."""
@@ -106,17 +123,18 @@ def _rule(
         for output, answer in zip(expected.outputs, got, strict=True)
         if rule == "reference" or output.gold is not None
     ]
-    worst = max(findings, key=lambda finding: (not finding.passed, finding.share))
+    # Where a value is wrong its index is as well, mostly: the value is what is shown.
+    worst = max(findings, key=lambda finding: (not finding.passed, finding.reason is None, finding.share))
     passed, place = worst.passed, worst.place()
-    reason = Reason.GOLD_MISMATCH if rule == "gold" else Reason.REFERENCE_MISMATCH
+    reason = worst.reason or (Reason.GOLD_MISMATCH if rule == "gold" else Reason.REFERENCE_MISMATCH)
     message = ""
     if not passed:
         drawn = worst.output.draws is not None
         differs = "is no such draw as torch's" if drawn else f"differs from the {_RULES[rule]}"
+        differs = "is wrong" if worst.reason else differs
         message = f"{subject(worst.output.index, len(got))} {differs} on the {expected.name} inputs: {_what(worst, place)}"
-        if worst.output.scale is not None:
-            bound = rules.against_reference(worst.output.scale)
-            message += hint(got[worst.output.index], bound, expected.arguments)
+        if worst.output.scale is None and worst.output.indices is None and not drawn:
+            message += _as_positions(worst.output, got[worst.output.index], expected.arguments)
     return Check(
         rule=rule,
         inputs=expected.name,
@@ -124,12 +142,23 @@ def _rule(
         reason=Reason.OK if passed else reason,
         message=message,
         # JSON has no infinity: a broken NaN pattern counts as the greatest error there is.
-        share=min(worst.share, 1e300),
+        share=min(worst.share, NO_TOLERANCE),
         wrong=sum(int(finding.wrong.sum()) for finding in findings if finding.wrong is not None),
         compared=sum(finding.compared for finding in findings),
         worst=worst.worst,
         map=place,
     )
+
+
+def _as_positions(output: ExpectedOutput, got: Tensor, arguments: Mapping[str, Tensor]) -> str:
+    """What to write where wrong integers would be right as positions; "" where they would not."""
+    for found in candidates(output.index, arguments, output.answer):
+        if found.fault(got, output.answer) is None:
+            return (
+                f"\n→ as positions in `{found.said.into}` all point at equal values: where any of these is right, write "
+                f"in cgins.yaml: {found.said.yaml}"
+            )
+    return ""
 
 
 def _what(finding: _Finding, place: str) -> str:
@@ -139,9 +168,9 @@ def _what(finding: _Finding, place: str) -> str:
     count, worst = int(finding.wrong.sum()), finding.worst
     beyond = (
         f"no element is beyond its own tolerance, but the rms error is {finding.share:.3g} times the allowed "
-        f"one; {count} of {finding.compared} elements lie above that rms"
+        f"one; {count} of {counted(finding.compared, 'element lies', 'elements lie')} above that rms"
         if finding.rms_only
-        else f"{count} of {finding.compared} compared elements are wrong"
+        else f"{count} of {counted(finding.compared, 'compared element is', 'compared elements are')} wrong"
     )
     return (
         f"{beyond}. Worst is {list(worst.index)}: expected {worst.expected}, got {worst.got}, allowed "
@@ -156,6 +185,8 @@ def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Toler
         if fault:
             return _Finding(output=output, passed=False, share=2.0, note=fault)
         return _Finding(output=output, compared=flat.numel())  # with the range, each of them
+    if output.indices is not None:
+        return _pointing(output, output.indices, flat, output.recorded if rule == "gold" else output.answer)
     if rule == "reference" or gold is None:
         if output.scale is None:
             return _exact(output, flat, output.answer.reshape(-1), None)
@@ -170,6 +201,25 @@ def _measure(rule: str, output: ExpectedOutput, answer: Tensor, tolerance: Toler
     finding = _bounded(output, values, bound, gold.positions, gold.values.dtype)
     differs = gold.statistics_differ(flat, output.scale, bound) if finding.passed else ""
     return replace(finding, passed=False, share=max(2.0, finding.share), note=differs) if differs else finding
+
+
+def _pointing(output: ExpectedOutput, indices: Indices, answer: Tensor, expected: Tensor) -> _Finding:
+    """Positions: at an equal value, or wrong."""
+    fault = indices.fault(answer, expected)
+    if fault is None:
+        return _Finding(output=output, compared=answer.numel())
+    first = int(fault.wrong.to(torch.uint8).argmax())
+    texts = (number(int(one.reshape(-1)[first]), one.dtype) for one in (expected, answer))
+    return _Finding(
+        output=output,
+        share=math.inf,
+        passed=False,
+        compared=answer.numel(),
+        wrong=fault.wrong,
+        worst=_worst(output, first, None, *texts, allowed=0.0),
+        note=fault.what,
+        reason=fault.reason,
+    )
 
 
 def _exact(output: ExpectedOutput, values: Tensor, expected: Tensor, positions: Tensor | None) -> _Finding:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.model import Statistics
+from pytest_cgins.text import counted
 from pytest_cgins.verify import tolerance as rules
+from pytest_cgins.verify.indices import Indices
 from pytest_cgins.verify.random_outputs import Draws
 
 
@@ -52,7 +54,7 @@ class GoldElements:
         ]
         for what, got, expected in counts:
             if got != expected:
-                differs = f"{got} elements are {what}, and {expected} were when the gold was recorded."
+                differs = f"{counted(got, 'element is', 'elements are')} {what}, and {expected} were when the gold was recorded."
                 return differs if bound.exact_patterns else ""
         finite = recorded.finite
         if bound.rms_limit == float("inf") or not finite:
@@ -87,11 +89,22 @@ class ExpectedOutput:
     """None for inputs that were not recorded, and in tier `shapes`."""
     draws: Draws | None = None
     """Torch's draws, where the output is random: then no element of it is compared."""
+    indices: Indices | None = None
+    """What the output points into, where it holds positions: then any of equal values is right."""
     complex: bool = False
     """Whether it is complex; `answer` and all else then hold pairs of real numbers."""
 
     @property
+    def recorded(self) -> Tensor:
+        """The whole output as it was recorded; torch's answer where no gold is kept."""
+        whole = self.answer.reshape(-1)
+        if self.gold is None:
+            return whole
+        positions = self.gold.positions
+        return self.gold.values if positions is None else whole.index_copy(0, positions, self.gold.values)
+
+    @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        parts = (self.answer, self.scale, self.gold, self.draws)
+        parts = (self.answer, self.scale, self.gold, self.draws, self.indices)
         return sum(part.nbytes for part in parts if part is not None)

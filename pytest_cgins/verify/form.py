@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pytest_cgins.kernels.launcher import POISON_BYTE
 from pytest_cgins.model import Check, Reason, WorstElement
+from pytest_cgins.text import counted
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.locate import describe
 from pytest_cgins.verify.text import number, position, subject
@@ -19,7 +20,7 @@ from pytest_cgins.verify.tolerance import all_finite
 def check(inputs: str, expected: Sequence[ExpectedOutput], got: Sequence[Tensor]) -> Check:
     """The first thing wrong with the form of the outputs, or a passing check."""
     if len(got) != len(expected):
-        what = f"the kernel gave {len(got)} output tensors, the op gives {len(expected)}"
+        what = f"the kernel gave {counted(len(got), 'output tensor')}, the op gives {len(expected)}"
         return failed(inputs, Reason.OUTPUT_COUNT, what)
     for output, answer in zip(expected, got, strict=True):
         form = _Form(inputs, subject(output.index, len(expected)), output, answer)
@@ -135,7 +136,7 @@ class _Form:
             tolerance=0.0,
         )
         message = (
-            f"{self.subject}: {count} of {wrong.numel()} elements are {what} ({self.inputs} inputs). First is "
+            f"{self.subject}: {count} of {counted(wrong.numel(), 'element is', 'elements are')} {what} ({self.inputs} inputs). First is "
             f"{list(worst.index)}: expected {worst.expected}, got {worst.got}. "
             f"Where: {place.splitlines()[0]}."
         )

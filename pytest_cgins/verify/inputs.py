@@ -8,7 +8,7 @@ and are the same on every host.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import torch
@@ -24,6 +24,10 @@ from pytest_cgins.verify.semantics import Semantics, of
 _LADDER = {torch.float16: 4}
 _LADDER_DEFAULT = 6
 _UNDECLARED = Declared()
+
+Milder = Mapping[int, int]
+"""How many times the edge rows of one number are made milder."""
+_AS_THEY_ARE: Milder = {}
 
 
 def fresh(
@@ -52,21 +56,69 @@ def fresh(
 
 
 def edge(
-    call: OpCall, recorded: Sequence[Tensor], key: str, declared: Declared = _UNDECLARED
+    call: OpCall,
+    recorded: Sequence[Tensor],
+    key: str,
+    declared: Declared = _UNDECLARED,
+    milder: Milder = _AS_THEY_ARE,
 ) -> list[Tensor]:
-    """Rows that are hard for the op: constant, tiny, subnormal, far from zero; for a norm with std ≈ √eps."""
+    """Rows that are hard for the op: constant, tiny, subnormal, far from zero; for a norm with std ≈ √eps.
+
+    Of an op whose outputs point into its rows, all rows have but five numbers, each many times.
+
+    Args:
+        call: the recorded call.
+        recorded: its argument tensors, on the CPU; left as they are.
+        key: seed of the session and name of the trace.
+        declared: what the user says of the op.
+        milder: see `edge_patterns`.
+    """
     semantics = of(call, declared)
     made = _content(semantics, recorded, key, "edge")
+    pointing = bool(semantics.indices(call))
     for index, tensor in data(semantics, made):
         if semantics.is_gradient(index):
             continue  # what is hard is where it is multiplied with the op's own rows
         lanes = lanes_of(semantics, call, index, tensor)
-        patterns = torch.tensor(_patterns(semantics, tensor.dtype), dtype=torch.float64)
+        patterns = torch.tensor(edge_patterns(semantics, tensor.dtype, milder), dtype=torch.float64)
         shift, scale = patterns[lanes % len(patterns)].unbind(-1)
-        tensor.copy_(_legal(semantics, index, _wide(tensor) * scale + shift, recorded[index]))
+        wide = _wide(tensor)
+        # Without -0.0: whether it is less than 0.0 is a question of its own.
+        wide = wide.round().clamp(-2, 2) + 0.0 if pointing and not tensor.is_complex() else wide
+        tensor.copy_(_legal(semantics, index, wide * scale + shift, recorded[index]))
     if semantics.kind == "norm" and semantics.eps:
         _shrink_variances(semantics, made)
     return made
+
+
+def edge_patterns(
+    semantics: Semantics, dtype: torch.dtype, milder: Milder = _AS_THEY_ARE
+) -> list[tuple[float, float]]:
+    """(shift, scale) of the edge rows; `milder` ones have the root of what is greater than 1, so many times."""
+    return [
+        (_root(shift, milder.get(number, 0)), _root(scale, milder.get(number, 0)))
+        for number, (shift, scale) in enumerate(_patterns(semantics, dtype))
+    ]
+
+
+def _root(value: float, times: int) -> float:
+    return math.copysign(abs(value) ** 0.5**times, value) if abs(value) > 1 else value
+
+
+def edge_numbers(
+    semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int]
+) -> Tensor | None:
+    """Which of the edge rows each element of an output of this shape is made of, flat; None where rows are not seen in it."""
+    for index, tensor in data(semantics, tensors)[:1]:
+        lanes = lanes_of(semantics, call, index, tensor) % len(_patterns(semantics, tensor.dtype))
+        of_rows = tuple(size for size in lanes.shape if size > 1) == tuple(size for size in shape if size > 1)
+        if of_rows:
+            return lanes.reshape(-1)
+        alike = len(lanes.shape) == len(shape) and all(
+            own in (1, size) for own, size in zip(lanes.shape, shape, strict=True)
+        )
+        return lanes.expand(tuple(shape)).reshape(-1) if alike else None
+    return None
 
 
 def _shrink_variances(semantics: Semantics, tensors: Sequence[Tensor]) -> None:
@@ -117,6 +169,34 @@ def data(semantics: Semantics, tensors: Sequence[Tensor]) -> list[tuple[int, Ten
         if semantics.role(index, meta) == "data" and not overlapping and not is_mask(tensors[index]):
             first.setdefault(meta.storage, index)
     return [(index, tensors[index]) for index in first.values()]
+
+
+def row_at(
+    semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int], place: Sequence[int]
+) -> str:
+    """What the first argument's row is like of which an element of an output is made; "" where that is not clear.
+
+    Args:
+        semantics: of the call.
+        call: the call.
+        tensors: its arguments, on the CPU.
+        shape: of the output.
+        place: of the element in it.
+    """
+    found = next((one for one in data(semantics, tensors) if not semantics.is_gradient(one[0])), None)
+    if found is None or found[1].is_complex() or found[1].ndim < 2 or not found[1].numel():
+        return ""
+    index, tensor = found
+    dims = semantics.lanes(call, index, tuple(tensor.shape))
+    if not dims or any(dim >= len(shape) or shape[dim] != tensor.shape[dim] for dim in dims):
+        return ""
+    row = tensor[tuple(place[dim] if dim in dims else slice(None) for dim in range(tensor.ndim))]
+    variance, mean = torch.var_mean(row.to(torch.float64), correction=0)
+    name = semantics.names.get(index, "input")
+    like = f"mean {float(mean):.3g} and variance {float(variance):.3g}"
+    if tuple(shape) != tuple(tensor.shape):
+        return f"It is made of a row of `{name}` with {like}."
+    return f"There `{name}` is {float(tensor[tuple(place)]):.4g}, in a row with {like}."
 
 
 def lanes_of(semantics: Semantics, call: OpCall, index: int, tensor: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,21 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
-from pytest_cgins.probes import after_timing, op_callback
+from pytest_cgins.probes import after_timing, on_stream, op_callback
 from pytest_cgins.probes.registry import ALWAYS, TIMED
+from pytest_cgins.text import counted
 from pytest_cgins.timing import peak_measurement
 from pytest_cgins.timing.environment import describe, device_key
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
-from pytest_cgins.verify import form, layouts, precision, probing, timed
+from pytest_cgins.verify import arguments, diagnosis, form, inputs, layouts, probing, sizes, timed
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.maker import InputSet, dense_meta
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.reference import answer
+from pytest_cgins.verify.reference import answer, memory_taken
+from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
 from pytest_cgins.verify.wishes import Wishes, wishes_of
 
@@ -133,18 +135,23 @@ class JudgeService:
         answers = _Answers(params, buffers, case.device)
         suspicions = Suspicions(params.get("probes", ALWAYS), _permissions(params), tolerance)
         suspicions.own_calls = _own_calls(params, prepared, case)
-        checks: list[Check] = []
+        suspicions.own_memory = lambda name: _own_memory(prepared, name, case.device)
+        core: list[diagnosis.Answered] = []
+        probes: list[diagnosis.Answered] = []
         right: dict[str, str] = {}
         for made in prepared.sets:
             checked, got = self._check(made, answers, tolerance, suspicions)
-            if made.probe:
-                half = prepared.base.expected
-                probing.take_checks(made, checked, got, suspicions, half=half, tolerance=tolerance)
-            else:
-                checks += _explained(made, checked, got, case.device)
-                if after_timing.NAME in suspicions.wanted and all(check.passed for check in checked):
-                    right[made.expected.name] = answers.digest(made.expected.name)
+            told = [_with_row(check, made, prepared.semantics) for check in checked]
+            (probes if made.probe else core).append(diagnosis.Answered(made=made, got=got, checks=told))
+            if not made.probe and after_timing.NAME in suspicions.wanted and core[-1].passed:
+                right[made.expected.name] = answers.digest(made.expected.name)
         self._right = (_case_of(params), right)
+        checks = diagnosis.explain(core, prepared.maker, prepared.semantics, tolerance)
+        if all(one.passed for one in core):
+            _take_probes(probes, prepared, suspicions, tolerance)
+        else:
+            why = "the kernel is wrong on the inputs that decide: it cannot be told what only this would show"
+            suspicions.not_run |= {one.made.probe: why for one in probes if one.checks}
         suspicions.not_run |= prepared.not_run
         suspicions.not_run |= dict.fromkeys(TIMED, params.get("untimed", "the kernel was not timed"))
         suspicions.take_checks(checks)
@@ -155,7 +162,7 @@ class JudgeService:
         correctness = Correctness(
             checks=tuple(checks),
             power=prepared.power(tolerance),
-            notes=prepared.notes,
+            notes=(*prepared.notes, *on_stream.notes(params.get("observed", {}).get(on_stream.NAME))),
             probes=suspicions.probes(),
         )
         return {"correctness": documents.dump_python(correctness)}, []
@@ -281,23 +288,42 @@ def _own_calls(params: dict[str, Any], prepared: Preparation, case: Case) -> dic
     return prepared.op_calls(case.device) if op_callback.NAME in params.get("probes", ()) else {}
 
 
+def _own_memory(prepared: Preparation, name: str, device: str) -> int:
+    """What torch's own op takes on a set of inputs."""
+    made = next((made for made in prepared.sets if made.expected.name == name), None)
+    return memory_taken(made.call, made.layout, made.context, device) if made is not None else 0
+
+
 def _importable(import_root: str, op: str) -> None:
     """Let the op be imported: the user named it in cgins.yaml, beside which its module lies."""
     import_from(import_root)
     trust(op)
 
 
-def _explained(
-    made: InputSet, checks: Sequence[Check], got: Sequence[torch.Tensor], device: str
-) -> list[Check]:
-    """The checks, with the name of the arithmetic whose error a wrong answer has."""
-    mismatches = (Reason.GOLD_MISMATCH, Reason.REFERENCE_MISMATCH)
-    if not any(check.reason in mismatches for check in checks):
-        return list(checks)
-    arithmetic = precision.explain(made, got, device)
-    if not arithmetic:
-        return list(checks)
-    return [precision.named(check, arithmetic) if check.reason in mismatches else check for check in checks]
+def _take_probes(
+    probes: Sequence[diagnosis.Answered],
+    prepared: Preparation,
+    suspicions: Suspicions,
+    tolerance: Tolerance,
+) -> None:
+    """What the answers to the probes' sets tell of a kernel that is right on the others."""
+    for one in probes:
+        found = None
+        if not one.passed and one.made.probe in (sizes.NAME, arguments.NAME):
+            found = diagnosis.explain_probe(one, prepared.base, prepared.maker, prepared.semantics, tolerance)
+        half = prepared.base.expected
+        probing.take_checks(one, suspicions, found, half=half, tolerance=tolerance)
+
+
+def _with_row(check: Check, made: InputSet, semantics: Semantics) -> Check:
+    """A failed check with what the inputs are like where it failed most."""
+    if check.passed or check.worst is None:
+        return check
+    shape = made.expected.outputs[check.worst.output].shape
+    tensors = rebuild(made.layout.metas, made.layout.spans, "cpu")
+    row = inputs.row_at(semantics, made.call, tensors, shape, check.worst.index)
+    words, arrow, remedy = check.message.partition("\n→")
+    return replace(check, message=f"{words} {row}{arrow}{remedy}") if row else check
 
 
 def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
@@ -341,7 +367,7 @@ class _Answers:
         sets, deviations = params["sets"], params.get("deviations", [])
         if len(sets) + len(deviations) != len(buffers):
             raise ProtocolError(
-                f"{len(sets)} answers and {len(deviations)} deviations came with {len(buffers)} buffers"
+                f"{counted(len(sets), 'answer')} and {counted(len(deviations), 'deviation')} came with {counted(len(buffers), 'buffer')}"
             )
         self.entries: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in sets}
         self._buffers = {entry["name"]: buffer for entry, buffer in zip(sets, buffers, strict=False)}

@@ -11,6 +11,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from pytest_cgins.text import counted
+
 _PICTURE_ROWS = 8
 _PICTURE_COLUMNS = 32
 _SHADES = ".-+#"
@@ -26,9 +28,9 @@ def describe(wrong: Tensor, seen: Tensor | None = None) -> str:
     count, total = int(wrong.sum()), int(seen.sum())
     if count == 0:
         return ""
-    sampled = "" if total == wrong.numel() else f" (seen: {total} of {wrong.numel()} elements)"
+    sampled = "" if total == wrong.numel() else f" (seen: {total} of {counted(wrong.numel(), 'element')})"
     if count == total:
-        return f"everywhere: all {total} elements{sampled}"
+        return f"everywhere: all {counted(total, 'element')}{sampled}"
     width = wrong.shape[-1] if wrong.ndim else 1
     matrix, compared = wrong.reshape(-1, width), seen.reshape(-1, width)
     return f"{_words(matrix, compared)}{sampled}\n{picture(matrix, compared)}"
@@ -73,7 +75,7 @@ def _words(wrong: Tensor, seen: Tensor) -> str:
     if whole_columns:
         return _lines("columns", column_numbers, columns, _extent("rows", row_numbers, rows, column_density))
     if count >= 0.5 * total:
-        return f"everywhere: {count} of {total} elements ({count / total:.0%})"
+        return f"everywhere: {count} of {counted(total, 'element')} ({count / total:.0%})"
     return f"elements: {_elements(wrong, row_numbers, column_numbers, count)}"
 
 
@@ -116,8 +118,8 @@ def _elements(matrix: Tensor, bad_rows: Tensor, bad_columns: Tensor, count: int)
             f"({count} of {total})"
         )
     return (
-        f"{count} of {total}, scattered over {len(bad_rows)} of {matrix.shape[0]} rows and "
-        f"{len(bad_columns)} of {matrix.shape[1]} columns"
+        f"{count} of {total}, scattered over {len(bad_rows)} of {counted(matrix.shape[0], 'row')} and "
+        f"{len(bad_columns)} of {counted(matrix.shape[1], 'column')}"
     )
 
 
@@ -135,7 +137,7 @@ def _ranges(indices: list[int], limit: int = 4) -> str:
             ranges.append([index, index])
     texts = [str(a) if a == b else f"{a}–{b}" for a, b in ranges[:limit]]
     if len(ranges) > limit:
-        texts.append(f"… {len(ranges) - limit} more ranges")
+        texts.append(f"… {counted(len(ranges) - limit, 'more range')}")
     return ", ".join(texts)
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from pytest_cgins.config import Declared
 from pytest_cgins.model import Context, OpCall, TensorMeta, Trace
 from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
 from pytest_cgins.verify import gold
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
+from pytest_cgins.verify.indices import indices_of, window_of
+from pytest_cgins.verify.output_order import arrangement
 from pytest_cgins.verify.random_outputs import Domain, draw
 from pytest_cgins.verify.reference import Answers, answer, answers
+from pytest_cgins.verify.semantics import of
 
 REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 """What torch raises on arguments that it does not take."""
@@ -42,8 +46,12 @@ class InputSet:
 
     @property
     def returns_integers(self) -> bool:
-        """Whether a returned tensor holds indices, mostly; one that is changed in place is a counter, mostly."""
-        return any("int" in meta.dtype for meta in self.outputs)
+        """Whether a returned tensor holds integers of which nobody says what they point into.
+
+        Mostly they are indices; one that is changed in place is a counter, mostly.
+        """
+        outputs = zip(self.outputs, self.expected.outputs, strict=False)
+        return any("int" in meta.dtype and output.indices is None for meta, output in outputs)
 
 
 def base_of(core: Sequence[InputSet]) -> InputSet:
@@ -67,6 +75,8 @@ class Maker:
     """Tensors that the op changes, also where the recorded call left their numbers as they were."""
     random: Mapping[int, Domain] = field(default_factory=dict)
     """Outputs that are random, with their least and greatest value."""
+    declared: Declared = field(default_factory=Declared)
+    """What the user says of the op."""
 
     @property
     def mutated(self) -> list[int] | None:
@@ -110,30 +120,45 @@ class Maker:
             tf32=self.tf32 and not patterns_only,
         )
         metas = self._output_metas(made)
+        arguments = tensors_by_name(call, rebuild(layout.metas, layout.spans, self.device))
+        first = arguments.get(call.arguments[0].name) if call.arguments else None
+        arranged = arrangement(call, first, made.answer)
+        if arranged is not None:
+            made, gold_of = made.arranged(arranged), gold.arranged(gold_of, arranged)
         outputs = tuple(
             _expected_output(index, made, meta, gold_of[index] if index < len(gold_of) else None)
             for index, meta in enumerate(metas)
         )
         outputs = tuple(
             self._drawn(output, call, layout, made.mutated) if output.index in self.random else output
-            for output in outputs
+            for output in self._pointing(outputs, call, arguments)
         )
-        here = rebuild(layout.metas, layout.spans, self.device)
-        arguments = {
-            argument.name: here[int(argument.value.value or 0)]
-            for argument in call.arguments
-            if argument.value.kind == "tensor"
-        }
         returned = len(metas) - len(made.mutated)
         return InputSet(
             layout=layout,
             outputs=tuple(metas[:returned]),
             mutated=made.mutated,
-            expected=ExpectedSet(name=name, outputs=outputs, arguments=arguments, note=made.note),
+            expected=ExpectedSet(
+                name=name, outputs=outputs, arguments=arguments, note=made.note, arrangement=arranged
+            ),
             call=call,
             context=context,
             probe=probe,
         )
+
+    def _pointing(
+        self, outputs: Sequence[ExpectedOutput], call: OpCall, arguments: Mapping[str, Tensor]
+    ) -> Iterator[ExpectedOutput]:
+        """The outputs, those of positions with what they point into."""
+        known = of(call, self.declared).indices(call)
+        for output in outputs:
+            said = known.get(output.index)
+            if said is None or output.scale is not None or output.answer.dtype == torch.bool:
+                yield output
+            else:
+                into = arguments.get(said.into)
+                window = window_of(call, into, output.answer)
+                yield replace(output, indices=indices_of(said, call.op, into, output.answer, window))
 
     def _drawn(
         self, output: ExpectedOutput, call: OpCall, layout: Layout, mutated: Sequence[int]
@@ -176,6 +201,15 @@ class Maker:
             replace(meta, stride=tuple(tensor.stride()))
             for meta, tensor in zip(metas[len(olds) :], made.answer[len(olds) :], strict=True)
         ]
+
+
+def tensors_by_name(call: OpCall, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Tensors that are arguments by themselves, by parameter name."""
+    return {
+        argument.name: tensors[int(argument.value.value or 0)]
+        for argument in call.arguments
+        if argument.value.kind == "tensor"
+    }
 
 
 def dense_meta(tensor: Tensor, index: int) -> TensorMeta:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from pytest_cgins.config import Tolerance
+from pytest_cgins.config import Declared, Tolerance
 from pytest_cgins.errors import ConfigError, RandomOp, ReplayError
 from pytest_cgins.model import Context, OpCall, Power, Trace
 from pytest_cgins.trace.call import relocate
@@ -16,7 +17,16 @@ from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import declared_of
 from pytest_cgins.trace.replay import load_inputs, recording_device
 from pytest_cgins.trace.source import BlobSource
-from pytest_cgins.verify import both_signs, gold, inputs, power, precision, probe_sets, random_outputs
+from pytest_cgins.verify import (
+    blindness,
+    both_signs,
+    gold,
+    inputs,
+    power,
+    precision,
+    probe_sets,
+    random_outputs,
+)
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.op_calls import op_calls
@@ -38,6 +48,10 @@ class Preparation:
     """`recorded` first, then `fresh` and `edge`, then those of probes."""
     notes: tuple[str, ...]
     """What a reader must know: a rule that does not apply, a reference that is not fp64."""
+    maker: Maker
+    """Made the sets, and makes torch's answers to others."""
+    semantics: Semantics
+    """Of the call."""
     at_origin: Callable[[], tuple[ExpectedOutput, ...]]
     """What is expected of the recorded inputs on the type of device that recorded them."""
     not_run: Mapping[str, str] = field(default_factory=dict)
@@ -126,6 +140,7 @@ def prepare(
         device,
         mutable=semantics.mutated(trace.call),
         random=drawn,
+        declared=wishes.declared,
     )
     sets: list[InputSet] = []
     notes = _not_compared(trace)
@@ -142,33 +157,18 @@ def prepare(
             sets.append(maker.make("recorded", recorded, gold.load(trace, source, device)))
         except REFUSALS as error:
             raise _refused(trace, device, error) from error
-    for name, new in (("fresh", inputs.fresh), ("edge", inputs.edge)):
-        if name == "edge" and sets and sets[0].returns_integers:
-            # Rows of equal numbers have no one right index of their greatest.
-            notes.append("no edge inputs: the op returns integers, and ties may be broken either way")
-            continue
-        if name == "edge" and chooses(trace.call):
-            notes.append(
-                "no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"
-            )
-            continue
-        tensors = new(trace.call, recorded, key, wishes.declared)
-        if name == "fresh":
-            tensors, signed = both_signs.spread(maker, semantics, tensors, key)
-            notes += [both_signs.note(signed)] if signed else []
-        if sets and _equal(tensors, recorded):
-            notes.append(
-                f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"
-            )
-            continue
+    for name in ("fresh", "edge"):
         try:
-            sets.append(maker.make(name, tensors, ()))
+            drawn_sets, told = _draw(name, maker, semantics, recorded, key, first=sets[0] if sets else None)
         except REFUSALS as error:
             if not sets:
                 raise _refused(trace, device, error) from error
-            notes.append(f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})")
+            told = [f"no {name} inputs: torch refuses them ({str(error).splitlines()[0]})"]
+        else:
+            sets += drawn_sets
+        notes += told
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
-    _check_numbers(drawn, sets[0], trace.call)
+    _check_numbers(drawn, wishes.declared, sets[0], trace.call)
     ingredients = probe_sets.Ingredients(
         maker=maker,
         semantics=semantics,
@@ -176,15 +176,56 @@ def prepare(
         core=tuple(sets),
         key=key,
     )
-    probing, not_run = probe_sets.make(ingredients, wishes)
+    probing, not_run, told = probe_sets.make(ingredients, wishes)
     sets += probing
+    notes += told
     return Preparation(
         trace=trace,
         sets=tuple(sets),
         notes=tuple(notes),
         not_run=not_run,
+        maker=maker,
+        semantics=semantics,
         at_origin=lambda: _at_origin(trace, source),
     )
+
+
+def _draw(
+    name: str,
+    maker: Maker,
+    semantics: Semantics,
+    recorded: Sequence[Tensor],
+    key: str,
+    *,
+    first: InputSet | None,
+) -> tuple[list[InputSet], list[str]]:
+    """The set of fresh or of edge inputs, if there is one, and what is to be said of it.
+
+    Raises:
+        Exception: whatever the op raises on them.
+    """
+    call, declared = maker.trace.call, maker.declared
+    if name == "edge" and first is not None and first.returns_integers:
+        # Rows of equal numbers have no one right index of their greatest.
+        return [], ["no edge inputs: the op returns integers, and ties may be broken either way"]
+    if name == "edge" and chooses(call):
+        return [], ["no edge inputs: the gradient goes to chosen elements, and ties may be broken either way"]
+    notes: list[str] = []
+    if name == "fresh":
+        tensors, signed = both_signs.spread(
+            maker, semantics, inputs.fresh(call, recorded, key, declared), key
+        )
+        notes += [both_signs.note(signed)] if signed else []
+    else:
+        tensors = inputs.edge(call, recorded, key, declared)
+    if first is not None and _equal(tensors, recorded):
+        return [], [f"no {name} inputs: all arguments are integers, indices or masks and stay as recorded"]
+    if name == "fresh":
+        return [maker.make(name, tensors)], notes
+    made, told = blindness.edge_set(
+        partial(maker.make, name), partial(inputs.edge, call, recorded, key, declared), semantics, call
+    )
+    return [made], told
 
 
 def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:
@@ -200,13 +241,20 @@ def _drawn(trace: Trace, semantics: Semantics) -> dict[int, Domain]:
     return drawn
 
 
-def _check_numbers(drawn: Mapping[int, object], made: InputSet, call: OpCall) -> None:
-    there = len(made.expected.outputs)
-    for number in drawn:
-        if number >= there:
+def _check_numbers(drawn: Mapping[int, object], declared: Declared, made: InputSet, call: OpCall) -> None:
+    outputs = made.expected.outputs
+    said = {**dict.fromkeys(drawn, "is random"), **{one.number: "holds indices" for one in declared.indices}}
+    for number, what in said.items():
+        if number >= len(outputs):
             raise ConfigError(
-                f"semantics says that output {number} of {call.op} is random, and it has {there}",
-                remedy=f"count from 0: the last one is {there - 1}",
+                f"semantics says that output {number} of {call.op} {what}, and it has {len(outputs)}",
+                remedy=f"count from 0: the last one is {len(outputs) - 1}",
+            )
+        if number not in drawn and outputs[number].indices is None:
+            dtype = str(outputs[number].answer.dtype).removeprefix("torch.")
+            raise ConfigError(
+                f"semantics says that output {number} of {call.op} holds indices, and it is {dtype}",
+                remedy="write the number of an output of integers, counted from 0",
             )
 
 

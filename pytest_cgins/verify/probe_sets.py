@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pytest_cgins.verify import arguments, layouts, precision, sizes, special
+from pytest_cgins.verify.blindness import blind_to
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.wishes import Wishes
@@ -36,27 +37,51 @@ class Ingredients:
         return base_of(self.core)
 
 
-def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str]]:
-    """The sets of all probes that are switched on, and why others have none, by their names."""
-    makers: dict[str, Callable[[], Made]] = {
-        sizes.NAME: lambda: sizes.sets(
-            of.maker, of.semantics, of.recorded, of.key, interpreted=wishes.interpreted
+def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str], list[str]]:
+    """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing."""
+    makers: dict[str, Callable[[str], Made]] = {
+        sizes.NAME: lambda key: sizes.sets(
+            of.maker, of.semantics, of.recorded, key, interpreted=wishes.interpreted
         ),
-        arguments.NAME: lambda: arguments.sets(of.maker, of.semantics, of.base, of.key),
-        layouts.NAME: lambda: layouts.sets(of.base, wishes),
-        special.NAME: lambda: special.sets(of.maker, of.semantics, of.base),
-        precision.NAME: lambda: precision.sets(of.maker, of.semantics, of.base),
+        arguments.NAME: lambda key: arguments.sets(of.maker, of.semantics, of.base, key),
+        layouts.NAME: lambda _: layouts.sets(of.base, wishes),
+        special.NAME: lambda _: special.sets(of.maker, of.semantics, of.base),
+        precision.NAME: lambda _: precision.sets(of.maker, of.semantics, of.base),
     }
     sets: list[InputSet] = []
     missing: dict[str, str] = {}
+    notes: list[str] = []
     for name, made_by in makers.items():
         if name not in wishes.probes:
             continue
-        try:
-            made, why = made_by()
-        except REFUSALS as error:
-            made, why = [], f"torch refuses the inputs ({(str(error).splitlines() or [''])[0]})"
+        made, why, blind = _telling(name, made_by, of.key)
         sets += made
+        notes += blind
         if why:
             missing[name] = why
-    return sets, missing
+    return sets, missing, notes
+
+
+def _telling(name: str, made_by: Callable[[str], Made], key: str) -> tuple[list[InputSet], str, list[str]]:
+    """The sets of a probe, or why there are none; those that tell nothing are drawn once more, and named if that is no help."""
+    kept: dict[str, tuple[InputSet, str]] = {}
+    for draw in (key, f"{key}/again"):
+        try:
+            made, why = made_by(draw)
+        except REFUSALS as error:
+            made, why = [], f"torch refuses the inputs ({(str(error).splitlines() or [''])[0]})"
+        if not made and not kept:
+            return [], why, []
+        for one in made:
+            # Of special values only the places are looked at.
+            blind = "" if name == special.NAME else blind_to(one.expected)
+            if not blind or one.expected.name not in kept:
+                kept[one.expected.name] = (one, blind)
+        if not any(blind for _, blind in kept.values()):
+            break
+    notes = [
+        f"the probe {name} is without power on the {one.expected.name} inputs: torch's own answers to them do not tell {blind}"
+        for one, blind in kept.values()
+        if blind
+    ]
+    return [one for one, _ in kept.values()], "", notes

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
+from pytest_cgins.call_text import call_line
 from pytest_cgins.config import Tolerance
 from pytest_cgins.execute.causes import cause_of
 from pytest_cgins.model import Check, Reason
 from pytest_cgins.verify import layouts, precision, sizes, special
 from pytest_cgins.verify.compare import ExpectedSet
+from pytest_cgins.verify.diagnosis import Answered, Diagnosis
 from pytest_cgins.verify.maker import InputSet
 from pytest_cgins.verify.suspicion import Suspicions
 
@@ -32,7 +32,9 @@ def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions)
     if died or claimed:
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
         suspicions.trip(
-            made.probe, f"on the {name} inputs the kernel {what}: {message}{_remedy(made)}", _reason(made)
+            made.probe,
+            f"on the {name} inputs the kernel {what}: {message}{_called(made)}{_remedy(made)}",
+            _reason(made),
         )
     else:
         suspicions.not_run.setdefault(made.probe, f"the kernel refuses {name}: {message}")
@@ -46,29 +48,28 @@ def _fails_on_nothing(made: InputSet, error: Mapping[str, Any]) -> bool:
 
 
 def take_checks(
-    made: InputSet,
-    checks: Sequence[Check],
-    got: Sequence[Tensor],
+    one: Answered,
     suspicions: Suspicions,
+    found: Diagnosis | None,
     *,
     half: ExpectedSet,
     tolerance: Tolerance,
 ) -> None:
-    """The checks of a kernel's answer to a probe's set.
+    """The checks of the answer to a probe's set, by a kernel that is right on the sets that decide.
 
     Args:
-        made: the set.
-        checks: of the answer.
-        got: the answer, complex tensors as pairs; () if it could not be compared.
+        one: the answer.
         suspicions: collects what is found.
+        found: what explains a wrong answer.
         half: what was expected of the same numbers in the case's own precision.
         tolerance: of the case.
     """
-    if not checks:
+    made = one.made
+    if not one.checks:
         return
-    failed = [check for check in checks if not check.passed]
+    failed = [check for check in one.checks if not check.passed]
     if made.probe == precision.NAME:
-        hidden, unknown = precision.judge(half, checks, got, tolerance)
+        hidden, unknown = precision.judge(half, one.checks, one.got, tolerance)
         suspicions.trip(made.probe, hidden)
         if unknown:
             suspicions.not_run.setdefault(made.probe, unknown)
@@ -78,7 +79,9 @@ def take_checks(
         failed = [check for check in failed if check.reason in _PATTERNS]
     suspicions.answered.add(made.probe)
     if failed:
-        suspicions.trip(made.probe, f"{failed[0].message}{_remedy(made)}", _reason(made, failed[0]))
+        words = f" {found.words}" if found is not None and found.words else ""
+        reason = found.reason if found is not None and found.reason else _reason(made, failed[0])
+        suspicions.trip(made.probe, f"{failed[0].message}{words}{_called(made)}{_remedy(made)}", reason)
 
 
 def _reason(made: InputSet, check: Check | None = None) -> Reason | None:
@@ -89,11 +92,13 @@ def _reason(made: InputSet, check: Check | None = None) -> Reason | None:
     return None
 
 
+def _called(made: InputSet) -> str:
+    """The probe's call, which is not the recorded one."""
+    return f"\ncalled  {call_line(made.call, made.layout.metas)}"
+
+
 def _remedy(made: InputSet) -> str:
+    """What the probe itself goes by."""
     if made.probe != sizes.NAME:
         return ""
-    argument = made.expected.name.split()[1]
-    return (
-        "\n→ a kernel that does not take a size returns an error; a size that never changes is told in cgins.yaml: "
-        f"semantics: {{fixed: ['{argument}[0]']}}"
-    )
+    return "\n→ be right for this size too, or return an error for it: a size that is refused fails nothing"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.model import Context
+from pytest_cgins.text import counted
 
 DRAWS = 32
 """Of torch, each with another seed."""
@@ -62,11 +63,11 @@ class Draws:
         low, high = self.domain
         wide = flat.to(torch.float64)
         if not bool(self.values.isnan().any()) and bool(wide.isnan().any()):
-            return f"{int(wide.isnan().sum())} of {flat.numel()} elements are NaN, and none of torch's"
+            return f"{int(wide.isnan().sum())} of {counted(flat.numel(), 'element is', 'elements are')} NaN, and none of torch's"
         outside = (wide < low) | (wide > high)
         if bool(outside.any()):
             first = float(wide[outside][0])
-            return f"{int(outside.sum())} of {flat.numel()} elements lie outside of [{low:g}, {high:g}], e.g. {first:g}"
+            return f"{int(outside.sum())} of {counted(flat.numel(), 'element lies', 'elements lie')} outside of [{low:g}, {high:g}], e.g. {first:g}"
         return ""
 
     def _support(self, values: Tensor, dtype: torch.dtype) -> str:
@@ -84,7 +85,7 @@ class Draws:
             return ""
         at = int(wrong.to(torch.uint8).argmax())
         return (
-            f"{int(wrong.sum())} of {int((least != greatest).sum())} elements are neither of the two values that "
+            f"{int(wrong.sum())} of {counted(int((least != greatest).sum()), 'element is', 'elements are')} neither of the two values that "
             f"torch draws, e.g. {float(values[at]):g} instead of {float(least[at]):g} or {float(greatest[at]):g}"
         )
 
@@ -101,7 +102,7 @@ class Draws:
             if abs(one - mean) > _LIMIT * deviation:
                 return (
                     f"its {name} is {abs(one - mean) / deviation:.3g} standard deviations from that of "
-                    f"{len(others)} draws of torch"
+                    f"{counted(len(others), 'draw')} of torch"
                 )
         return ""
 

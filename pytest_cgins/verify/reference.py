@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.model import Context, OpCall, TensorMeta
+from pytest_cgins.probes import memory
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.layout import Layout, dtype_name, rebuild
@@ -41,6 +42,20 @@ class Answers:
     """Indices of the input tensors that the op changed."""
     note: str
     """How the reference was made where float64 was not to be had; "" otherwise."""
+
+    def arranged(self, arrange: Callable[[Sequence[Tensor]], list[Tensor]]) -> Answers:
+        """These in the form in which answers are compared."""
+        perturbed, rounded = (
+            None if one is None else tuple(arrange(one)) for one in (self.perturbed, self.rounded)
+        )
+        return replace(
+            self,
+            answer=tuple(arrange(self.answer)),
+            answer32=tuple(arrange(self.answer32)),
+            reference=tuple(arrange(self.reference)),
+            perturbed=perturbed,
+            rounded=rounded,
+        )
 
 
 def answers(
@@ -77,12 +92,14 @@ def answers(
     own32 = own if _is_single_precision(inputs, context) else wide.run(device, torch.float32)
     reference, note = wide.reference(device, own32)
     perturbed = wide.perturbed(device) if conditioning and not note else None
+    if perturbed is not None and [one.shape for one in perturbed] != [one.shape for one in reference]:
+        perturbed = None  # how much it returns depends on the numbers, as of `unique`
     return Answers(
         answer=own,
         answer32=own32,
         reference=reference,
         perturbed=perturbed,
-        rounded=in_fp64(call, rounded(inputs, TF32_BITS), context, device, changed)
+        rounded=widened(call, rounded(inputs, TF32_BITS), context, device, changed)
         if tf32 and not note
         else None,
         mutated=changed,
@@ -90,15 +107,21 @@ def answers(
     )
 
 
-def in_fp64(
-    call: OpCall, inputs: Layout, context: Context, device: str, mutated: Sequence[int]
+def widened(
+    call: OpCall,
+    inputs: Layout,
+    context: Context,
+    device: str,
+    mutated: Sequence[int],
+    *,
+    dtype: torch.dtype = torch.float64,
 ) -> tuple[Tensor, ...]:
-    """Outputs of the op on inputs widened to fp64, then the inputs `mutated` as they are after it.
+    """Outputs of the op on inputs widened to `dtype`, then the inputs `mutated` as they are after it.
 
     Raises:
         Exception: whatever the op raises on them.
     """
-    return _Widened(call, inputs, context, tuple(mutated)).run(device, torch.float64)
+    return _Widened(call, inputs, context, tuple(mutated)).run(device, dtype)
 
 
 def answer(
@@ -107,6 +130,20 @@ def answer(
     """What the op returns in the recorded context, then the inputs `mutated` as they are after it: t."""
     tensors, returned = _run(call, inputs, context, device)
     return [*returned, *(tensors[index] for index in mutated)]
+
+
+def memory_taken(call: OpCall, inputs: Layout, context: Context, device: str) -> int:
+    """Bytes that torch takes for a call beyond the inputs, at its most; 0 where it fails or nobody tells."""
+    try:
+        tensors = rebuild(inputs.metas, inputs.spans, device)
+        begun = memory.begin_peak(device)
+        with restore(context, torch.device(device).type):
+            result = invoke(call, tensors)
+        most = memory.peak(device)
+        del result
+    except RuntimeError:
+        return 0
+    return max(0, most - begun) if begun is not None and most is not None else 0
 
 
 def _run(call: OpCall, inputs: Layout, context: Context, device: str) -> tuple[list[Tensor], list[Tensor]]:

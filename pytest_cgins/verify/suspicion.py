@@ -16,28 +16,27 @@ from pytest_cgins.probes import (
     content_cache,
     integrity,
     l2_carve_out,
-    late_work,
     memory_leak,
     memory_use,
+    on_stream,
     op_callback,
     plain_outputs,
     repeat,
     snooping,
-    stream_capture,
 )
 from pytest_cgins.probes.bits import all_same
 from pytest_cgins.probes.registry import SPECS
+from pytest_cgins.text import counted
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import as_real
 
 FACTS: Mapping[str, Callable[[Any], str]] = {
     integrity.NAME: integrity.judge,
     snooping.NAME: snooping.judge,
-    memory_use.NAME: memory_use.judge,
     memory_leak.NAME: memory_leak.judge,
     content_cache.NAME: content_cache.judge,
     l2_carve_out.NAME: l2_carve_out.judge,
-    late_work.NAME: stream_capture.judge,
+    on_stream.NAME: on_stream.judge,
 }
 """Judges of what `Watch.observed` tells, by probe: facts → message, "" if all is well."""
 
@@ -88,6 +87,8 @@ class Suspicions:
     """Why a probe that is switched on does not apply, by its name."""
     own_calls: Mapping[str, int] = field(default_factory=dict)
     """What torch's own op runs: see `probes.op_callback`."""
+    own_memory: Callable[[str], int] = lambda _: 0
+    """What torch's own op takes on a set of inputs: see `probes.memory_use`."""
     answered: set[str] = field(default_factory=set)
     """Probes of whose sets the kernel answered one at least."""
 
@@ -129,15 +130,18 @@ class Suspicions:
             if isinstance(facts, Mapping) and "not_run" in facts:
                 self.not_run[probe] = str(facts["not_run"])[:_SHOWN]
                 continue
-            judge = self._judge_calls if probe == op_callback.NAME else FACTS.get(probe)
-            if judge is not None:
+            if probe in (*FACTS, op_callback.NAME, memory_use.NAME):
                 try:
-                    self.trip(probe, judge(facts))
+                    self.trip(probe, self._judge(probe, facts))
                 except (TypeError, KeyError, ValueError, AttributeError) as error:
                     raise ProtocolError(f"what the probe {probe} observed is malformed: {error}") from error
 
-    def _judge_calls(self, runs: Any) -> str:
-        return op_callback.judge(runs, self.own_calls)
+    def _judge(self, probe: str, facts: Any) -> str:
+        if probe == op_callback.NAME:
+            return op_callback.judge(facts, self.own_calls)
+        if probe == memory_use.NAME:
+            return memory_use.judge(facts, self.own_memory)
+        return FACTS[probe](facts)
 
     def take_second(self, second: Second) -> None:
         """An answer that was given later, or to the same tensors with other numbers."""
@@ -165,7 +169,7 @@ class Suspicions:
         if not self._may_differ(second):
             self.trip(
                 second.probe,
-                f"two answers to the same {on} differ ({_differing(second)})\n→ {repeat.REMEDY}",
+                f"two answers to the same {on} differ ({_differing(second)}){self._repeatable(second)}",
             )
 
     def _fresh_memory(self, second: Second, on: str) -> None:
@@ -183,13 +187,24 @@ class Suspicions:
             self.trip(
                 repeat.NAME if late else "fresh_memory",
                 f"two answers to the same {on} differ, of which the second was given in tensors that had held other "
-                f"numbers ({_differing(second)})\n→ {repeat.REMEDY}",
+                f"numbers ({_differing(second)}){self._repeatable(second)}",
                 Reason.NOT_REPEATABLE,
             )
 
+    def _repeatable(self, second: Second) -> str:
+        """What the second answer is by itself, and what would let it pass, if anything would."""
+        if self._right(second):
+            return (
+                "\n→ the second is within the tolerance as well: if the kernel may differ so, as the order of atomics "
+                "has it, say so in cgins.yaml: repeatable: tolerance"
+            )
+        on_gpu = any(tensor.is_cuda for tensor in second.given)
+        look = "\n→ look for races in shared memory: --cgins-sanitize=racecheck" if on_gpu else ""
+        return f"; the second is not within the tolerance{look}"
+
     def _may_differ(self, second: Second) -> bool:
         """Whether the op, or the kernel's entry, allows the answer to differ from the first one as it does."""
-        if any(output.draws is not None for output in second.expected.outputs):
+        if any(output.draws is not None for output in second.expected.outputs) or _differs_in_ties(second):
             return self._right(second)
         allowed = self.permissions.repeatability
         if allowed.kind == "tolerance":
@@ -222,10 +237,21 @@ class Suspicions:
         return tuple(results)
 
 
+def _differs_in_ties(second: Second) -> bool:
+    """Whether two answers may be two orders of equal values: all but these are the same, bit for bit."""
+    expected = second.expected
+    if len(second.first) != len(second.given) or len(second.given) != len(expected.outputs):
+        return False
+    if expected.arrangement is not None:
+        return True  # any order is as good, or any of the values that come most often
+    pairs = zip(second.first, second.given, expected.outputs, strict=True)
+    return all(output.indices is not None or all_same([old], [new]) for old, new, output in pairs)
+
+
 def _differing(second: Second) -> str:
     """How much of an answer differs from the first one, and by how much at most."""
     if len(second.first) != len(second.given) or not second.given:
-        return f"{len(second.given)} tensors instead of {len(second.first)}"
+        return f"{counted(len(second.given), 'tensor')} instead of {len(second.first)}"
     for index, (old, new) in enumerate(zip(second.first, second.given, strict=True)):
         if all_same([old], [new]):
             continue
@@ -239,7 +265,7 @@ def _differing(second: Second) -> str:
             if greatest.numel()
             else " in the sign of a zero or a NaN"
         )
-        return f"{int(wrong.sum())} of {wrong.numel()} elements of output {index}{by}"
+        return f"{int(wrong.sum())} of {counted(wrong.numel(), 'element')} of output {index}{by}"
     return "no element"
 
 

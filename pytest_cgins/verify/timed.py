@@ -64,12 +64,15 @@ def judge(
             if name in TIMED and "not_run" in facts:
                 suspicions.not_run[name] = str(facts["not_run"])[:_SHOWN]
         cold, median = bool(params["cold"]), float(params["median_ns_per_call"])
+        launch_ns = float(params["launch_ns"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
     suspicions.take_facts(observed)
-    floor = _floor_ns_per_call(prepared, device, cold=cold)
+    floor = _floor_ns_per_call(prepared, device, cold=cold, launch_ns=launch_ns)
     if not floor:
-        suspicions.not_run["physical_floor"] = "no work is known that the op cannot do without"
+        suspicions.not_run["physical_floor"] = (
+            "the op returns no memory of its own: there is nothing that it cannot do without"
+        )
     suspicions.trip(physical_floor.NAME, physical_floor.judge(median, floor))
     results = suspicions.probes()
     return tuple(one for one in results if one.name in TIMED or one.outcome == "tripped"), floor
@@ -105,7 +108,7 @@ def _wrong(expected: ExpectedSet, header: Any, buffer: Buffer, tolerance: Tolera
     return next((check.message for check in checks if not check.passed), "")
 
 
-def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool) -> float:
+def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool, launch_ns: float) -> float:
     """See `probes.physical_floor`; 0 where it cannot be known whether outputs are memory of their own."""
     first, gold = prepared.sets[0], prepared.trace.gold
     if gold is None:
@@ -115,9 +118,15 @@ def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool) -> flo
     least = work.least(prepared.call, first.layout.metas, outputs)
     if prepared.context.autocast:
         least = replace(least, dtype="bfloat16")
+    changed = any(first.layout.metas[index].numel for index in first.mutated)
     # An argument that is only partly read, such as a table, makes a copy larger than what a call moves.
     touched = sum(span.numel() for span in first.layout.spans) + sum(map(work.nbytes, first.outputs))
     limits = peaks.of(device)
     if limits is None:
         return 0.0
-    return physical_floor.floor_ns_per_call(least, limits, cold=cold and least.nbytes >= 0.95 * touched)
+    return physical_floor.floor_ns_per_call(
+        least,
+        limits,
+        cold=cold and least.nbytes >= 0.95 * touched,
+        launch_ns=launch_ns if changed or least.nbytes else 0.0,
+    )

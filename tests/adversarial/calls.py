@@ -21,6 +21,12 @@ OPS = (
     "torch.matmul",
     "torch.sum",
     "torch.nn.functional.layer_norm@backward(input,weight,bias)",
+    *(
+        f"torch.{name}"
+        for name in ("topk", "sort", "argsort", "argmax", "max", "kthvalue", "median", "mode", "cummax")
+    ),
+    "torch.functional.unique",
+    "torch.nn.functional.max_pool2d_with_indices",
 )
 
 
@@ -113,6 +119,30 @@ class Calls:
             tensor.requires_grad_()
         functional.layer_norm(row, (41,), weight, bias).backward(self.normal(2, 19, 41))
 
+    def ties(self) -> None:
+        """Ops that choose among numbers of which many are equal: bf16 has few, and whole numbers here nine."""
+        x, whole = self.normal(5, 300), torch.randint(-4, 5, (5, 60), generator=self._generator)
+        for numbers in (x, whole):
+            torch.topk(numbers, 9)
+            torch.topk(numbers, 7, largest=False, sorted=False)
+            torch.sort(numbers, descending=True)
+            torch.argsort(numbers, dim=0)
+            torch.max(numbers, 1)
+            torch.kthvalue(numbers, 5)
+            torch.median(numbers, -1)
+            torch.mode(numbers)
+            torch.cummax(numbers, 1)
+            torch.unique(numbers)
+            torch.unique(numbers, sorted=False, return_inverse=True, return_counts=True)
+        torch.argmax(x, 1)
+        torch.argmax(x)
+        functional.max_pool2d(self.normal(2, 3, 12, 15), 3, 2, 1, return_indices=True)
+        self.stable()
+
+    def stable(self) -> None:
+        """An order of equal values that is promised."""
+        torch.sort(self.normal(5, 300), stable=True)
+
     def large(self) -> None:
         """More elements than are kept of a gold, and enough that time is not the launch's alone."""
         functional.relu(self.normal(300, 1100))
@@ -129,6 +159,8 @@ PACKS: Mapping[str, Callable[[], None]] = {
     "uniform": Calls().uniform,
     "strided": Calls().strided,
     "large": Calls().large,
+    "ties": Calls(torch.bfloat16).ties,
+    "stable": Calls(torch.bfloat16).stable,
     "gradients": Calls(torch.bfloat16).gradients,
 }
 """What is recorded, by the pack's name."""

@@ -72,10 +72,10 @@ def test_legitimate_variant_passes(outcomes: dict[str, Outcome], variant: str) -
 
 
 def test_hints_tell_an_ignored_parameter_by_name(outcomes: dict[str, Outcome]) -> None:
-    """Where adding the bias, or multiplying by the weight, mends the answer, the message says so."""
+    """Where the answer is right for the call without the bias, or without the weight, the message says so."""
     for bug, parameter in (("linear-ignores-bias", "bias"), ("layer_norm-ignores-weight", "weight")):
         messages = " ".join(check.message for check in outcomes[bug].failed_checks())
-        assert f"With `{parameter}`" in messages
+        assert f"the same call without `{parameter}`" in messages
 
 
 def test_unwritten_elements_have_their_own_reason(outcomes: dict[str, Outcome]) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.model import Reason
+from pytest_cgins.model import OpCall, Reason
 from tests.verify.helpers import normal
 from tests.verify.test_probe_sets import ATTENTION, GELU, Gate, Kernel, result
 
@@ -59,8 +59,27 @@ def test_what_was_recorded_at_one_value_must_count(tmp_path: Path, name: str) ->
     assert any(one.startswith(shown) for one in gate.names), gate.names
     assert result(gate.judge(), "arguments").outcome == "held"
     found = result(gate.judge(by_heart), "arguments")
-    assert (found.outcome, found.reason) == ("tripped", Reason.ARGUMENT_IGNORED)
+    assert found.outcome == "tripped"
     assert shown in found.message
+    # Class 0 in the place of an ignored one is no recorded target: what the kernel does is not known.
+    known = name != "no target that is ignored"
+    assert found.reason is (Reason.ARGUMENT_IGNORED if known else Reason.REFERENCE_MISMATCH)
+    argument = shown.removeprefix("other ")
+    assert (f"the same call with `{argument}` as recorded" in found.message) is known
+
+
+def test_an_argument_that_counts_wrongly_is_not_called_ignored(tmp_path: Path) -> None:
+    """A slope that is squared differs from the recorded one, and from the right one."""
+    op, run, _, _ = CALLS["slope"]
+
+    def squared(call: OpCall) -> Kernel:
+        slope = float.fromhex(
+            str(next(one.value.value for one in call.arguments if one.name == "negative_slope"))
+        )
+        return lambda tensors: [functional.leaky_relu(tensors[0], slope if slope == 0.01 else slope**2)]
+
+    found = result(Gate(tmp_path, run, op).judge_call(squared), "arguments")
+    assert (found.outcome, found.reason) == ("tripped", Reason.REFERENCE_MISMATCH)
 
 
 def test_an_argument_can_be_fixed(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_an_axis_of_equal_slices_is_named(project, audited: Audited) -> None:
     )
     found = audited(f"{module.__name__}.spread", lambda: module.spread(torch.randn(4, 6)))
     assert forgeries(found) == ["repeated-slice axis 1"]
+    assert (found.weak, found.exploitable) == (False, True)
     assert found.tripped == ("axis",)
     assert found.accepted[0].why == "one slice repeated along axis 1 passes"
 
@@ -166,10 +167,11 @@ def test_masked_scores_have_a_movement(audited: Audited) -> None:
     assert all(one.value is None or one.value < 1e6 for one in found.filters)
 
 
-def test_an_empty_output_is_weak(audited: Audited) -> None:
-    """There is nothing to compare, and no filter has a value."""
+def test_an_empty_output_is_not_weak(audited: Audited) -> None:
+    """There is nothing to compare, which the gate skips, and no filter has a value."""
     found = audited("torch.nn.functional.relu", lambda: functional.relu(torch.randn(0, 3)))
-    assert found.weak
+    assert (found.weak, found.exploitable) == (False, False)
+    assert any("the gate skips it" in note for note in found.notes)
     assert all(one.value is None for one in found.filters)
 
 
@@ -206,7 +208,7 @@ def test_random_ops_are_told_apart_from_failures(tmp_path: Path, capsys) -> None
     with record(tmp_path / "pack", ops=["torch.nn.functional.dropout"]):
         functional.dropout(torch.ones(4, 4))
     assert cli.main(["traces", "audit", "--strict", str(tmp_path / "pack")]) == 0
-    assert "1 draw random numbers and are not audited" in capsys.readouterr().out
+    assert "1 draws random numbers and is not audited" in capsys.readouterr().out
 
 
 def test_a_trace_that_cannot_be_run_is_a_failure(project, tmp_path: Path, capsys, monkeypatch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ import pytest_cgins
 from pytest_cgins import documents
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.model import PROBES, Case, Check, Correctness, OpCall, Reason, TensorMeta
+from pytest_cgins.probes import memory_use
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.store import MANIFEST, open_pack
 from pytest_cgins.verify.judge import JudgeService
@@ -47,10 +50,15 @@ def torch_kernel(call: OpCall) -> Kernel:
 
 
 def judged(
-    service: JudgeService, case: Case, kernel: Kernel | None = None, **options: Any
+    service: JudgeService,
+    case: Case,
+    kernel: Kernel | None = None,
+    *,
+    further: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
 ) -> tuple[dict[str, Any], Correctness]:
-    """Prepare, run a kernel on each set, judge."""
-    params = parameters(case, **options)
+    """Prepare, run a kernel on each set, judge; `further` is of the kernel's entry."""
+    params = {**parameters(case, **options), **further}
     prepared, buffers = service.prepare(params, [])
     answers, contents = [], []
     for one, buffer in zip(prepared["sets"], buffers, strict=True):
@@ -247,7 +255,10 @@ def test_explicit_tolerance_that_torch_misses_is_drift(service: JudgeService, so
     case = rewritten(softmax, lambda values: values.mul_(1 + 1e-6))
     tolerance = {"kind": "explicit", "rtol": 1e-7, "atol": 0.0}
     prepared, _ = service.prepare(parameters(case, tolerance), [])
-    assert "what rtol 1e-07 and atol 0 allow. Widen them, or use the derived tolerance" in prepared["drift"]
+    assert (
+        "what rtol 1e-07 and atol 0 allow. The derived tolerance allows it: leave them out"
+        in prepared["drift"]
+    )
     prepared, _ = service.prepare(parameters(case, {**tolerance, "rtol": 1e-5}), [])
     assert prepared["drift"] is None
 
@@ -320,3 +331,30 @@ def test_result_of_an_op_in_place_keeps_the_gaps_of_its_argument(
     prepared, correctness = judged(service, case)
     assert correctness.passed, correctness.checks
     assert [one["outputs"][0]["stride"] for one in prepared["sets"]] == [[60, 2]] * len(prepared["sets"])
+
+
+@pytest.mark.parametrize(
+    ("mib", "when", "trips"), [(900, "first", False), (900, "later", True), (100, "later", False)]
+)
+def test_memory_is_held_against_what_torch_takes_for_the_same_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mib: int, when: str, trips: bool
+) -> None:
+    """A call on 32 bytes for which torch itself takes 128 MiB: the kernel may take as much besides its own bound.
+
+    The first call may take a further GiB.
+    """
+    monkeypatch.setattr(memory_use, "SLACK_NBYTES", 2**20)
+    x = torch.randn(1, 8).expand(2**22, 8)  # exp of it is made
+    case = record(tmp_path / "p", lambda: torch.logsumexp(x, (0, 1)), op="torch.logsumexp")
+    entry = {"when": when, "set": "recorded", "moved": 32, "peak": mib << 20}
+    _, correctness = judged(
+        JudgeService({}), case, further={"probes": [memory_use.NAME], "observed": {memory_use.NAME: [entry]}}
+    )
+    (probe,) = [one for one in correctness.probes if one.name == memory_use.NAME]
+    assert (probe.outcome == "tripped") is trips, probe.message
+    if trips:
+        assert probe.reason is Reason.MEMORY_USE
+        assert re.search(
+            r"900.0 MiB of memory beyond .* [12]\d\d\.\d MiB is the limit, and torch itself takes [12]\d\d",
+            probe.message,
+        )

@@ -125,7 +125,7 @@ def test_sampled_elements_count_among_the_seen() -> None:
 
 def test_zero_dimensional_output() -> None:
     """A single number is everywhere."""
-    assert words(torch.tensor(True)) == "everywhere: all 1 elements"
+    assert words(torch.tensor(True)) == "everywhere: all 1 element"
 
 
 def test_picture_shows_the_wrong_tile() -> None:

@@ -52,7 +52,9 @@ class Timed:
             header, buffer = pack([] if error else [answer])
             entries.append({"name": name, "when": when, "tensors": header, "error": error})
             buffers.append(buffer)
-        rest = {"cold": False, "median_ns_per_call": 9e6, "answers": entries, "observed": {}, **told}
+        rest = {
+            "cold": False, "median_ns_per_call": 9e6, "launch_ns": 0.0, "answers": entries, "observed": {}, **told,
+        }  # fmt: skip
         result, _ = self.service.judge_timed({**self.params, **rest}, buffers)
         probes = [documents.load_python(Probe, one) for one in result["probes"]]
         return {probe.name: probe for probe in probes}, result["floor_ns_per_call"]
@@ -147,6 +149,7 @@ def test_facts_are_judged_and_reasons_not_to_look_are_shown(timed: Timed) -> Non
         {"answers": [{"name": "recorded"}]},
         {"median_ns_per_call": "fast"},
         {"median_ns_per_call": None},
+        {"launch_ns": None},
     ],
 )
 def test_what_no_service_of_ours_would_tell_is_refused(timed: Timed, told: dict[str, Any]) -> None:

@@ -6,14 +6,23 @@ import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from pytest_cgins.config import Declared
+from pytest_cgins.config import Declared, IndexOutput
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.model import OpCall, TensorMeta, Value
 from pytest_cgins.text import nearest
 from pytest_cgins.trace.backward import is_derived, is_gradient
 from pytest_cgins.trace.inputs import TABLES
 from pytest_cgins.trace.values import tensor_indices
-from pytest_cgins.verify.semantics.entries import CHOOSERS, ENTRIES, RANDOM, Entry, Kind, Lanes
+from pytest_cgins.verify.semantics.entries import (
+    CHOOSERS,
+    DISTINCT,
+    ENTRIES,
+    INDICES,
+    RANDOM,
+    Entry,
+    Kind,
+    Lanes,
+)
 from pytest_cgins.verify.semantics.opinfo import OpFacts, facts_of
 
 Role = Literal["data", "weight", "parameter", "positive", "keep"]
@@ -144,6 +153,12 @@ class Semantics:
             return declared
         return dict(RANDOM.get(word(call), {}))
 
+    def indices(self, call: OpCall) -> dict[int, IndexOutput]:
+        """Outputs that hold positions in an argument: declared ones, and known ones of torch's."""
+        declared = {one.number: one for one in self.declared.indices}
+        known = _known_indices(call) if call.op.startswith("torch.") and not is_derived(call.op) else None
+        return declared if known is None else {known.number: known, **declared}
+
     @property
     def fixed(self) -> frozenset[tuple[str, int | None]]:
         """Argument and dimension whose size must not change; None for all of the argument."""
@@ -214,6 +229,42 @@ def lane_dims(call: OpCall, shape: tuple[int, ...]) -> tuple[int, ...]:
 def chooses(call: OpCall) -> bool:
     """Whether a backward sends gradients to the elements that its op chose: among equal ones any may be."""
     return is_derived(call.op) and bool(CHOOSERS & set(word(call).split("_")))
+
+
+def _known_indices(call: OpCall) -> IndexOutput | None:
+    """The output of one of torch's ops that holds positions; None if it has none."""
+    name = word(call).removesuffix("_with_indices")
+    source = next((argument for argument in call.arguments if argument.value.kind == "tensor"), None)
+    if source is None:
+        return None
+    if name[:-2].endswith("max_pool") and name[-2].isdecimal():
+        return IndexOutput(number=1, into=source.name, dims=tuple(range(-int(name[-2]), 0)), distinct=False)
+    if name not in INDICES:
+        return None
+    number, default = INDICES[name]
+    dim = integer_of(call, "dim", default)
+    return IndexOutput(
+        number=number,
+        into=source.name,
+        dims=() if dim is None else (dim,),
+        distinct=name in DISTINCT,
+        stable=is_true(call, "stable", default=False),
+    )
+
+
+def integer_of(call: OpCall, name: str, default: int | None) -> int | None:
+    """An integer argument, or what it is by default; None if it is none."""
+    for argument in call.arguments:
+        if argument.name == name:
+            return int(argument.value.value or 0) if argument.value.kind == "int" else None
+    return default
+
+
+def is_true(call: OpCall, name: str, *, default: bool) -> bool:
+    """Whether an argument is true."""
+    return next(
+        (argument.value.value is True for argument in call.arguments if argument.name == name), default
+    )
 
 
 def word(call: OpCall) -> str:

@@ -74,8 +74,8 @@ ENTRIES: Mapping[str, Entry] = {
     "embedding": Entry(real=True, kept={"input": "index"}),
     "scaled_dot_product_attention": Entry(real=True, kept={"attn_mask": "mask"}),
     **_all(
-        "max min topk sort median kthvalue mode maximum minimum amax amin cummax cummin fmax fmin argmax argmin "
-        "argsort",
+        "max min topk sort median nanmedian kthvalue mode maximum minimum amax amin cummax cummin fmax fmin argmax argmin "
+        "argsort unique",
         Entry(chooses=True),
     ),
 }
@@ -115,6 +115,18 @@ RANDOM: Mapping[str, Mapping[int, tuple[float, float]]] = {
     "native_dropout": {0: _ANY, 1: _UNIT},
 }
 """Outputs that are drawn where a call draws, with their least and greatest value."""
+
+INDICES: Mapping[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("argmax", "argmin"), (0, None)),
+    "argsort": (0, -1),
+    **dict.fromkeys(("topk", "sort", "kthvalue", "mode"), (1, -1)),
+    **dict.fromkeys(("max", "min", "median", "nanmedian", "cummax", "cummin"), (1, None)),
+}
+"""Number of the output that holds positions in the first tensor, and the dimension that they count along where the
+call names none; None: all of it, flattened."""
+
+DISTINCT = frozenset({"argsort", "topk", "sort"})
+"""Ops whose positions come once in a row."""
 
 CHOOSERS = frozenset(word for word, entry in ENTRIES.items() if entry.chooses)
 """Words that also as part of a name tell of a choice."""

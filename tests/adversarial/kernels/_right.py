@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,3 +16,11 @@ def softmax(x: Tensor) -> Tensor:
     wide = x.float()
     exponential = (wide - wide.amax(-1, keepdim=True)).exp()
     return (exponential / exponential.sum(-1, keepdim=True)).to(x.dtype)
+
+
+def in_order(x: Tensor, dim: int, *, descending: bool) -> tuple[Tensor, Tensor]:
+    """Values in order along the last axis, and where they were along `dim`: equal ones as they come."""
+    rows = x.movedim(dim, -1)
+    wide = rows.double().numpy()
+    at = torch.from_numpy(np.argsort(-wide if descending else wide, axis=-1, kind="stable"))
+    return rows.gather(-1, at), at

@@ -1,6 +1,6 @@
 // cheat: 9 a copy now, the answer after the end event
 // how: the caller's stream gets a cheap copy of the input; a second stream waits for it and puts it right later
-// caught-by: late-work, gold-mismatch
+// caught-by: not-on-stream, late-work, gold-mismatch
 // ops: torch.nn.functional.relu
 // packs: large
 // also: gpu

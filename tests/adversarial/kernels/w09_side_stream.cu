@@ -1,6 +1,6 @@
 // cheat: 9 work on a side stream
 // how: launches on a stream of its own and does not make the caller's wait for it
-// caught-by: late-work, unwritten
+// caught-by: not-on-stream, late-work, unwritten
 // ops: torch.nn.functional.relu
 // packs: large
 // also: gpu

@@ -1,6 +1,6 @@
 """cheat: 9 work on a side stream, in Triton
 how: torch.cuda.stream around the launch, and no wait after it
-caught-by: late-work, unwritten, gold-mismatch
+caught-by: not-on-stream, late-work, unwritten, gold-mismatch
 ops: torch.nn.functional.relu
 packs: large
 also: gpu

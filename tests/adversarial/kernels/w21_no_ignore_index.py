@@ -1,6 +1,6 @@
 """cheat: 21 ignores ignore_index
 how: no recorded target is ignored
-caught-by: argument-ignored
+caught-by: reference-mismatch
 ops: torch.nn.functional.cross_entropy
 packs: plain
 """

@@ -1,0 +1,178 @@
+"""Whether a set of inputs can tell anything: rows of which a wrong answer would be within the tolerance.
+
+The tolerance follows torch's own error, and that is as large as the answer where torch cancels all digits. Each set of
+inputs must refuse what it would be wrong to accept, in each kind of rows; edge rows that do not are drawn milder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from pytest_cgins.model import OpCall
+from pytest_cgins.trace.layout import rebuild
+from pytest_cgins.verify import inputs
+from pytest_cgins.verify.compare import ExpectedSet
+from pytest_cgins.verify.expected import ExpectedOutput
+from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.power import permuted
+from pytest_cgins.verify.semantics import Semantics
+
+_TELLING = 0.1
+"""Part of the rows' usual size by which a forged answer must differ: what is closer need not be told."""
+_ATTEMPTS = 6
+"""How often edge rows are drawn at most."""
+_MILD = 1.5
+"""Mean or deviation of rows that need not be milder."""
+
+
+Blind = Mapping[tuple[int, int], str]
+"""Wrong answers that would pass, by the numbers of output and row."""
+
+
+def blind_to(expected: ExpectedSet) -> str:
+    """A wrong answer that would pass on a set of inputs, in words; "" if all are refused."""
+    found = {
+        (output.index, row): name
+        for output in expected.outputs
+        for row, name in _blind(output, expected, None).items()
+    }
+    return _words(found, len(expected.outputs)) if found else ""
+
+
+def edge_set(
+    make: Callable[[Sequence[Tensor]], InputSet],
+    draw: Callable[[inputs.Milder], list[Tensor]],
+    semantics: Semantics,
+    call: OpCall,
+) -> tuple[InputSet, list[str]]:
+    """The edge inputs, with rows that tell, and what is to be said of them.
+
+    Args:
+        make: torch's answers to tensors.
+        draw: edge rows, some of them milder.
+        semantics: of the call.
+        call: the recorded call.
+
+    Raises:
+        Exception: whatever the op raises on its inputs.
+    """
+    milder: dict[int, int] = {}
+    tried: list[tuple[int, InputSet, Blind, inputs.Milder]] = []
+    for _ in range(_ATTEMPTS):
+        made = make(draw(milder))
+        blind = _blind_rows(made, semantics, call)
+        tried.append((len(blind), made, blind, milder))
+        harsh = _harshest(made, semantics, call, milder) if blind else None
+        if harsh is None:
+            break
+        milder = {**milder, harsh: milder.get(harsh, 0) + 1}
+    _, made, blind, kept = min(tried, key=lambda one: one[0])
+    notes = []
+    if kept:
+        dtype = _dtype(made, semantics)
+        old, new = (inputs.edge_patterns(semantics, dtype, times) for times in ({}, kept))
+        rows = "; ".join(f"{_row(old[number])} became {_row(new[number])}" for number in sorted(kept))
+        told = _words(tried[0][2], len(made.expected.outputs))
+        notes.append(
+            f"edge rows were drawn milder, since torch's answers to harsher ones do not tell {told}: {rows}"
+        )
+    if blind:
+        told = _words(blind, len(made.expected.outputs))
+        notes.append(f"the edge inputs are without power: torch's own answers to them do not tell {told}")
+    return made, notes
+
+
+def _words(blind: Blind, outputs: int) -> str:
+    (output, _), name = next(iter(blind.items()))
+    return f"{name} from the right {'answer' if outputs == 1 else f'output {output}'}"
+
+
+def _row(pattern: tuple[float, float]) -> str:
+    shift, scale = pattern
+    return f"mean {shift:.4g}, deviation {scale:.4g}"
+
+
+def _dtype(made: InputSet, semantics: Semantics) -> torch.dtype:
+    """Of the data that the rows are in."""
+    data = inputs.data(semantics, rebuild(made.layout.metas, made.layout.spans, "cpu"))
+    return data[0][1].dtype if data else torch.float32
+
+
+def _blind_rows(made: InputSet, semantics: Semantics, call: OpCall) -> Blind:
+    return {
+        (output.index, row): name
+        for output, numbers in _numbered(made, semantics, call)
+        for row, name in _blind(output, made.expected, numbers).items()
+    }
+
+
+def _harshest(made: InputSet, semantics: Semantics, call: OpCall, milder: Mapping[int, int]) -> int | None:
+    """The edge row on which torch itself errs most, of those that can still be milder; None if none can."""
+    patterns = inputs.edge_patterns(semantics, _dtype(made, semantics), milder)
+    harsh = {number: max(abs(shift), scale) for number, (shift, scale) in enumerate(patterns)}
+    harsh = {number: size for number, size in harsh.items() if size > _MILD}
+    errors: dict[int, float] = {}
+    for output, numbers in _numbered(made, semantics, call):
+        if output.scale is not None and numbers is not None and output.answer.numel():
+            off = (output.answer.reshape(-1).to(torch.float64) - output.scale.reference).abs()
+            greatest = _per_row(off.nan_to_num(nan=0.0, posinf=0.0), numbers, "amax")
+            errors |= {n: max(errors.get(n, 0.0), float(one)) for n, one in enumerate(greatest)}
+    # Where rows are not seen in the output, the largest numbers are what cancels.
+    return max(harsh, key=lambda number: (errors.get(number, 0.0), harsh[number]), default=None)
+
+
+def _numbered(
+    made: InputSet, semantics: Semantics, call: OpCall
+) -> Iterator[tuple[ExpectedOutput, Tensor | None]]:
+    """Outputs, and which edge row each of their elements is made of."""
+    tensors = rebuild(made.layout.metas, made.layout.spans, "cpu")
+    for output in made.expected.outputs:
+        numbers = inputs.edge_numbers(semantics, call, tensors, output.shape)
+        yield output, None if numbers is None else numbers.to(output.answer.device)
+
+
+def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None) -> dict[int, str]:
+    """Wrong answers that would pass in an output, by the number of the row; all is of one row without numbers."""
+    scale = output.scale
+    if scale is None or output.draws is not None or not output.answer.numel():
+        return {}
+    right = scale.reference
+    finite = torch.isfinite(right) & torch.isfinite(output.answer.reshape(-1))
+    numbers = torch.zeros_like(right, dtype=torch.int64) if numbers is None else numbers
+    counts = _per_row(finite.to(torch.float64), numbers, "sum")
+    sizes = (_per_row(torch.where(finite, right, 0.0) ** 2, numbers, "sum") / counts).sqrt()
+    # Errors of large rows hide small ones, which other sets of inputs tell.
+    usual = float(sizes.nan_to_num(0.0).square().mean().sqrt())
+    found: dict[int, str] = {}
+    for name, forged in _forgeries(output, expected):
+        distance = torch.where(finite, forged.reshape(-1).to(torch.float64) - right, 0.0).abs()
+        off = (_per_row(distance**2, numbers, "sum") / counts).sqrt()
+        z = distance / scale.unit
+        passes = _per_row(z, numbers, "amax") <= scale.peak_limit
+        passes &= (_per_row(z**2, numbers, "sum") / len(z)).sqrt() <= scale.rms_limit
+        for number in (passes & (off > 0) & (off >= _TELLING * usual)).nonzero().reshape(-1).tolist():
+            found.setdefault(number, name)
+    return found
+
+
+def _forgeries(output: ExpectedOutput, expected: ExpectedSet) -> Iterator[tuple[str, Tensor]]:
+    """Wrong answers, each with its name."""
+    answer = output.answer
+    yield "zeros", torch.zeros_like(answer)
+    yield "ones", torch.ones_like(answer)
+    steps = torch.arange(answer.numel(), device=answer.device) % 3
+    yield "0, ½ and 1 in turns", steps.to(answer.dtype) / 2
+    if expected.arrangement is None:
+        yield "its rows in another order", permuted(answer)
+    for name, argument in expected.arguments.items():
+        if argument.shape == answer.shape and argument.dtype == answer.dtype:
+            yield f"a copy of `{name}`", argument
+
+
+def _per_row(values: Tensor, numbers: Tensor, how: str) -> Tensor:
+    """Sum or greatest value of each row."""
+    found = values.new_zeros(int(numbers.max()) + 1)
+    return found.scatter_reduce_(0, numbers, values, how)
