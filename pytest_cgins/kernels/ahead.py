@@ -31,6 +31,7 @@ from pytest_cgins.kernels import compilers, slots
 from pytest_cgins.kernels.cache import Cache, default_cache
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.model import CompiledKernel, KernelSource
+from pytest_cgins.waiting import Wait
 
 JOB_NBYTES = 3 << 29
 """Memory that is counted for one compiler."""
@@ -134,7 +135,8 @@ class Ahead:
 
         Args:
             source: need not have been added.
-            on_wait: called several times a second while it is not there yet, and with None when it is.
+            on_wait: called several times a second while it is not there yet, and with None when it is; returns
+                whether people see what it was told.
 
         Raises:
             CginsError: as `build.build`.
@@ -152,12 +154,14 @@ class Ahead:
                 on_wait(None)
 
     def _wait_for(self, task: _Task, on_wait: Callable[[Progress | None], object] | None) -> CompiledKernel:
-        with ExitStack() as waiting:
+        with ExitStack() as waiting, Wait(f"the build of {task.name}") as wait:
             if task.outcome is None:
                 waiting.enter_context(self._compilers.resumed())
-            return self._ended(task, on_wait)
+            return self._ended(task, on_wait, wait)
 
-    def _ended(self, task: _Task, on_wait: Callable[[Progress | None], object] | None) -> CompiledKernel:
+    def _ended(
+        self, task: _Task, on_wait: Callable[[Progress | None], object] | None, wait: Wait
+    ) -> CompiledKernel:
         while True:
             with self._changed:
                 if task.outcome is None and not self._closed:
@@ -171,8 +175,7 @@ class Ahead:
                 raise InfrastructureError(
                     f"{task.name} was not built before the run ended", remedy="run again"
                 )
-            if on_wait is not None:
-                on_wait(progress)
+            wait.tick(shown=bool(on_wait is not None and on_wait(progress)))
 
     def looked_up(self, limit_s: float) -> Progress:
         """How far the builds are once it is known what the cache has, or after `limit_s`."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pytest_cgins import syntax
 from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels.cxx import code_of
 from pytest_cgins.kernels.imports import finder
-from pytest_cgins.kernels.source import code_of, read
+from pytest_cgins.kernels.source import read
 from pytest_cgins.model import CompiledKernel, KernelSource
 
 LIBRARY_SYMBOL = b"_ZN5torch7LibraryC1E"

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import Parameter
+from keyword import iskeyword
 from typing import Any
 
 import torch
 
-from pytest_cgins.errors import ContractError
+from pytest_cgins.errors import ContractError, SourceError
 from pytest_cgins.model import OpCall
+from pytest_cgins.text import counted, nearest
 from pytest_cgins.trace import backward
 from pytest_cgins.trace.ops import resolve
-from pytest_cgins.trace.signature import bind_given
+from pytest_cgins.trace.signature import bind_given, schemas
 from pytest_cgins.trace.values import decode
+
+Signature = list[Parameter]
+VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def call_values(call: OpCall, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
@@ -44,7 +52,7 @@ def _schema_name(name: str) -> str:
 def require_defaults(
     call: OpCall, undeclared: Sequence[str], where: str, tensors: Sequence[torch.Tensor]
 ) -> None:
-    """Check that parameters which a kernel does not take have the op's default in this call.
+    """Check that parameters which a kernel does not take have the op's default in this call, or do not matter to it.
 
     Raises:
         ContractError: one has another value.
@@ -55,6 +63,8 @@ def require_defaults(
         value = decode(argument.value, tensors)
         has_default, default = default_of(call, argument.name, tensors)
         if has_default and type(value) is type(default) and value == default:
+            continue
+        if backward.is_derived(call.op) and not backward.reads(call, argument.name, tensors):
             continue
         usual = f", not its default {default!r}" if has_default else ", and it has no default"
         shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
@@ -91,3 +101,203 @@ def default_of(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> tupl
         return False, None
     found = [value for parameter, value, passed in bound if (parameter, passed) == (name, "default")]
     return bool(found), found[0] if found else None
+
+
+def signatures(function: Callable[..., object]) -> list[Signature]:
+    """The parameters of each overload of a function: of Python, of pybind11 or of torch; [] where nothing tells.
+
+    A parameter that has no name is positional-only.
+    """
+    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return [
+            [
+                _parameter(
+                    one.name,
+                    Parameter.KEYWORD_ONLY if one.keyword_only else Parameter.POSITIONAL_OR_KEYWORD,
+                    one.default if one.has_default else Parameter.empty,
+                )
+                for one in schema
+            ]
+            for schema in schemas(function)
+        ]
+    try:
+        return [list(inspect.signature(function).parameters.values())]
+    except (TypeError, ValueError):  # written in C; pybind11 writes signatures into the docstring
+        doc, name = function.__doc__ or "", re.escape(getattr(function, "__name__", ""))
+    several = re.match(rf"{name}\(\*args, \*\*kwargs\)\nOverloaded function\.\n", doc)
+    starts = re.finditer(rf"^\d+\. {name}\(" if several else rf"\A{name}\(", doc, re.MULTILINE)
+    return [_of_docstring(doc[start.end() :]) for start in starts]
+
+
+def _of_docstring(text: str) -> Signature:
+    """The parameters of `x: torch.Tensor, *, eps: float = 1e-05) -> torch.Tensor`, and whatever follows."""
+    made: Signature = []
+    kind: Any = Parameter.POSITIONAL_OR_KEYWORD
+    for part in _until_closed(text):
+        found = re.match(r"(?P<stars>\*{0,2})(?P<name>\w*)", part)
+        assert found is not None
+        stars, name = found["stars"], found["name"]
+        if part == "/":
+            made = [parameter.replace(kind=Parameter.POSITIONAL_ONLY) for parameter in made]
+        elif stars == "*":
+            kind = Parameter.KEYWORD_ONLY
+            made += [Parameter(name, Parameter.VAR_POSITIONAL)] if name else []
+        elif stars:
+            made.append(Parameter(name, Parameter.VAR_KEYWORD))
+        elif name:
+            unnamed = re.fullmatch(r"arg\d+", name) and kind is Parameter.POSITIONAL_OR_KEYWORD
+            default = re.search(r" = (.*)", part, re.DOTALL)
+            made.append(
+                _parameter(
+                    name,
+                    Parameter.POSITIONAL_ONLY if unnamed else kind,
+                    default[1] if default else Parameter.empty,
+                )
+            )
+    return made
+
+
+def _parameter(name: str, kind: Any, default: object) -> Parameter:
+    """A parameter; one whose name is a word of Python's own is passed by position."""
+    if iskeyword(name) and kind is Parameter.POSITIONAL_OR_KEYWORD:
+        kind = Parameter.POSITIONAL_ONLY
+    return Parameter(f"{name}_" if iskeyword(name) else name, kind, default=default)
+
+
+def _until_closed(text: str) -> Iterator[str]:
+    """Parts between the commas of a text, up to the bracket that closes it; brackets and quotes keep a part together."""
+    depth, begun, quote, before = 0, 0, "", ""
+    for place, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote and before != "\\" else quote
+        elif character in "'\"":
+            quote = character
+        elif character in "([{<":
+            depth += 1
+        elif character in ",)" and depth == 0:
+            yield text[begun:place].strip()
+            begun = place + 1
+            if character == ")":
+                return
+        elif character in ")]}" or (character == ">" and before != "-"):
+            depth -= 1
+        before = character
+
+
+def match(
+    call: OpCall,
+    values: Mapping[str, Any],
+    signatures: Sequence[Signature],
+    where: str,
+    tensors: Sequence[torch.Tensor],
+    *,
+    state: Mapping[str, Any] | None = None,
+) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and the keyword arguments with which a function takes a call.
+
+    By name where all that it requires is named as the op's parameters are, else in the op's order.
+
+    Args:
+        call: the op's call.
+        values: its arguments, as `call_values` has them.
+        signatures: of the function's overloads; the longest that takes the call is chosen, [] is any.
+        where: what leads the messages.
+        tensors: of the call.
+        state: what a function may name besides, and gets behind the others in order: its tensors alone.
+
+    Raises:
+        SourceError: the function's parameters are not the op's.
+        ContractError: it does not take one that is not the op's default in this call.
+    """
+    given = _Given(call, values, state or {}, where, tensors)
+    if not signatures:
+        return given.all_in_order(), {}
+    refused: SourceError | ContractError | None = None
+    for parameters in sorted(signatures, key=len, reverse=True):
+        try:
+            return given.to(parameters)
+        except (SourceError, ContractError) as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+class _Given:
+    """What a call has for a function."""
+
+    def __init__(
+        self,
+        call: OpCall,
+        values: Mapping[str, Any],
+        state: Mapping[str, Any],
+        where: str,
+        tensors: Sequence[torch.Tensor],
+    ) -> None:
+        self._call = call
+        self._values = values
+        self._named = {**state, **values}
+        self._state = [value for value in state.values() if isinstance(value, torch.Tensor)]
+        self._where = where
+        self._tensors = tensors
+
+    def to(self, parameters: Signature) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments for these parameters."""
+        values, named = self._values, self._named
+        names_known = all(
+            parameter.name in named or parameter.default is not parameter.empty or parameter.kind in VARIABLE
+            for parameter in parameters
+        )
+        if not names_known or any("." in name for name in values):
+            return self._in_order(parameters), {}
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            taken = set(named)
+        else:
+            taken = {parameter.name for parameter in parameters} & set(named)
+        left_out = [name for name in values if name not in taken]
+        for parameter in parameters:
+            if parameter.name not in named and (meant := nearest(parameter.name, left_out)):
+                raise SourceError(
+                    f"{self._where}: its parameter {parameter.name!r} is not one of {self._call.op}'s",
+                    remedy=meant,
+                )
+        require_defaults(self._call, left_out, self._where, self._tensors)
+        ordered = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
+        # A default that the caller left to the op is passed on: the kernel's own may differ.
+        by_name = {name: named[name] for name in named if name in taken and name not in ordered}
+        return [named[name] for name in ordered if name in named], by_name
+
+    def _in_order(self, parameters: Signature) -> list[Any]:
+        values = [*self._values.values(), *self._state]
+        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        required = sum(parameter.default is parameter.empty for parameter in places)
+        keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+        if required > len(values) or keyword_only:
+            raise self._unlike(parameters, required)
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            return self.all_in_order()
+        require_defaults(self._call, list(self._values)[len(places) :], self._where, self._tensors)
+        return values[: len(places)]
+
+    def all_in_order(self) -> list[Any]:
+        """All arguments, without those at the end that the caller left to the op."""
+        passed = [
+            index for index, one in enumerate(self._call.arguments) if one.passed not in ("default", "state")
+        ]
+        values = list(self._values.values())
+        return [*values, *self._state] if self._state else values[: max(passed, default=-1) + 1]
+
+    def _unlike(self, parameters: Signature, required: int) -> SourceError:
+        op, names = self._call.op, [parameter.name for parameter in parameters]
+        has = f"{op} has {len(self._values)} ({', '.join(self._values)})"
+        unknown = next(
+            (p.name for p in parameters if p.name not in self._named and p.kind is not p.POSITIONAL_ONLY), ""
+        )
+        if not unknown:
+            return SourceError(
+                f"{self._where}: it takes {counted(required, 'argument')}, {has}",
+                remedy="take the op's own parameters, in its order",
+            )
+        return SourceError(
+            f"{self._where}: its parameters ({', '.join(names)}) are not those of {op} ({', '.join(self._values)})",
+            remedy=f"{unknown}: {nearest(unknown, self._values) or 'the op has no such parameter'}",
+        )

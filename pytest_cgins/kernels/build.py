@@ -34,6 +34,7 @@ from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.kernels.process import Outcome
 from pytest_cgins.kernels.source import portable_flags
 from pytest_cgins.model import CONTRACT_VERSION, CompiledKernel, KernelSource
+from pytest_cgins.text import counted
 
 __all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", "last_seconds", "planner"]
 
@@ -187,7 +188,7 @@ def _compile(
             )  # fmt: skip
         record = {
             "kernel": source.kernel, "implementation": source.implementation, "device": source.device,
-            "contract": source.contract, "archs": list(plan.archs or source.archs), "module": plan.module,
+            "contract": source.contract, "archs": list(plan.archs or source.archs),
             "status": outcome.status, "command": outcome.command, "seconds": seconds, "log": outcome.log,
         }  # fmt: skip
         artifact = plan.artifact if outcome.status == 0 else ""
@@ -364,7 +365,7 @@ def _whole_log(done: Outcome | Entry) -> str:
 def _refusal(source: KernelSource, plan: plans.Plan, entry: Entry, kept: Path) -> BuildError:
     """The error for a refusal, new or remembered. `kept` has the whole log."""
     count, summary = diagnostics.summarize(entry.log, source.files, source.entry if plan.prototyped else "")
-    errors = f"{count} error{'s' if count != 1 else ''}" if count else f"exit status {entry.status}"
+    errors = counted(count, "error") if count else f"exit status {entry.status}"
     hint = f"; `cgins schema {source.kernel}` prints the prototype" if plan.prototyped else ""
     unknown = diagnostics.unknown_architecture(entry.log)
     return BuildError(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -35,7 +36,6 @@ from pytest_cgins.kernels import cache_holds, headers, locks
 
 logger = logging.getLogger(__name__)
 RECORD = "build.json"
-QUIET_WAIT_S = 2.0
 BUILDS_A_BASE = 16
 
 
@@ -148,7 +148,7 @@ class Cache:
         if entry is None:
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists():  # corrupt: out of the way first, since a rename cannot replace a full folder
-                place.rename(Path(tempfile.mkdtemp(dir=self.folder / "work")) / "corrupt")
+                place.rename(built / "corrupt")
             try:
                 kept.rename(place)
             except OSError:
@@ -185,22 +185,24 @@ class Cache:
         """
         for name in ("work", "locks", "manifests"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.folder / "work", prefix=".try-")
-        os.close(handle)
-        Path(name).unlink()
+        with tempfile.TemporaryFile(
+            dir=self.folder / "work"
+        ):  # has no name that a killed builder could leave
+            pass
 
     @contextmanager
     def work_folder(self) -> Iterator[Path]:
         """A fresh folder on the cache's file system, removed afterwards.
 
-        Its lock says that its builder is alive. Folders whose builder was killed are removed here too.
+        Its lock says that its builder is alive. What killed builders left is removed here too.
         """
         work = self.folder / "work"
         work.mkdir(parents=True, exist_ok=True)
         self.clear_dead_work()
         folder = work / secrets.token_hex(8)
         lock = folder.with_name(f"{folder.name}.lock")
-        held = locks.acquire(lock, 0.0)
+        # Another builder that clears may hold the new lock for a moment.
+        held = locks.acquire(lock, math.inf)
         assert held is not None
         try:
             folder.mkdir()
@@ -211,17 +213,18 @@ class Cache:
             locks.release(held)
 
     def clear_dead_work(self) -> None:
-        """Remove work folders that no living builder holds, as far as the file system can tell."""
-        for folder in (self.folder / "work").glob("*"):
-            if not folder.is_dir():
-                continue
+        """Remove work folders and their locks that no living builder holds, as far as the file system can tell."""
+        names = {path.name.removesuffix(".lock") for path in (self.folder / "work").glob("*")}
+        for folder in (self.folder / "work" / name for name in names):
             lock = folder.with_name(f"{folder.name}.lock")
             with suppress(OSError):
                 held = locks.try_lock(lock)
-                if held is not None:
+                if held is None:
+                    continue
+                if locks.is_of(held, lock):
                     shutil.rmtree(folder, ignore_errors=True)
                     lock.unlink(missing_ok=True)
-                    locks.release(held)
+                locks.release(held)
 
     @contextmanager
     def lock(self, base: str, name: str, timeout_s: float) -> Iterator[None]:
@@ -232,10 +235,7 @@ class Cache:
         """
         path = self.folder / "locks" / f"{base}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = locks.acquire(path, min(QUIET_WAIT_S, timeout_s))
-        if held is None and timeout_s > 0:
-            logger.warning("%s: waiting for another process that builds it (%s)", name, path)
-            held = locks.acquire(path, max(0.0, timeout_s - QUIET_WAIT_S))
+        held = locks.acquire(path, timeout_s, f"the build of {name}")
         if held is None:
             raise LockedError(
                 f"{name}: another process has been building it for more than {timeout_s:g} s ({path})",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins.kernels import cache_space
 from pytest_cgins.kernels.cache import default_cache
+from pytest_cgins.text import counted
+from pytest_cgins.trace.console import print_table
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -79,7 +81,6 @@ def run_ls(arguments: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1))
         return 0
     if entries:
-        from rich.console import Console
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, header_style="")
@@ -95,10 +96,10 @@ def run_ls(arguments: argparse.Namespace) -> int:
                 " ".join(entry.archs), shown_size(entry.nbytes), shown_age(now - entry.built_at),
                 shown_age(now - entry.used_at), f"{entry.build_seconds:.2f}",
             )  # fmt: skip
-        Console(soft_wrap=False, highlight=False, markup=False).print(table)
+        print_table(table)
     total = sum(entry.nbytes for entry in entries)
     limit = shown_size(cache_space.limit_nbytes())
-    print(f"{len(entries)} builds, {shown_size(total)} of at most {limit} in {folder}")
+    print(f"{counted(len(entries), 'build')}, {shown_size(total)} of at most {limit} in {folder}")
     return 0
 
 
@@ -118,8 +119,10 @@ def run_prune(arguments: argparse.Namespace) -> int:
         gone = {entry.key for entry in removed}
         left = [entry for entry in left if entry.key not in gone]
     verb = "would be removed" if arguments.dry_run else "removed"
-    print(f"{len(removed)} builds, {shown_size(sum(entry.nbytes for entry in removed))} {verb} from {folder}")
-    print(f"{len(left)} builds, {shown_size(sum(entry.nbytes for entry in left))} left")
+    print(
+        f"{counted(len(removed), 'build')}, {shown_size(sum(entry.nbytes for entry in removed))} {verb} from {folder}"
+    )
+    print(f"{counted(len(left), 'build')}, {shown_size(sum(entry.nbytes for entry in left))} left")
     return 0
 
 

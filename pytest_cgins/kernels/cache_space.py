@@ -258,7 +258,11 @@ def _sweep(folder: Path, *, everything: bool) -> None:
         with suppress(OSError):
             if draft.is_dir() and now - draft.stat().st_mtime > LEFTOVER_S:
                 shutil.rmtree(draft, ignore_errors=True)
-    old = [*(folder / "logs").glob("*"), *(folder / "locks").glob("*"), *(folder / "work").glob("*.lock")]
+    old = [*(folder / "logs").glob("*"), *(folder / "locks").glob("*")]
+    old += [
+        *(folder / "manifests").glob(".*"),
+        *(folder / "durations").glob(".*"),
+    ]  # drafts of killed writers
     old += [*(folder / PRECOMPILED).glob("*.uses"), *(folder / PRECOMPILED).glob("*.lock")]
     for file in old:
         with suppress(OSError):

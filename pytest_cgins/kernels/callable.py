@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
-from pytest_cgins.errors import ContractError, LaunchError
-from pytest_cgins.kernels import architectures
+from pytest_cgins.errors import ContractError
+from pytest_cgins.kernels import architectures, extension_function
 from pytest_cgins.kernels.device_kernel import DeviceKernel
 from pytest_cgins.kernels.functions import ExtensionKernel, PythonKernel, import_target
 from pytest_cgins.kernels.launcher import Launcher
@@ -31,6 +27,11 @@ class BoundCall(Protocol):
         Raises:
             LaunchError: the kernel returned an error code, or raised.
         """
+        ...
+
+    @property
+    def bare(self) -> Callable[[], object]:
+        """What `run` runs, whose result is not taken apart: torch's arm of a timing does not pay for that either."""
         ...
 
     def poison(self) -> None:
@@ -73,7 +74,7 @@ def load(compiled: CompiledKernel) -> LoadedKernel:
     """Load a kernel into this process.
 
     Raises:
-        SourceError: its module or function is missing.
+        SourceError: its module or function is missing, or an extension exports nothing of that name.
         LaunchError: its library or module cannot be loaded.
     """
     source = compiled.source
@@ -88,7 +89,7 @@ def load(compiled: CompiledKernel) -> LoadedKernel:
     if source.contract == "python":
         name = f"{source.module}:{source.entry}"
         return PythonKernel(import_target(source), name, interpreted=source.interpret)
-    return ExtensionKernel(_extension_function(compiled), source.entry)
+    return ExtensionKernel(extension_function.load(compiled), source.entry)
 
 
 class ElsewhereKernel:
@@ -109,42 +110,3 @@ class ElsewhereKernel:
     ) -> BoundCall:
         """See `LoadedKernel.bind`: always refused."""
         raise ContractError(self._why)
-
-
-def _extension_function(compiled: CompiledKernel) -> object:
-    library = Path(compiled.library)
-    namespace, colons, operator = compiled.source.entry.partition("::")
-    if colons:
-        return _operator(library, namespace, operator)
-    module_name = json.loads(library.with_name("build.json").read_bytes())["module"]
-    # pybind11 gives out a module again by its full name; builds that differ in headers alone have one module name.
-    name = f"_cgins_{compiled.key[:16]}.{module_name}"
-    loader = ExtensionFileLoader(name, str(library))
-    spec = spec_from_loader(name, loader, origin=str(library))
-    try:
-        assert spec is not None
-        module = module_from_spec(spec)
-        loader.exec_module(module)
-        function: object = getattr(module, compiled.source.entry)
-    except (ImportError, AttributeError) as error:
-        raise LaunchError(
-            f"{library}: {error}", remedy="build it again: `cgins build`, after clearing the build cache"
-        ) from error
-    return function
-
-
-def _operator(library: Path, namespace: str, operator: str) -> object:
-    """An operator that a library registers with torch as it is loaded."""
-    name = f"{namespace}::{operator}"
-    # A second registration would end the process, not raise.
-    if torch._C._jit_get_schemas_for_operator(name) and str(library) not in torch.ops.loaded_libraries:
-        raise LaunchError(
-            f"{library}: {name} is registered in this process already, by another library",
-            remedy="give each implementation a namespace of its own, or let entry name a function",
-        )
-    try:
-        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
-        function: object = getattr(getattr(torch.ops, namespace), operator)
-    except (OSError, RuntimeError, AttributeError) as error:
-        raise LaunchError(f"{library}: {error}", remedy=f"the sources must register {name}") from error
-    return function

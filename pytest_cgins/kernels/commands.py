@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import ConfigError
-from pytest_cgins.text import nearest
+from pytest_cgins.text import nearest, upwards
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config, KernelEntry
@@ -22,15 +23,23 @@ def add_parsers(subparsers: Subparsers) -> None:
         help="print the C prototype that follows from a kernel's schema line",
         description="Print what a launcher must define, for each launcher of the kernel.",
     )
-    schema.add_argument("kernel", metavar="KERNEL", help="name in cgins.yaml, or a source file")
+    schema.add_argument("kernel", nargs="?", metavar="KERNEL", help="name in cgins.yaml, or a source file")
+    schema.add_argument(
+        "--op", metavar="OP", help="print the schema lines of an op of torch instead: topk, F.silu, aten::add"
+    )
     add_config_option(schema)
     schema.set_defaults(run=run_schema)
 
 
-def add_config_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--config`."""
+def add_config_option(parser: argparse.ArgumentParser, what: str = "") -> None:
+    """Add `--config`, and `what` to its help."""
+    found = upwards(Path())
     parser.add_argument(
-        "--config", type=Path, default=Path("cgins.yaml"), metavar="FILE", help="default: cgins.yaml"
+        "--config",
+        type=Path,
+        default=Path("cgins.yaml") if found is None else Path(os.path.relpath(found)),
+        metavar="FILE",
+        help=f"{what}default: cgins.yaml here, or in the nearest folder above",
     )
 
 
@@ -40,6 +49,10 @@ def run_schema(arguments: argparse.Namespace) -> int:
     from pytest_cgins.kernels import schema as schemas
     from pytest_cgins.kernels.source import read, wants_workspace
 
+    if arguments.op:
+        return _print_schemas_of(arguments.op)
+    if not arguments.kernel:
+        raise ConfigError("no kernel is named", remedy="name one, or an op: cgins schema --op topk")
     given = Path(arguments.kernel)
     files = [given] if given.is_file() else _launchers(arguments.config, arguments.kernel)
     for file in files:
@@ -56,6 +69,32 @@ def run_schema(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _print_schemas_of(name: str) -> int:
+    """Print a line for each overload of an op that the language of schema lines can say."""
+    from pytest_cgins.errors import SourceError
+    from pytest_cgins.kernels import schema as schemas
+    from pytest_cgins.kernels.torch_schema import overloads
+    from pytest_cgins.trace import ops
+
+    full = ops.full_names(name)
+    if not full:
+        ops.locate(name)
+    lines = dict.fromkeys(line for one in full or [name] for line in overloads(one))
+    for line in lines:
+        try:
+            schemas.parse(line)
+        except SourceError as error:
+            print(f"// torch: {line}  ({error.what.rpartition(': ')[2]})")
+        else:
+            print(f"// cgins: {line}")
+    if not lines:
+        raise ConfigError(
+            f"{name} has no schema in torch",
+            remedy="record a call of it; `cgins generate` derives the line from traces",
+        )
+    return 0
+
+
 def _launchers(config: Path, kernel: str) -> list[Path]:
     entry = select(load_config(config), [kernel])[0]
     files = [i.sources[0] for i in entry.implementations if i.contract in ("launcher", "device")]
@@ -68,14 +107,14 @@ def _launchers(config: Path, kernel: str) -> list[Path]:
 
 
 def load_config(config: Path) -> Config:
-    """The file, without looking for trace packs.
+    """The file, without looking for trace packs; a source that is missing is told of its own kernel.
 
     Raises:
         ConfigError: it is wrong.
     """
     from pytest_cgins.config import load
 
-    return load(config, require_traces=False)
+    return load(config, require_traces=False, require_sources=False)
 
 
 def select(config: Config, names: list[str]) -> list[KernelEntry]:

@@ -22,6 +22,9 @@ from typing import BinaryIO
 
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.kernels.watched import watched
+from pytest_cgins.waiting import Wait
+
+LOOK_S = 0.1
 
 # Reads pids up to the end of its input, which comes too when this process is killed, and has them go on:
 # a compiler that stays suspended would hold its memory for ever.
@@ -178,8 +181,10 @@ class Compilers:
                 self._quiet_since = time.monotonic()
                 if self._running:
                     self._guard = _stop(self._running)
-            while self._in_process:
-                self._changed.wait()
+            with Wait("a compilation in this process") as wait:
+                while self._in_process:
+                    wait.tick()
+                    self._changed.wait(LOOK_S)
 
     def _end_quiet(self) -> None:
         with self._changed:

@@ -35,6 +35,7 @@ from pytest_cgins.kernels.headers import portable
 from pytest_cgins.kernels.launch_line import LaunchPlan
 from pytest_cgins.kernels.process import LOG_LIMIT_NBYTES, Outcome
 from pytest_cgins.model import KernelSource
+from pytest_cgins.text import counted
 
 logger = logging.getLogger(__name__)
 OPTIONS = ("--std=c++17", "-lineinfo", "--ptxas-options=-v")
@@ -158,7 +159,7 @@ def _conditions(
     yield f"{alias}::is_kernel", f"{kernel} is not a __global__ function"
     yield (
         f"{alias}::count == {count}",
-        f"args= has {count} items, the parameters of {kernel} are not as many",
+        f"args= has {counted(count, 'item')}, the parameters of {kernel} are not as many",
     )
     known = launch_line.kinds(schema, workspace=launches.workspace_nbytes is not None)
     readonly = {

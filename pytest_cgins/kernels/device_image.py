@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.errors import LaunchError
+from pytest_cgins.text import counted
 
 MAGIC = b"CGINSDK1"
 
@@ -80,7 +81,7 @@ def unpack(file: Path) -> list[Image]:
             begin += described["nbytes"]
         if begin != len(content) - 16 - length:
             raise ValueError(  # noqa: TRY301 - as json and struct raise it
-                f"{len(content)} bytes do not hold {begin} bytes of code"
+                f"{counted(len(content), 'byte does', 'bytes do')} not hold {counted(begin, 'byte')} of code"
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
         raise LaunchError(

@@ -17,6 +17,7 @@ from pytest_cgins.kernels import cuda_driver as driver
 from pytest_cgins.kernels import device_image, launch_line
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
+from pytest_cgins.kernels.cxx import code_of
 from pytest_cgins.kernels.device_image import Function, Image
 from pytest_cgins.kernels.launch_binding import Binding, Settings
 from pytest_cgins.kernels.launcher import (
@@ -29,8 +30,9 @@ from pytest_cgins.kernels.launcher import (
     spelled,
 )
 from pytest_cgins.kernels.schema import SchemaArgument
-from pytest_cgins.kernels.source import code_of, read
+from pytest_cgins.kernels.source import read
 from pytest_cgins.model import CompiledKernel, KernelSource, OpCall, TensorMeta
+from pytest_cgins.text import counted
 
 PORTABLE_CLUSTER = 8
 
@@ -169,7 +171,7 @@ class _Loaded:
         limit = driver.device_attribute(driver.SHARED_PER_BLOCK_OPT_IN, self._index)
         if nbytes > limit:
             raise LaunchError(
-                f"{settings.where}: smem is {nbytes} bytes a block, the device has {limit}",
+                f"{settings.where}: smem is {counted(nbytes, 'byte')} a block, the device has {limit}",
                 remedy="use a smaller tile, or several passes",
             )
         driver.allow_shared(self._kernels[settings.kernel], nbytes, settings.where)
@@ -202,6 +204,11 @@ class BoundDeviceCall:
             for step in self._steps:
                 step(stream)
         return self._results
+
+    @property
+    def bare(self) -> Callable[[], object]:
+        """See `callable.BoundCall.bare`: the outputs are there before the call."""
+        return self.run
 
     def poison(self) -> None:
         """See `callable.BoundCall.poison`."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pytest_cgins.kernels import architectures, toolchain
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.kernels.source import code_of
-from pytest_cgins.text import nearest
+from pytest_cgins.kernels.cxx import code_of
+from pytest_cgins.text import counted, nearest
 
 ERROR = re.compile(
     r"""^(?:
@@ -56,9 +56,9 @@ TROUBLE = re.compile(
     r"""^(?=\S).*?(?P<what>
         Killed\ssignal\sterminated\sprogram\s\S+ | Terminated\ssignal\sterminated\sprogram\s\S+
       | '\S+'\sdied\sdue\sto\ssignal\s(?:9|15)\b.*
-      | No\sspace\sleft\son\sdevice | Disk\squota\sexceeded
+      | No\sspace\sleft\son\sdevice | Disk\squota\sexceeded | terminated\swith\ssignal\s7\s\[Bus\serror\]
       | Cannot\sallocate\smemory | virtual\smemory\sexhausted.* | std::bad_alloc
-    )\s*$""",
+    )['"]?(?:,\score\sdumped)?[.)]?\s*$""",  # ld maps what it writes: a full disk is a bus error
     re.VERBOSE | re.MULTILINE,
 )
 CRASH = re.compile(
@@ -128,7 +128,7 @@ def _squeezed(context: Sequence[str]) -> list[str]:
     left_out = len(context) - CONTEXT_LINES
     if left_out <= 0:
         return list(context)
-    return [*context[:2], f"  … {left_out + 1} lines …", *context[3 - CONTEXT_LINES :]]
+    return [*context[:2], f"  … {counted(left_out + 1, 'line')} …", *context[3 - CONTEXT_LINES :]]
 
 
 def _following(lines: Sequence[str]) -> list[str]:

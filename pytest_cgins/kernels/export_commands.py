@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import ConfigError
+from pytest_cgins.kernels.commands import add_config_option
 from pytest_cgins.text import nearest
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def add_parser(kinds: Subparsers) -> None:
         metavar="NS",
         help="of torch.ops and of the package; default: the project folder's name",
     )
-    export.add_argument(
-        "--config", type=Path, default=Path("cgins.yaml"), metavar="FILE", help="default: cgins.yaml"
-    )
+    add_config_option(export)
     export.set_defaults(run=run_export)
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cgins.kernels.source import code_of
+from pytest_cgins.kernels.cxx import INCLUDE, code_of
 
 BASE = "cgins_lean.h"
 PYTHON = "cgins_lean_python.h"
@@ -66,7 +66,6 @@ WANTED = {
 HEAVY_PRELUDE = re.compile(
     r"^#include <ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode)\.h>\n", re.MULTILINE
 )
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)$", re.MULTILINE)
 TORCH_MACRO = re.compile(r"\b(?:AT|C10|CAFFE2|PYBIND11|THC?|TORCH(?!_VERSION\w*\b|_EXTENSION_NAME\b))_\w+")
 FACTORY = re.compile(r"^(?:template[^\n]*\n)?inline at::Tensor (\w+)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
@@ -113,27 +112,6 @@ def obstacle(texts: Sequence[str]) -> str:
             if found := TORCH_MACRO.search(condition):
                 return f"it asks whether {found[0]} is defined"
     return ""
-
-
-def own_headers(files: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Texts of the headers that sources include and that lie beside them or in `folders`, with those these include."""
-    texts: list[str] = []
-    todo = [Path(file) for file in files]
-    seen = {path.resolve() for path in todo}
-    while todo:
-        file = todo.pop()
-        text = file.read_text(encoding="utf-8", errors="replace")
-        if str(file) not in files:
-            texts.append(text)
-        for name in INCLUDE.findall(text):
-            for folder in [file.parent, *folders]:
-                path = (folder / name).resolve()
-                if path.is_file():
-                    if path not in seen:
-                        seen.add(path)
-                        todo.append(path)
-                    break
-    return texts
 
 
 def base_files(include: Path) -> dict[str, str]:

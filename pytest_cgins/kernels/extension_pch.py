@@ -53,7 +53,9 @@ def folder_for(
     try:
         if _uses(store / f"{key}.uses") <= USES_BEFORE:
             return None
-        held = locks.acquire(store / f"{key}.lock", max(0.0, deadline - time.monotonic()))
+        held = locks.acquire(
+            store / f"{key}.lock", max(0.0, deadline - time.monotonic()), "a precompiled header"
+        )
         if held is None:
             return None
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,8 +19,7 @@ from pytest_cgins.errors import (
     RecordError,
     SourceError,
 )
-from pytest_cgins.kernels import namespaces
-from pytest_cgins.kernels.arguments import call_values, require_defaults
+from pytest_cgins.kernels import arguments, namespaces
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.text import nearest
@@ -126,7 +124,7 @@ class PythonKernel:
                 f"{self.name}: Triton's interpreter cuts bfloat16 off where a GPU rounds it",
                 remedy="bfloat16 needs a GPU: name an implementation for device: cuda besides",
             )
-        values = call_values(call, tensors)
+        values = arguments.call_values(call, tensors)
         positional, keyword = self._match(call, values, tensors)
         function = _anew(self._function, call, values, tensors)
         if is_module_call(call):
@@ -136,35 +134,10 @@ class PythonKernel:
     def _match(
         self, call: OpCall, values: dict[str, Any], tensors: Sequence[torch.Tensor]
     ) -> tuple[list[Any], dict[str, Any]]:
-        try:
-            parameters = list(inspect.signature(self._function).parameters.values())
-        except (TypeError, ValueError):  # written in C, without a signature
-            return _without_trailing_defaults(call, values), {}
+        signatures = arguments.signatures(self._function)
         if is_module_call(call):
-            parameters = self._behind_module(call, parameters)
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-            taken = set(values)
-        else:
-            taken = {parameter.name for parameter in parameters} & set(values)
-        by_name = all(
-            parameter.name in values
-            or parameter.default is not parameter.empty
-            or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-            for parameter in parameters
-        ) and not any("." in name for name in values)
-        if not by_name:
-            return self._in_order(call, values, parameters, tensors), {}
-        left_out = [name for name in values if name not in taken]
-        for parameter in parameters:
-            if parameter.name not in values and (meant := nearest(parameter.name, left_out)):
-                raise SourceError(
-                    f"{self.name}: its parameter {parameter.name!r} is not one of {call.op}'s", remedy=meant
-                )
-        require_defaults(call, left_out, self.name, tensors)
-        ordered = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
-        # A default that the caller left to the op is passed on: the kernel's own may differ.
-        keyword = {name: values[name] for name in values if name in taken and name not in ordered}
-        return [values[name] for name in ordered if name in values], keyword
+            signatures = [self._behind_module(call, parameters) for parameters in signatures]
+        return arguments.match(call, values, signatures, self.name, tensors)
 
     def _behind_module(self, call: OpCall, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
         """The parameters that are left for what `forward` takes."""
@@ -176,37 +149,14 @@ class PythonKernel:
             )
         return parameters if first.kind is first.VAR_POSITIONAL else parameters[1:]
 
-    def _in_order(
-        self,
-        call: OpCall,
-        values: dict[str, Any],
-        parameters: list[inspect.Parameter],
-        tensors: Sequence[torch.Tensor],
-    ) -> list[Any]:
-        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        required = sum(parameter.default is parameter.empty for parameter in places)
-        keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-        if required > len(values) or keyword_only:
-            names = [parameter.name for parameter in parameters]
-            unknown = next(name for name in names if name not in values)
-            raise SourceError(
-                f"{self.name}: its parameters ({', '.join(names)}) are not those of {call.op} "
-                f"({', '.join(values)})",
-                remedy=f"{unknown}: {nearest(unknown, values) or 'the op has no such parameter'}",
-            )
-        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-            return _without_trailing_defaults(call, values)
-        require_defaults(call, list(values)[len(places) :], self.name, tensors)
-        return list(values.values())[: len(places)]
-
 
 class ExtensionKernel:
-    """A function of a torch extension, called with the op's arguments in the op's order.
+    """A function of a torch extension, called with the op's arguments: by name where it names its own, else in order.
 
-    The tensors of a module op's module follow, as the trace has them.
+    The tensors of a module op's module follow, as the trace has them; by name they are what a schema line calls them.
     """
 
-    def __init__(self, function: Any, name: str) -> None:
+    def __init__(self, function: Callable[..., object], name: str) -> None:
         self._function = function
         self.name = name
 
@@ -218,23 +168,12 @@ class ExtensionKernel:
         device: str,  # noqa: ARG002 - follows from the tensors
     ) -> BoundFunction:
         """See `callable.LoadedKernel.bind`."""
-        values = call_values(call, tensors)
-        given = len(values)
-        state = [a for a in call.arguments if a.passed == "state" and a.value.kind == "tensor"]
-        values |= {argument.name: decode(argument.value, tensors) for argument in state}
-        # pybind11 has no signature object; the first line of its docstring names every parameter.
-        signature = (self._function.__doc__ or "").partition("->")[0]
-        count = len(re.findall(r"\barg\d+:", signature))
-        if count > len(values):
-            raise SourceError(
-                f"{self.name}: it takes {count} arguments, {call.op} has {len(values)} ({', '.join(values)})",
-                remedy="take the op's own parameters, in its order",
-            )
-        if count == 0:
-            taken = list(values.values()) if len(values) > given else _without_trailing_defaults(call, values)
-            return BoundFunction(self._function, taken, {}, self.name)
-        require_defaults(call, list(values)[count:given], self.name, tensors)
-        return BoundFunction(self._function, list(values.values())[:count], {}, self.name)
+        values = arguments.call_values(call, tensors)
+        state = arguments.state_values(call, tensors)
+        positional, keyword = arguments.match(
+            call, values, arguments.signatures(self._function), self.name, tensors, state=state
+        )
+        return BoundFunction(self._function, positional, keyword, self.name)
 
 
 class BoundFunction:
@@ -243,26 +182,20 @@ class BoundFunction:
     def __init__(
         self, function: Callable[..., object], positional: list[Any], keyword: dict[str, Any], name: str
     ) -> None:
-        self._function = function
-        self._positional = positional
-        self._keyword = keyword
         self._name = name
+
+        # Torch's arm of a timing is such a closure too (`trace.call.bound`): nothing else is to be timed.
+        def bare() -> object:
+            try:
+                return function(*positional, **keyword)
+            except Exception as error:  # whatever a user's kernel raises
+                raise LaunchError(f"{name} raised {type(error).__name__}: {error}") from error
+
+        self.bare = bare
 
     def run(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.run`."""
-        try:
-            result = self._function(*self._positional, **self._keyword)
-        except Exception as error:  # whatever a user's kernel raises
-            raise LaunchError(f"{self._name} raised {type(error).__name__}: {error}") from error
-        if isinstance(result, torch.Tensor):
-            return [result]
-        try:
-            return flatten(result)[1]
-        except RecordError as error:
-            raise LaunchError(
-                f"{self._name} returned {type(result).__name__}: {error.what}",
-                remedy="return tensors, or tuples, lists and dicts of them",
-            ) from error
+        return taken_apart(self.bare(), self._name)
 
     def poison(self) -> None:
         """Nothing to do: the function allocates its outputs itself."""
@@ -275,6 +208,23 @@ class BoundFunction:
     def memory(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.memory`."""
         return []
+
+
+def taken_apart(result: object, name: str) -> list[torch.Tensor]:
+    """The tensors of what a kernel returned.
+
+    Raises:
+        LaunchError: there is something else in it.
+    """
+    if isinstance(result, torch.Tensor):
+        return [result]
+    try:
+        return flatten(result)[1]
+    except RecordError as error:
+        raise LaunchError(
+            f"{name} returned {type(result).__name__}: {error.what}",
+            remedy="return tensors, or tuples, lists and dicts of them",
+        ) from error
 
 
 def _anew(
@@ -295,8 +245,3 @@ def _anew(
         return function(*(made.get(id(value), value) for value in positional), **own)
 
     return run
-
-
-def _without_trailing_defaults(call: OpCall, values: dict[str, Any]) -> list[Any]:
-    given = [index for index, argument in enumerate(call.arguments) if argument.passed != "default"]
-    return list(values.values())[: max(given, default=-1) + 1]

@@ -24,6 +24,7 @@ from pytest_cgins.expression import (
 )
 from pytest_cgins.kernels.device_image import Function
 from pytest_cgins.kernels.launch_line import Launch, LaunchPlan
+from pytest_cgins.text import counted
 
 NUMBER, POINTER, VIEW, ELEMENT = 0x1000, 0x2000, 0x4000, 0xFF  # cgins_launch.h
 VOID = 0x00
@@ -129,7 +130,9 @@ class Binding:
         where = self._where(self._plan.workspace_line)
         nbytes = self._whole(self._plan.workspace_nbytes, where, "workspace")
         if nbytes < 0:
-            raise LaunchError(f"{where}: workspace is {nbytes} bytes", remedy="it must be 0 or more")
+            raise LaunchError(
+                f"{where}: workspace is {counted(nbytes, 'byte')}", remedy="it must be 0 or more"
+            )
         return nbytes
 
     def set_workspace(self, memory: torch.Tensor) -> None:
@@ -202,14 +205,14 @@ class Binding:
         block = self._sizes(launch.block, where, "block", LARGEST_BLOCK)
         if math.prod(block) > THREADS_PER_BLOCK:
             raise LaunchError(
-                f"{where}: block is {_shown(block)}, {math.prod(block)} threads",
+                f"{where}: block is {_shown(block)}, {counted(math.prod(block), 'thread')}",
                 remedy=f"a block has at most {THREADS_PER_BLOCK} threads",
             )
         cluster = self._sizes(launch.cluster, where, "cluster", LARGEST_CLUSTER)
         _check_cluster(cluster, grid, where)
         shared = self._whole(launch.shared_nbytes, where, "smem")
         if shared < 0:
-            raise LaunchError(f"{where}: smem is {shared} bytes", remedy="it must be 0 or more")
+            raise LaunchError(f"{where}: smem is {counted(shared, 'byte')}", remedy="it must be 0 or more")
         kernel = launch.expression(self._choices(launch, where))
         return Settings(
             kernel=kernel,
@@ -306,7 +309,9 @@ class Binding:
         _check_element(facts, code, place)
         ndim = len(facts.shape)
         if ndim > MAX_DIMENSIONS:
-            raise LaunchError(f"{place} has {ndim} dimensions", remedy=f"views have at most {MAX_DIMENSIONS}")
+            raise LaunchError(
+                f"{place} has {counted(ndim, 'dimension')}", remedy=f"views have at most {MAX_DIMENSIONS}"
+            )
         array = ctypes.c_int64 * MAX_DIMENSIONS
         return _View(tensor.data_ptr() or None, ndim, array(*facts.shape), array(*facts.stride))
 

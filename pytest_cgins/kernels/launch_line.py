@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_cgins.errors import SourceError
 from pytest_cgins.expression import Expression, ExpressionError, Kind, kind, parse
 from pytest_cgins.kernels.schema import CONTINUED, Schema, comment_text
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 MARK = re.compile(r"\s*(?://|/\*|\*)\s*cgins-launch:(?P<text>.*)", re.DOTALL)
 MAX_CHARACTERS = 65_536
@@ -289,7 +289,7 @@ def _launch(fields: Mapping[str, str], line: int, schema: Schema, axes: list[Axi
 def _dimensions(key: str, text: str) -> tuple[Expression, ...]:
     listed = _listed(text)
     if not 1 <= len(listed) <= 3:
-        raise ExpressionError(f"{key} has {len(listed)} dimensions, not 1 to 3")
+        raise ExpressionError(f"{key} has {counted(len(listed), 'dimension')}, not 1 to 3")
     return listed
 
 
@@ -409,7 +409,7 @@ def _check(plan: LaunchPlan, schema: Schema, file: str) -> None:
         variants *= len(axis.choices)
     if variants > MAX_VARIANTS:
         raise SourceError(
-            f"{file}:{plan.launches[0].line}: the launch lines ask for {variants} instantiations, more than {MAX_VARIANTS}",
+            f"{file}:{plan.launches[0].line}: the launch lines ask for {counted(variants, 'instantiation')}, more than {MAX_VARIANTS}",
             remedy="list fewer element types: dtype(x, float32, float16)",
         )
     known = kinds(schema, workspace=plan.workspace_nbytes is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -17,6 +17,7 @@ from pytest_cgins.kernels.arguments import call_values, require_defaults, state_
 from pytest_cgins.kernels.schema import Schema, SchemaArgument, SchemaOutput
 from pytest_cgins.model import CompiledKernel, OpCall, TensorMeta
 from pytest_cgins.options import BARE_VARIABLE
+from pytest_cgins.text import counted
 
 DLPACK_TYPES = {
     torch.bool: (6, 8), torch.uint8: (1, 8), torch.uint16: (1, 16), torch.uint32: (1, 32),
@@ -170,6 +171,11 @@ class BoundLaunch:
             stream = ctypes.c_void_p(raw_stream(self._device.index))
             self._launcher.launch(self._arguments, stream)
         return self._results
+
+    @property
+    def bare(self) -> Callable[[], object]:
+        """See `callable.BoundCall.bare`: the outputs are there before the call."""
+        return self.run
 
     def poison(self) -> None:
         """See `callable.BoundCall.poison`."""
@@ -473,8 +479,7 @@ def spelled(argument: SchemaArgument) -> str:
 
 
 def _counted(schema: Schema) -> str:
-    count = len(schema.outputs)
-    return f"{count} output{'s' if count != 1 else ''}"
+    return counted(len(schema.outputs), "output")
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:

@@ -10,9 +10,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from pytest_cgins.waiting import Wait
 
 POLL_S = 0.01
 HELD = (errno.EACCES, errno.EAGAIN)
@@ -35,27 +38,54 @@ def try_lock(path: Path) -> int | None:
     return descriptor
 
 
-def acquire(path: Path, timeout_s: float) -> int | None:
+def acquire(path: Path, timeout_s: float, what: str = "") -> int | None:
     """As `try_lock`, again and again for `timeout_s`; where there are no locks, a descriptor that locks nothing.
+
+    Args:
+        path: of the file.
+        timeout_s: 0 for one try.
+        what: what people wait for meanwhile, for messages; by default the file.
 
     Raises:
         OSError: the file cannot be made.
     """
     end = time.monotonic() + timeout_s
-    while True:
-        try:
-            descriptor = try_lock(path)
-        except OSError:
-            return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if descriptor is not None:
-            with suppress(OSError):
-                if path.stat().st_ino == os.fstat(descriptor).st_ino:
+    with Wait(what or str(path), lambda: f"{_holder(path)} has it", aside=True) as wait:
+        while True:
+            try:
+                descriptor = try_lock(path)
+            except OSError:
+                return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            if descriptor is not None:
+                if is_of(descriptor, path):
+                    _sign(descriptor)
                     return descriptor
-            os.close(descriptor)  # removed meanwhile: others would lock another file of the same name
-        elif time.monotonic() >= end:
-            return None
-        else:
-            time.sleep(POLL_S)
+                os.close(descriptor)
+            elif time.monotonic() >= end:
+                return None
+            else:
+                wait.sleep(POLL_S)
+
+
+def _sign(descriptor: int) -> None:
+    """Write down who holds a file, for those who wait. Nothing depends on it: on a full disk nobody is named."""
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} of {socket.gethostname()}".encode(), 0)
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")[:200] or "another process"
+    return "another process"
+
+
+def is_of(descriptor: int, path: Path) -> bool:
+    """Whether a lock is on the file that has the name now: where it was removed, others lock another one."""
+    try:
+        return path.stat().st_ino == os.fstat(descriptor).st_ino
+    except OSError:
+        return False
 
 
 def release(descriptor: int) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pytest_cgins.errors import InfrastructureError, SourceError
 from pytest_cgins.kernels import compilers, nvrtc_calls
 from pytest_cgins.kernels.nvrtc_calls import NvrtcError
+from pytest_cgins.text import counted
 
 REMEDY = "pip install 'pytest-cgins[nvrtc]', or install the CUDA toolkit and set CUDA_HOME"
 REPORT = "report this line, or install another NVRTC"
@@ -114,7 +115,7 @@ def identity() -> str:
     """
     path = find_library()
     nbytes = path.stat().st_size if path else 0
-    return f"nvrtc {version()[0]}.{version()[1]} of {nbytes} bytes"
+    return f"nvrtc {version()[0]}.{version()[1]} of {counted(nbytes, 'byte')}"
 
 
 @lru_cache(maxsize=1)

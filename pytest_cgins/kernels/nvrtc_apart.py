@@ -17,6 +17,7 @@ from pytest_cgins.kernels import compilers, nvrtc
 from pytest_cgins.kernels.nvrtc import NvrtcResult
 from pytest_cgins.kernels.nvrtc_child import HEADER
 from pytest_cgins.kernels.process import LOG_LIMIT_NBYTES, run_stages
+from pytest_cgins.text import counted
 
 RESULT_LIMIT_NBYTES = 1 << 30
 # By the folder of this package: what else there is imports more than the rest of the start takes.
@@ -103,17 +104,19 @@ def _read(file: Path, expressions: int, seconds: float) -> NvrtcResult:
     (length,) = HEADER.unpack_from(content) if len(content) >= HEADER.size else (len(content),)
     begin = HEADER.size + length
     if begin > len(content):
-        raise ValueError(f"{len(content)} bytes, {begin} told")
+        raise ValueError(f"{counted(len(content), 'byte')}, {begin} told")
     told: dict[str, Any] = json.loads(content[HEADER.size : begin])
     log, lowered, ncubin, nptx = told["log"], told["lowered"], told["cubin"], told["ptx"]
     if type(log) is not str or type(lowered) is not list or not type(ncubin) is type(nptx) is int:
         raise TypeError("fields of other types")
     if min(ncubin, nptx) < 0 or begin + ncubin + nptx != len(content):
-        raise ValueError(f"{len(content)} bytes do not hold {ncubin} and {nptx} bytes of code")
+        raise ValueError(
+            f"{counted(len(content), 'byte does', 'bytes do')} not hold {ncubin} and {counted(nptx, 'byte')} of code"
+        )
     if any(type(one) is not str or not _LOWERED.fullmatch(one) for one in lowered):
         raise ValueError("names that no compiler makes")
     if len(lowered) not in (0, expressions):
-        raise ValueError(f"{len(lowered)} names for {expressions} expressions")
+        raise ValueError(f"{counted(len(lowered), 'name')} for {counted(expressions, 'expression')}")
     return NvrtcResult(
         cubin=content[begin : begin + ncubin] or None,
         ptx=content[begin + ncubin :] or None,

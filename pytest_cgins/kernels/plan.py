@@ -54,8 +54,6 @@ class Plan:
     """Name of the file that it leaves."""
     prototyped: bool = False
     """Whether the main function must match a generated prototype."""
-    module: str = ""
-    """Python module name of the library; "" for a plain shared library."""
     archs: tuple[str, ...] = ()
     """CUDA architectures that it builds for, for `cgins cache ls`; () for none or those of the source."""
     memory_nbytes: int = 1 << 30

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from pytest_cgins.text import counted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -84,4 +86,4 @@ def joined(parts: Sequence[Progress]) -> Progress:
 
 
 def _kernels(number: int) -> str:
-    return f"{number} kernel{'s' * (number != 1)}"
+    return counted(number, "kernel")

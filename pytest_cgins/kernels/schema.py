@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pytest_cgins.errors import SourceError
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 if TYPE_CHECKING:
     from torchgen.model import Argument, Return  # type: ignore[import-untyped]
@@ -175,7 +175,7 @@ def locate(text: str, file: Path) -> tuple[str, int]:
     if len(found) > 1:
         numbers = " and ".join(str(number) for number, _ in found)
         raise SourceError(
-            f"{file}: {len(found)} schema lines, in lines {numbers}",
+            f"{file}: {counted(len(found), 'schema line')}, in lines {numbers}",
             remedy="a source declares one launcher; move the others to files of their own",
         )
     number, schema = found[0]
@@ -207,7 +207,7 @@ def parse(text: str, where: str = "schema") -> Schema:
 
     if len(text) > MAX_CHARACTERS:
         raise SourceError(
-            f"{where}: a schema line of {len(text)} characters; {MAX_CHARACTERS} are allowed",
+            f"{where}: a schema line of {counted(len(text), 'character')}; {MAX_CHARACTERS} are allowed",
             remedy="pass fewer arguments, or end the comment after the schema",
         )
     shape = re.fullmatch(r"([A-Za-z_]\w*)\s*\((.*)\)\s*->\s*(\S.*)", text)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 import sysconfig
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,9 +17,10 @@ from pathlib import Path
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.kernels import cuda, shadow_operators, toolchain, torch_extension
 from pytest_cgins.kernels import plan as plans
+from pytest_cgins.kernels.extension_exports import Exports
 from pytest_cgins.kernels.extension_torch import torch_package
 from pytest_cgins.kernels.process import Outcome, run_stages
-from pytest_cgins.kernels.source import code_of, portable_flags, read
+from pytest_cgins.kernels.source import extension_texts, portable_flags, read
 from pytest_cgins.model import KernelSource
 
 ROOT = plans.INCLUDE / "shadow"
@@ -104,7 +104,6 @@ def plan(source: KernelSource) -> plans.Plan:
         identity=identity,
         roots=plans.header_roots(source),
         run=build.run,
-        module="" if "::" in source.entry else module,
         archs=archs,
     )
 
@@ -122,13 +121,15 @@ class _Build:
     ) -> None:
         self._source = source
         self._module = module
+        texts = extension_texts(source.files, source.flags)
+        self._exports = Exports.of(source.files[0], texts)
         self._compiler = compiler
         self._nvcc = nvcc
         self._generation = generation
 
     def run(self, folder: Path, name: str, deadline: float) -> Outcome:
         """See `plan.Run`."""
-        text = "\n".join(_texts([Path(file) for file in self._source.files], self._folders()))
+        text = self._exports.code
         for file, content in self._generated(text).items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(content, encoding="utf-8")
@@ -152,8 +153,8 @@ class _Build:
             "stand-ins/shadow_standard.h": "".join(f"#include <{header}>\n" for header in standard),
         }
         files |= {f"stand-ins/{header}": "#include <shadow/all.h>\n" for header in HEADERS}
-        bound = "PYBIND11_MODULE" in text or "::" in self._source.entry
-        binding = "" if bound else _binding(self._source.entry)
+        wanted = self._exports.wants_binding(self._source.entry)
+        binding = _binding(self._module, self._source.entry) if wanted else ""
         for unit, sources in self._units().items():
             lines = ["#include <shadow/all.h>", *(f'#include "{Path(file).absolute()}"' for file in sources)]
             files[unit] = "\n".join([*lines, binding if self._source.files[0] in sources else "", ""])
@@ -210,7 +211,7 @@ class _Build:
     def _defines(self, text: str) -> list[str]:
         """Macros: what costs a good part of a second to compile is there only where the source names it."""
         defines = [f"-DTORCH_EXTENSION_NAME={self._module}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
-        if "::" in self._source.entry:
+        if not (self._exports.has_module or self._exports.wants_binding(self._source.entry)):
             defines.append("-DCGINS_SHADOW_NO_MODULE")
         if "TORCH_VERSION" in text:
             defines += _version_defines()
@@ -251,23 +252,8 @@ def annotate(log: str) -> str:
     return "\n".join(lines)
 
 
-def _binding(entry: str) -> str:
-    return f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{entry}", &{entry}); }}'
-
-
-def _texts(files: list[Path], folders: list[str]) -> Iterator[str]:
-    """Code of the sources, and of the headers that they include from their own folders."""
-    seen: set[Path] = set()
-    while files:
-        file = files.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        text = read(file)
-        yield code_of(text)
-        for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE):
-            places = [file.parent / name, *(Path(folder) / name for folder in folders)]
-            files += [place for place in places if place.is_file()][:1]
+def _binding(module: str, entry: str) -> str:
+    return f'PYBIND11_MODULE({module}_entry, m) {{ m.def("{entry}", &{entry}); }}'
 
 
 @lru_cache(maxsize=1)

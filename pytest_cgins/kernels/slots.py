@@ -5,7 +5,6 @@ The operating system frees the slots of a holder that is killed.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
@@ -16,10 +15,10 @@ from pathlib import Path
 
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.kernels import locks
+from pytest_cgins.text import counted
+from pytest_cgins.waiting import Wait
 
-logger = logging.getLogger(__name__)
 POLL_S = 0.02
-QUIET_WAIT_S = 5.0
 _urgent = ContextVar("urgent", default=False)
 
 
@@ -61,11 +60,12 @@ def hold(folder: Path, name: str, memory_nbytes: int, deadline: float, *, jobs: 
         yield
         return
     started = time.monotonic()
+    why = f"the machine's {counted(count(), 'build slot is', 'build slots are')} taken by other builds"
     with ExitStack() as held:
-        with ExitStack() as turn:
+        with Wait(f"the build of {name}", why, aside=True) as wait, ExitStack() as turn:
             # One at a time collects, so that two that need several never wait for each other.
             while not _try_lock(place / "turn", turn):
-                _wait(name, started, deadline)
+                _wait(wait, name, started, deadline)
             got = 0
             tried: set[int] = set()
             while got < wanted:
@@ -74,7 +74,7 @@ def hold(folder: Path, name: str, memory_nbytes: int, deadline: float, *, jobs: 
                         tried.add(index)
                         got += 1
                 if got < wanted:
-                    _wait(name, started, deadline)
+                    _wait(wait, name, started, deadline)
         yield
 
 
@@ -86,13 +86,11 @@ def _try_lock(path: Path, stack: ExitStack) -> bool:
     return True
 
 
-def _wait(name: str, started: float, deadline: float) -> None:
+def _wait(wait: Wait, name: str, started: float, deadline: float) -> None:
     now = time.monotonic()
     if now >= deadline:
         raise InfrastructureError(
-            f"{name}: the machine's {count()} build slots were taken for {now - started:.0f} s",
+            f"{name}: the machine's {counted(count(), 'build slot was', 'build slots were')} taken for {now - started:.0f} s",
             remedy="wait for the other builds, or raise the limit",
         )
-    if now - started > QUIET_WAIT_S > now - started - POLL_S:
-        logger.info("%s: waiting for other builds on this machine", name)
-    time.sleep(POLL_S)
+    wait.sleep(POLL_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,14 +15,12 @@ from pathlib import Path
 from pytest_cgins import syntax
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import SourceError
-from pytest_cgins.kernels import imports, launch_line, specialize
+from pytest_cgins.kernels import extension_exports, imports, launch_line, specialize
 from pytest_cgins.kernels import schema as schemas
+from pytest_cgins.kernels.cxx import code_of, own_headers
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.model import CONTRACT_VERSION, KernelSource
 from pytest_cgins.text import nearest
-
-# A comment that is not closed reaches to the end: else each of many would be looked for anew.
-COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*(?:.*?\*/|.*)|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
 def find(
@@ -43,6 +42,7 @@ def find(
         SourceError: a file, schema line, entry point or Python target is missing or wrong.
     """
     files = implementation.sources
+    _require_files(files, f"{config.file.name}:{implementation.line}", config.root)
     schema = launch = module = import_root = ""
     if implementation.contract in ("launcher", "device"):
         text = read(files[0])
@@ -57,10 +57,9 @@ def find(
             _refuse_host_launch(text, files[0])
     elif implementation.contract == "torch-extension":
         entry = implementation.entry
-        if "::" in entry:
-            _require_operator(files, entry)
-        else:
-            _require_function(files[0], entry)
+        extension_exports.Exports.of(str(files[0]), extension_texts(files, implementation.flags)).require(
+            entry
+        )
     else:
         module, _, entry = implementation.target.partition(":")
         import_root = str(config.root)
@@ -96,10 +95,9 @@ def read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        siblings = [path.name for path in file.parent.iterdir()] if file.parent.is_dir() else []
         raise SourceError(
             f"{file}: no such file",
-            remedy=nearest(file.name, siblings) or "paths in cgins.yaml start at the folder it lies in",
+            remedy=_similar(file) or "paths in cgins.yaml start at the folder it lies in",
         ) from None
     except OSError as error:
         raise SourceError(f"{file}: {error.strerror}", remedy="make the file readable") from error
@@ -107,14 +105,37 @@ def read(file: Path) -> str:
         raise SourceError(f"{file}: not UTF-8 at byte {error.start}", remedy="save it as UTF-8") from error
 
 
-def code_of(text: str) -> str:
-    """C++ text with comments and string literals blanked out, line by line."""
-    return COMMENT_OR_STRING.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+def extension_texts(files: Sequence[str | Path], flags: Sequence[str]) -> list[str]:
+    """Texts of an extension's sources, then of the headers of its own that they include.
+
+    Raises:
+        SourceError: a source is missing, unreadable, or not UTF-8.
+    """
+    folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
+    return [*(read(Path(file)) for file in files), *own_headers([str(file) for file in files], folders)]
 
 
 def wants_workspace(text: str, entry: str) -> bool:
     """Whether a launcher's source defines `<entry>_workspace`, and so takes scratch memory."""
     return re.search(rf"\b{re.escape(entry)}_workspace\s*\(", code_of(text)) is not None
+
+
+def _require_files(files: Sequence[Path], where: str, root: Path) -> None:
+    """Raise SourceError for a source that is not there, with the line that names it."""
+    for file in files:
+        # os.path answers False for names that no file can have, where Path may raise.
+        if not os.path.isfile(file):  # noqa: PTH113
+            shown = os.path.relpath(file, root)
+            raise SourceError(
+                f"{where}: no such file: {shown}", remedy=_similar(file) or f"the path starts at {root}"
+            )
+
+
+def _similar(file: Path) -> str:
+    try:
+        return nearest(file.name, [path.name for path in file.parent.iterdir()])
+    except (OSError, ValueError):
+        return ""
 
 
 def _refuse_host_launch(text: str, file: Path) -> None:
@@ -124,27 +145,6 @@ def _refuse_host_launch(text: str, file: Path) -> None:
         raise SourceError(
             f"{file}:{line}: <<<…>>> in a device kernel, which has no host code",
             remedy="leave the launch to the launch line, or write contract: launcher",
-        )
-
-
-def _require_operator(files: tuple[Path, ...], entry: str) -> None:
-    """An entry NAMESPACE::NAME is an operator that the sources register."""
-    namespace = entry.partition("::")[0]
-    registration = re.compile(rf"\bTORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*{re.escape(namespace)}\s*,")
-    if not any(registration.search(code_of(read(file))) for file in files):
-        raise SourceError(
-            f'{files[0]}: no TORCH_LIBRARY registers "{namespace}"',
-            remedy=f"write TORCH_LIBRARY({namespace}, m) {{ … }}, or let entry name a function on torch::Tensor",
-        )
-
-
-def _require_function(file: Path, entry: str) -> None:
-    functions = set(re.findall(r"\b([A-Za-z_]\w*)\s*\(", code_of(read(file))))
-    if entry not in functions:
-        raise SourceError(
-            f'{file}: no function "{entry}"',
-            remedy=nearest(entry, functions)
-            or "entry names the function that takes and returns torch::Tensor",
         )
 
 

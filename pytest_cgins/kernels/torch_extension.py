@@ -18,9 +18,11 @@ from pathlib import Path
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import cuda, cutlass, extension_headers, extension_pch, nvcc_phases, toolchain
 from pytest_cgins.kernels import plan as plans
+from pytest_cgins.kernels.cxx import code_of
+from pytest_cgins.kernels.extension_exports import Exports
 from pytest_cgins.kernels.extension_torch import TorchPackage, torch_package
 from pytest_cgins.kernels.process import Outcome, run_stages
-from pytest_cgins.kernels.source import code_of, portable_flags, read
+from pytest_cgins.kernels.source import extension_texts, portable_flags, read
 from pytest_cgins.model import KernelSource
 
 logger = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ CUDA_FLAGS = (
 JOB_NBYTES = 3 << 30
 LEAN_JOB_NBYTES = 1 << 30
 CPP, CUDA = "main.cpp", "cuda.cu"
-FORMAT = "torch-extension 2"
+FORMAT = "torch-extension 3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Units:
     cuda: str
     """CUDA sources; "" for none."""
     module: str
-    """Python module name; "" for a library that registers operators and has no module."""
+    """`TORCH_EXTENSION_NAME`: of a module or of operators; the module that the tool adds has `_entry` behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,6 @@ def plan(source: KernelSource) -> plans.Plan:
         identity=identity,
         roots=(*plans.header_roots(source), *vendor.roots),
         run=_Builder(source=source, units=made, tools=tools, identity="\0".join(identity)),
-        module=made.module,
         memory_nbytes=JOB_NBYTES * (2 if made.cuda else 1),
     )
 
@@ -108,23 +109,21 @@ def units(source: KernelSource, identity: Sequence[str]) -> Units:
         SourceError: see `declaration`.
     """
     texts = {file: read(Path(file)) for file in source.files}
-    code = code_of("\n".join(texts.values()))
+    exports = Exports.of(source.files[0], extension_texts(source.files, source.flags))
     name = "cgins_" + hashlib.sha256("\0".join((*identity, *texts.values())).encode()).hexdigest()[:16]
     marked = {file: f'#line 1 "{file}"\n{text}' for file, text in texts.items()}
     cpp = [text for file, text in marked.items() if not file.endswith(".cu")]
-    # TORCH_LIBRARY alone: the library registers operators and is no Python module.
-    bound = "PYBIND11_MODULE" not in code and "::" not in source.entry
-    if bound:
+    if exports.wants_binding(source.entry):
         cpp += [
-            declaration(source.files[0], texts[source.files[0]], source.entry),
-            "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {",
+            declaration(texts, source.entry),
+            f"PYBIND11_MODULE({name}_entry, m) {{",
             f'm.def("{source.entry}", torch::wrap_pybind_function({source.entry}), "{source.entry}");',
             "}",
         ]
     return Units(
         cpp="\n".join(cpp),
         cuda="\n".join(text for file, text in marked.items() if file.endswith(".cu")),
-        module="" if "::" in source.entry else name,
+        module=name,
     )
 
 
@@ -204,9 +203,7 @@ class _Builder:
 
     def _lean(self, folder: Path, name: str, deadline: float) -> Headers | None:
         """Lean headers, written to the folder; None if the source must not be compiled with them."""
-        folders = [Path(flag[2:]) for flag in self.source.flags if flag.startswith("-I")]
-        texts = [read(Path(file)) for file in self.source.files]
-        texts += extension_headers.own_headers(self.source.files, folders)
+        texts = extension_texts(self.source.files, self.source.flags)
         obstacle = extension_headers.obstacle(texts)
         if obstacle:
             logger.info("%s: no lean headers, since %s", name, obstacle)
@@ -253,7 +250,7 @@ class _Builder:
         return run_stages(_bounded(stages, headers.job_nbytes), folder, name, deadline, environment)
 
     def _stages(self, headers: Headers, folder: Path) -> tuple[list[list[list[str]]], Mapping[str, str]]:
-        tools, define = self.tools, f"-DTORCH_EXTENSION_NAME={self.units.module or 'cgins_library'}"
+        tools, define = self.tools, f"-DTORCH_EXTENSION_NAME={self.units.module}"
         stages: list[list[list[str]]] = [[], []]
         objects: list[str] = []
         environment: Mapping[str, str] = {}
@@ -323,22 +320,36 @@ def torch_identity() -> str:
     return torch_package().identity
 
 
-def declaration(file: str, text: str, entry: str) -> str:
-    """What the binding needs of a CUDA source: the C++ declaration of its entry; "" for C++.
+def declaration(texts: Mapping[str, str], entry: str) -> str:
+    """What the binding needs of CUDA sources: the C++ declaration of its entry; "" if a C++ source has it.
+
+    Args:
+        texts: sources by file.
+        entry: the function.
 
     Raises:
-        SourceError: no definition of the entry starts a line of the source.
+        SourceError: no definition of the entry starts a line of a CUDA source, and no C++ source names it.
     """
-    if Path(file).suffix != ".cu":
-        return ""
     name = re.escape(entry)
-    found = re.search(
-        rf"^[ \t]*(?P<head>[\w:][\w:<>,&*\s]*?[\s&*>]{name}\s*\([^;{{]*\))\s*\{{", code_of(text), re.MULTILINE
+    if any(not file.endswith(".cu") and re.search(rf"\b{name}\s*\(", code_of(texts[file])) for file in texts):
+        return ""
+    definition = re.compile(
+        rf"^[ \t]*(?P<head>[\w:][\w:<>,&*\s]*?[\s&*>]{name}\s*\([^;{{]*\))\s*\{{", re.MULTILINE
     )
-    if found is None:
-        raise SourceError(
-            f'{file}: no definition of "{entry}" starts a line',
-            remedy=f"write torch::Tensor {entry}(torch::Tensor x, …) {{ at the start of a line, or list a .cpp "
-            "source first that defines it",
-        )
-    return " ".join(found["head"].split()) + ";"
+    for text in texts.values():
+        if found := definition.search(code_of(text)):
+            head = " ".join(found["head"].replace("__host__", "").split())
+            if local := re.match(r"static|inline", head):
+                raise SourceError(
+                    f'"{entry}" is {local[0]}: the binding, which is compiled apart from it, cannot call it',
+                    remedy=f"remove {local[0]}",
+                )
+            return f"{head};"
+    first = next(iter(texts))
+    if Path(first).suffix != ".cu":
+        return ""
+    raise SourceError(
+        f'{first}: no definition of "{entry}" starts a line',
+        remedy=f"write torch::Tensor {entry}(torch::Tensor x, …) {{ at the start of a line, or list a .cpp source "
+        "that declares it",
+    )

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from pytest_cgins.errors import RecordError, TraceError
+from pytest_cgins.text import counted
 
 AdapterT = TypeVar("AdapterT", bound=type)
 
@@ -152,7 +153,7 @@ class NamedTuple:
         if not (isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")):
             raise TraceError(f"{name} is not a named tuple that is imported", remedy=_IMPORT)
         if len(items) != len(cls._fields):
-            raise ValueError(f"{len(items)} items for {len(cls._fields)} fields")
+            raise ValueError(f"{counted(len(items), 'item')} for {counted(len(cls._fields), 'field')}")
         return tuple.__new__(cls, items)
 
 

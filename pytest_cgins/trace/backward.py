@@ -17,6 +17,7 @@ import torch
 
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import Argument, OpCall, Value
+from pytest_cgins.text import counted
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.signature import Bound, bind
 from pytest_cgins.trace.values import encode, tensor_indices
@@ -148,6 +149,42 @@ def prepared(call: OpCall, tensors: Sequence[torch.Tensor]) -> Callable[[], tupl
     return _Runner([output for output, _ in pairs], leaves, [gradient for _, gradient in pairs])
 
 
+def reads(call: OpCall, name: str, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the gradients of a backward depend on the numbers of one of its arguments, as autograd's graph tells.
+
+    The bias of a linear layer is an argument of its backward, and no gradient depends on it. Nothing is computed: the
+    graph is that of tensors without memory. Where it cannot be had, the answer is yes.
+    """
+    forward_name, names = parse(call.op)
+    bare = [tensor.detach().to("meta") for tensor in tensors]
+    gradients = [argument.value for argument in call.arguments if is_gradient(argument.name)]
+    forward = [argument for argument in call.arguments if not is_gradient(argument.name)]
+    inner = replace(call, op=forward_name, arguments=tuple(forward))
+    # A leaf a tensor of each of these, in this order; an argument may have several.
+    owners = [
+        argument.name
+        for argument in forward
+        if argument.name in (*names, name)
+        for index in dict.fromkeys(tensor_indices(argument.value))
+        if bare[index].is_floating_point() or bare[index].is_complex()
+    ]
+    try:
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            outputs, leaves = _forward(inner, (*names, name), bare, in_place=True)
+            watched = [leaf for leaf, owner in zip(leaves, owners, strict=True) if owner == name]
+            asked = [leaf for leaf, owner in zip(leaves, owners, strict=True) if owner in names]
+            pairs = _paired(call.op, outputs, gradients, bare)
+            made = torch.autograd.grad(
+                [output for output, _ in pairs], asked, [gradient for _, gradient in pairs],
+                create_graph=True, allow_unused=True,
+            )  # fmt: skip
+            results = [one for one in made if one is not None and one.requires_grad]
+            seen = torch.autograd.grad(results, watched, results, allow_unused=True) if results else ()
+    except Exception:  # noqa: BLE001 - an op of anyone's, on tensors without memory
+        return True
+    return not watched or any(one is not None for one in seen)
+
+
 def _copies(call: OpCall, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors, those of the call as they lie on memory of their own: an op may change running statistics."""
     used = sorted({index for argument in call.arguments for index in tensor_indices(argument.value)})
@@ -218,7 +255,7 @@ def _paired(
     """Each output that a gradient came to, with it."""
     if len(outputs) != len(gradients):
         raise TraceError(
-            f"{op}: the op returns {len(outputs)} tensors, and {len(gradients)} gradients are passed",
+            f"{op}: the op returns {counted(len(outputs), 'tensor')}, and {counted(len(gradients), 'gradient is', 'gradients are')} passed",
             remedy=f"pass {SINGLE} for one output, {SEVERAL}.0, {SEVERAL}.1, … for several, None where none came",
         )
     pairs = []

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.call_text import arguments_line
 from pytest_cgins.errors import CginsError, PackError, RecordError, ReplayError, TraceError
 from pytest_cgins.model import Trace, TracePack
+from pytest_cgins.text import counted
 from pytest_cgins.trace import profile
 from pytest_cgins.trace.console import (
     add_trust,
@@ -145,7 +147,9 @@ def record(args: argparse.Namespace) -> int:
         return failure.code
     if recording.pack is not None:
         print_table(_by_op(recording.pack))
-        print(f"{len(recording.pack.traces)} traces, {size_of(args.out) / 2**20:.2f} MiB in {args.out}")
+        print(
+            f"{counted(len(recording.pack.traces), 'trace')}, {size_of(args.out) / 2**20:.2f} MiB in {args.out}"
+        )
     for line in recording.left_out():
         print(line)
     return 0
@@ -185,8 +189,8 @@ def show(args: argparse.Namespace) -> int:
     table = new_table("op", "signature", ">calls", "replay", "arguments")
     for trace in open_pack(args.pack).pack.traces:
         if args.op is None or args.op in trace.call.op:
-            arguments = ", ".join(argument.name for argument in trace.call.arguments)
-            table.add_row(trace.call.op, trace.signature, str(trace.count), trace.replay, arguments)
+            line = arguments_line(trace.call, trace.tensors)
+            table.add_row(trace.call.op, trace.signature, str(trace.count), trace.replay, line)
     print_table(table)
     return 0
 
@@ -226,7 +230,7 @@ def _replay(folder: Path, reader: PackReader) -> list[TraceError]:
         except (PackError, ReplayError) as error:
             failures.append(error)
         outcomes.setdefault(trace.call.op, Counter())[outcome] += 1
-    print(f"{folder}: {len(reader.pack.traces)} traces, tier {reader.pack.tier}")
+    print(f"{folder}: {counted(len(reader.pack.traces), 'trace')}, tier {reader.pack.tier}")
     for op, counts in outcomes.items():
         print(f"  {op}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}")
     return failures

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pytest_cgins import text
 from pytest_cgins.errors import CginsError, TraceError
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def new_table(*columns: str) -> Table:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        # What a terminal has no room for goes on in the next line: nothing is cut.
+        justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
+        table.add_column(column.removeprefix(">"), justify=justify, overflow="fold")
     return table
 
 
@@ -48,9 +51,10 @@ def print_table(table: Table) -> None:
     """Print a table to stdout."""
     from rich.console import Console
 
-    # Piped output must not be cut at 80 columns; names in brackets are no markup.
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width, soft_wrap=False, markup=False, emoji=False).print(table)
+    # Names in brackets are no markup.
+    Console(
+        width=text.columns(sys.stdout), soft_wrap=False, markup=False, emoji=False, highlight=False
+    ).print(table)
 
 
 def print_failures(failures: Iterable[CginsError]) -> None:
@@ -69,8 +73,8 @@ def size_of(folder: Path) -> int:
 
 def project_of(pack: Path) -> list[Path]:
     """The folder of the nearest `cgins.yaml` at or above a pack, if there is one."""
-    folder = pack.resolve()
-    return [place for place in (folder, *folder.parents) if (place / "cgins.yaml").is_file()][:1]
+    found = text.upwards(pack.resolve())
+    return [] if found is None else [found.parent]
 
 
 @contextmanager

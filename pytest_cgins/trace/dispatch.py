@@ -12,9 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.errors import RecordError
 from pytest_cgins.model import Context
-from pytest_cgins.trace import ops
+from pytest_cgins.trace import ops, selection
 from pytest_cgins.trace.intercept import Handler
-from pytest_cgins.trace.selection import computing_words, refuse_uninitialised
 
 # What ATen calls the ops of selection.py below autograd; `X_backward` goes with every X.
 _INTERNAL = """
@@ -77,16 +76,8 @@ def computes(func: object) -> bool:
     marks = [returned.alias_info for returned in schema.returns]
     if not marks or any(mark is not None and not mark.is_write for mark in marks):
         return False
-    return func.namespace != "aten" or _word(func).removesuffix("_backward") in _computing()
-
-
-@cache
-def _computing() -> frozenset[str]:
-    return computing_words() | frozenset(_INTERNAL.split())
-
-
-def _word(func: OpOverload) -> str:
-    return func._schema.name.rpartition("::")[2].strip("_")
+    name = schema.name.rpartition("::")[2].removesuffix("_backward")
+    return func.namespace != "aten" or selection.computes(name) or name.strip("_") in _INTERNAL.split()
 
 
 def overloads(name: str) -> dict[str, OpOverload]:
@@ -108,7 +99,7 @@ def overloads(name: str) -> dict[str, OpOverload]:
             remedy="record at level function, or leave ops= out to see what the model calls at level dispatch",
         )
     for overload in found_overloads:
-        refuse_uninitialised(name, overload)
+        selection.refuse_uninitialised(name, overload)
     return {ops.qualified_name(overload): overload for overload in found_overloads}
 
 

@@ -21,9 +21,9 @@ SMALL = 64 * 2**10
 """Bytes up to which tier `recipe` keeps the content of indices, masks and tables."""
 ARRANGED = 2**20
 """Bytes up to which it keeps integers whose order says something: others would repeat, and collide in a scatter."""
-TABLES = frozenset({"cos", "sin", "freqs_cis"})
-"""Parameters with the angles of rotary positions. Their values depend on each other: often the second half of
-a row repeats the first, and kernels read one half."""
+TABLES = frozenset({"cos", "sin", "freqs_cis", "sorted_sequence", "boundaries"})
+"""Parameters whose values depend on each other: of angles of rotary positions the second half of a row often repeats
+the first, and kernels read one half; what is searched must be in order."""
 
 _PARAMETERS = frozenset({"weight", "bias", "gamma", "beta", "scale", "running_mean", "running_var"})
 

@@ -14,6 +14,7 @@ import torch
 
 from pytest_cgins.errors import RecordError
 from pytest_cgins.model import TensorMeta
+from pytest_cgins.text import counted
 from pytest_cgins.trace.dtypes import ITEMSIZE, extent
 from pytest_cgins.trace.validate import MAX_BYTES
 
@@ -116,7 +117,7 @@ def check_recordable(tensor: torch.Tensor) -> None:
     nbytes = max(tensor.numel(), extent(tuple(tensor.shape), tensor.stride())) * tensor.element_size()
     if nbytes > MAX_BYTES:
         raise RecordError(
-            f"a tensor of {nbytes} bytes is larger than a pack may hold, {MAX_BYTES}",
+            f"a tensor of {counted(nbytes, 'byte')} is larger than a pack may hold, {MAX_BYTES}",
             remedy="record on smaller inputs, or leave the op out through ops=[…]",
         )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins import documents
+from pytest_cgins.text import counted
 from pytest_cgins.trace.console import new_table, print_table
 from pytest_cgins.trace.store import open_pack
 
@@ -43,7 +44,7 @@ def gc(args: argparse.Namespace) -> int:
                 remove(item)
         verb = "would be removed" if args.dry_run else "removed"
         total = _mib(sum(item.nbytes for item in found))
-        print(f"{folder}: {len(found)} files or folders, {total}, {verb}")
+        print(f"{folder}: {counted(len(found), 'file or folder', 'files or folders')}, {total}, {verb}")
     return 0
 
 
@@ -73,7 +74,7 @@ def _print(found: PackDifference) -> None:
             table.add_row("~", trace.op, trace.signature, _calls(trace), ", ".join(trace.parts), _gold(trace))
         print_table(table)
     print(
-        f"{found.same} traces are the same, {len(found.changed)} changed, "
+        f"{counted(found.same, 'trace is', 'traces are')} the same, {len(found.changed)} changed, "
         f"{len(found.added)} added, {len(found.removed)} removed"
     )
 
@@ -88,9 +89,9 @@ def _gold(trace: TraceDifference) -> str:
     worst = max(trace.gold, key=_severity, default=None)
     if worst is None:
         return ""
-    ulps = "" if worst.max_ulps is None else f", {worst.max_ulps} ulps"
+    ulps = "" if worst.max_ulps is None else f", {counted(worst.max_ulps, 'ulp')}"
     distance = "not finite" if worst.max_abs is None else f"{worst.max_abs:.3g}"
-    return f"output {worst.output}: {worst.different} of {worst.compared} elements, by up to {distance}{ulps}"
+    return f"output {worst.output}: {worst.different} of {counted(worst.compared, 'element')}, by up to {distance}{ulps}"
 
 
 def _severity(difference: GoldDifference) -> float:

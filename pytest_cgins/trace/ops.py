@@ -244,7 +244,8 @@ def locate(op: str) -> Any:
     if len(parts) < 2 or not all(part.isidentifier() for part in parts):
         raise TraceError(
             f"{op!r} is not a qualified name of an op",
-            remedy="write it with its module, e.g. torch.nn.functional.gelu or models.decoder.rms_norm",
+            remedy=_meant(op)
+            or "write it with its module, e.g. torch.nn.functional.gelu or models.decoder.rms_norm",
         )
     found: Any = _import(parts[0], op)
     for depth, part in enumerate(parts[1:], start=1):
@@ -257,6 +258,52 @@ def locate(op: str) -> Any:
         else:
             found = getattr(found, part)
     return found
+
+
+_SHORT = (
+    ("F.", "torch.nn.functional."), ("nn.", "torch.nn."), ("functional.", "torch.nn.functional."),
+    ("Tensor.", "torch.Tensor."), ("aten::", "torch.ops.aten."), ("aten.", "torch.ops.aten."),
+    ("ops.", "torch.ops."), ("linalg.", "torch.linalg."), ("special.", "torch.special."), ("fft.", "torch.fft."),
+)  # fmt: skip
+"""How people write the beginning of an op's name, and what it stands for."""
+_PLACES = ("torch.nn.functional", "torch", "torch.Tensor", "torch.linalg", "torch.special", "torch.fft")
+
+
+def full_names(name: str) -> list[str]:
+    """The ops of torch that a name may mean, as a person writes it: `topk`, `F.silu`, `aten::add`, or in full."""
+    for short, full in _SHORT:
+        if name.startswith(short):
+            name = full + name.removeprefix(short)
+    asked = [name] if "." in name else [f"{place}.{name}" for place in _PLACES]
+    found = []
+    for one in asked:
+        with suppress(TraceError):
+            if is_torch_op(one, _found(one)):
+                found.append(one)
+    return found
+
+
+def _found(name: str) -> Any:
+    """The object of a name below torch."""
+    found: Any = torch
+    for part in name.removeprefix("torch.").split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _meant(op: str) -> str:
+    """`did you mean …?` for the ops that a short or misspelt name may mean."""
+    names = full_names(op)
+    if not names:
+        expanded = next((full + op.removeprefix(short) for short, full in _SHORT if op.startswith(short)), op)
+        place, _, word = expanded.rpartition(".")
+        for parent in (place,) if place else _PLACES:
+            known = [
+                one for one in dir(_found(parent) if parent != "torch" else torch) if not one.startswith("_")
+            ]
+            near = difflib.get_close_matches(word, known, n=3, cutoff=0.7)
+            names += [f"{parent}.{one}" for one in near if full_names(f"{parent}.{one}")][:1]
+    return f"did you mean {' or '.join(names[:3])}?" if names else ""
 
 
 @functools.cache
@@ -292,7 +339,7 @@ def _import(module: str, op: str) -> Any:
     except ImportError as error:
         raise TraceError(
             f"the module {module} of op {op} cannot be imported: {error}",
-            remedy="run from the folder that has it, or put that folder on PYTHONPATH",
+            remedy=_meant(op) or "run from the folder that has it, or put that folder on PYTHONPATH",
         ) from error
 
 

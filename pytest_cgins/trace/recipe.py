@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pytest_cgins.errors import PackError
 from pytest_cgins.model import Blob, Recipe, Statistics, Storage
+from pytest_cgins.text import counted
 from pytest_cgins.trace.dtypes import INTEGERS, ITEMSIZE, LOWEST
 from pytest_cgins.trace.source import BlobSource
 
@@ -149,13 +150,13 @@ def generate(storage: Storage, source: BlobSource) -> npt.NDArray[np.uint8]:
         sealed, content = seal(storage, source)
     except MemoryError as error:
         raise PackError(
-            f"a recipe of {storage.nbytes} bytes of {storage.dtype} does not fit into this host's memory",
+            f"a recipe of {counted(storage.nbytes, 'byte')} of {storage.dtype} does not fit into this host's memory",
             remedy="free memory, or record smaller inputs",
         ) from error
     recipe, made = storage.recipe, sealed.recipe
     if recipe != made and recipe is not None and made is not None:
         raise PackError(
-            f"a recipe ({recipe.distribution}, seed {recipe.seed}, {storage.nbytes} bytes of {storage.dtype}) "
+            f"a recipe ({recipe.distribution}, seed {recipe.seed}, {counted(storage.nbytes, 'byte')} of {storage.dtype}) "
             f"made bytes with sha256 {made.sha256[:16]}…, the recording host's had {recipe.sha256[:16]}…",
             remedy="record the pack again on this host, and report the numpy version: the stream must not differ",
         )

@@ -17,6 +17,7 @@ import torch
 
 from pytest_cgins.errors import DiskError, RecordError
 from pytest_cgins.model import Argument, Context, OpCall, Storage, TracePack
+from pytest_cgins.text import counted
 from pytest_cgins.trace import gold, inputs, mutation, recipe
 from pytest_cgins.trace.backward import is_derived, name_of, parse
 from pytest_cgins.trace.context import capture, neutral, settled_cudnn
@@ -150,8 +151,8 @@ class Recording:
         outcome, share = self.outcome, self.options.top_time
         if outcome is not None and share is not None:
             said.append(
-                f"the traces cover {outcome.share:.1%} of the recorded ops' time; {outcome.left_out_signatures} "
-                f"signatures ({outcome.left_out_calls} calls) were left out"
+                f"the traces cover {outcome.share:.1%} of the recorded ops' time; left out: "
+                f"{counted(outcome.left_out_signatures, 'signature')} ({counted(outcome.left_out_calls, 'call')})"
             )
         lengths = (
             {one.lengths[0].sizes: one.lengths[0] for one in outcome.kept if one.lengths} if outcome else {}
@@ -163,7 +164,9 @@ class Recording:
                 f"{most.sizes[-1]}), are kept at four at most; --lengths all keeps all"
             )
         if self.dropped:
-            said.append(f"{self.dropped} calls had signatures beyond --max-per-op and were left out")
+            said.append(
+                f"{counted(self.dropped, 'call')} had signatures beyond --max-per-op and were left out"
+            )
         return said
 
     def _intercept(self) -> Interceptor | DispatchInterceptor:

@@ -11,6 +11,7 @@ import torch
 
 from pytest_cgins.errors import ReplayError, TraceError
 from pytest_cgins.model import Storage, TensorMeta, Trace
+from pytest_cgins.text import counted
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import neutral, restore
@@ -124,7 +125,7 @@ def check(trace: Trace, source: BlobSource, device: str | None = None) -> Litera
     results = [*outputs, *(inputs[index] for index, _ in mutated)]
     gold = load_gold(trace, source)
     if len(results) != len(gold):
-        raise _differs(trace, f"{len(results)} tensors came out, {len(gold)} are recorded")
+        raise _differs(trace, f"{counted(len(results), 'tensor')} came out, {len(gold)} are recorded")
     with neutral():
         metas = lay_out(results, copy=False).metas
         same = [

@@ -1,7 +1,8 @@
 """Which ops are recorded when none are named: those that compute, and that someone may write a kernel for.
 
 Getters, views, factories, copies and comparisons are left out; so is dropout, whose kernel would have to
-draw torch's own random numbers.
+draw torch's own random numbers. What works in place is asked of torch itself, so that an op of a later version
+is recorded too: it computes unless it is listed as one that does not.
 """
 
 from __future__ import annotations
@@ -31,7 +32,20 @@ matmul mm bmm mv dot addmm addmv addbmm baddbmm einsum tensordot outer
 sum mean var std prod amax amin argmax argmin logsumexp cumsum cumprod norm softmax log_softmax relu
 topk sort layer_norm group_norm batch_norm instance_norm rms_norm prelu celu selu
 conv1d conv2d conv3d max_pool1d max_pool2d max_pool3d
+index_add index_copy index_put index_reduce scatter scatter_add scatter_reduce
 """
+_NOT_COMPUTED_IN_PLACE = """
+as_strided squeeze unsqueeze swapaxes swapdims t transpose mkldnn_transpose
+set resize resize_as resize_as_sparse sparse_resize sparse_resize_and_clear detach requires_grad rename share_memory
+copy fill zero
+bernoulli cauchy exponential geometric log_normal normal random uniform rrelu
+dropout alpha_dropout feature_dropout feature_alpha_dropout
+eq ge greater greater_equal gt le less less_equal lt ne not_equal logical_and logical_not logical_or logical_xor
+apply map map2
+"""
+"""Views, changes of the tensor object, copies and fills, random numbers, comparisons, and Python applied to each element."""
+_IN_PLACE_OPERATORS = "__iand__ __ior__ __ixor__ __ilshift__ __irshift__ __ifloordiv__ __imod__"
+"""Those whose plain forms, which mostly make masks and indices, are not recorded."""
 
 
 _UNINITIALISED = frozenset(
@@ -59,9 +73,22 @@ def refuse_uninitialised(name: str, func: object) -> None:
         )
 
 
-def computing_words() -> frozenset[str]:
-    """Names of the ops that compute, without their namespaces."""
+def computes(name: str) -> bool:
+    """Whether an op of ATen is one that computes, by its name without the namespace: `gelu`, `index_add_`."""
+    word = name.strip("_")
+    return word in _words() or (name.endswith("_") and word in _in_place_words())
+
+
+@cache
+def _words() -> frozenset[str]:
     return frozenset(_FUNCTIONAL.split()) | frozenset(_ARITHMETIC.split())
+
+
+@cache
+def _in_place_words() -> frozenset[str]:
+    names = {name for namespace in (torch.Tensor, torch, torch.nn.functional) for name in dir(namespace)}
+    words = {name[:-1] for name in names if name.endswith("_") and not name.startswith("_")}
+    return frozenset(words.difference(_NOT_COMPUTED_IN_PLACE.split()))
 
 
 @cache
@@ -72,6 +99,9 @@ def default_ops() -> frozenset[Callable[..., Any]]:
         found |= _forms(torch.nn.functional, name)
     for name in _ARITHMETIC.split():
         found |= _forms(torch, name) | _forms(torch.Tensor, name)
+    in_place = [f"{name}_" for name in _in_place_words()] + _IN_PLACE_OPERATORS.split()
+    for namespace in (torch.nn.functional, torch, torch.Tensor):
+        found |= {getattr(namespace, name) for name in in_place if hasattr(namespace, name)}
     return frozenset(found)
 
 

@@ -83,7 +83,7 @@ def bind_given(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     signature = _python_signature(func)
     if signature is not None:
         return _bind_python(signature, args, kwargs)
-    for schema in _schemas(func):
+    for schema in schemas(func):
         bound = _bind_schema(schema, args, kwargs)
         if bound is not None:
             return bound
@@ -104,7 +104,7 @@ def parameters(func: Callable[..., Any]) -> list[str]:
     known = _python_signature(func)
     if known is not None:
         return list(known.parameters)
-    return list(dict.fromkeys(parameter.name for schema in _schemas(func) for parameter in schema))
+    return list(dict.fromkeys(parameter.name for schema in schemas(func) for parameter in schema))
 
 
 @lru_cache(maxsize=1024)
@@ -142,7 +142,7 @@ def _bind_python(signature: inspect.Signature, args: tuple[Any, ...], kwargs: di
 
 
 @lru_cache(maxsize=1024)
-def _schemas(func: Callable[..., Any]) -> list[list[Parameter]]:
+def schemas(func: Callable[..., Any]) -> list[list[Parameter]]:
     """Parameters of each overload that returns new tensors."""
     if isinstance(func, torch._ops.OpOverload):
         return [_parameters_of(func._schema, keep_self=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pytest_cgins.errors import RecordError
+from pytest_cgins.text import counted
 
 
 class Skipped:
@@ -25,14 +26,14 @@ class Skipped:
     def warning(self) -> str:
         """`calls were left out that cannot be recorded: torch.matmul, 2 calls: a tensor with …`."""
         left_out = "; ".join(
-            f"{op}, {calls} call{'s' * (calls > 1)}: {reason}" for (op, reason), calls in self._calls.items()
+            f"{op}, {counted(calls, 'call')}: {reason}" for (op, reason), calls in self._calls.items()
         )
         return f"calls were left out that cannot be recorded: {left_out}"
 
     def error(self) -> RecordError:
         """What to raise when nothing else was recorded."""
         what = "; ".join(
-            f"{op} cannot be recorded, in {calls} call{'s' * (calls > 1)}: {reason}"
+            f"{op} cannot be recorded, in {counted(calls, 'call')}: {reason}"
             for (op, reason), calls in self._calls.items()
         )
         return RecordError(

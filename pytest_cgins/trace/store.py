@@ -22,6 +22,7 @@ from typing import Any
 from pytest_cgins import documents
 from pytest_cgins.errors import DiskError, PackError, RecordError
 from pytest_cgins.model import TRACE_PACK_VERSION, Blob, Trace, TracePack
+from pytest_cgins.text import counted
 from pytest_cgins.trace.validate import problems
 
 MANIFEST = "manifest.json"
@@ -168,7 +169,7 @@ def read_file(path: Path, limit: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > limit:
             raise PackError(
-                f"{path}: has {status.st_size} bytes; at most {limit} are allowed", remedy=_DAMAGED
+                f"{path}: has {counted(status.st_size, 'byte')}; at most {limit} are allowed", remedy=_DAMAGED
             )
         return file.read(limit + 1)
 
@@ -193,7 +194,7 @@ def _check_header(path: Path, start: bytes, size: int, blob: Blob) -> None:
     length = int.from_bytes(start[:8], "little")
     if len(start) < 8 or length > MAX_HEADER_BYTES or size != 8 + length + blob.nbytes:
         raise PackError(
-            f"{path}: has {size} bytes, which are not a header and the {blob.nbytes} bytes of its data",
+            f"{path}: has {counted(size, 'byte')}, which are not a header and the {counted(blob.nbytes, 'byte')} of its data",
             remedy=_DAMAGED,
         )
     wanted = {"data": {"dtype": "U8", "shape": [blob.nbytes], "data_offsets": [0, blob.nbytes]}}

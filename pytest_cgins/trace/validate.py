@@ -22,6 +22,7 @@ from pytest_cgins.model import (
     TracePack,
     Value,
 )
+from pytest_cgins.text import counted
 from pytest_cgins.trace.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, SAMPLES, extent
 
 MAX_BYTES = 2**33
@@ -121,7 +122,7 @@ def _argument(field: str, argument: Argument, tensors: int) -> Iterator[Problem]
 def _value(field: str, value: Value, tensors: int) -> Iterator[Problem]:
     leaf = value.value
     if value.kind == "tensor" and not 0 <= int(leaf or 0) < tensors:
-        yield Problem(f"{field}.value", f"tensor {leaf} is not among the {tensors} tensors")
+        yield Problem(f"{field}.value", f"tensor {leaf} is not among the {counted(tensors, 'tensor')}")
     if value.kind == "int" and not -(2**63) <= int(leaf or 0) < 2**64:
         yield Problem(f"{field}.value", "an integer of more than 64 bits")
     if value.kind == "float" and not _is_hex_float(str(leaf)):
@@ -189,7 +190,8 @@ def _recipe(field: str, recipe: Recipe, storage: Storage) -> Iterator[Problem]:
         elements = storage.nbytes // ITEMSIZE[dtype]
         if dtype not in {*LOWEST, "bool"} or recipe.masked.nbytes != (elements + 7) // 8:
             yield Problem(
-                f"{field}.masked", f"{recipe.masked.nbytes} bytes are not a bit an element of {dtype}"
+                f"{field}.masked",
+                f"{counted(recipe.masked.nbytes, 'byte is', 'bytes are')} not a bit an element of {dtype}",
             )
     if len(recipe.sha256) != 64 or not _HEX.fullmatch(recipe.sha256):
         yield Problem(f"{field}.sha256", f"{recipe.sha256[:80]!r} is not a sha256 in lower-case hex")
@@ -200,7 +202,9 @@ def _meta(field: str, meta: TensorMeta) -> Iterator[Problem]:
         yield Problem(f"{field}.dtype", f"{meta.dtype[:80]!r} is not a known dtype")
         return
     if len(meta.shape) > MAX_DIMENSIONS:
-        yield Problem(f"{field}.shape", f"{len(meta.shape)} dimensions; at most {MAX_DIMENSIONS} are allowed")
+        yield Problem(
+            f"{field}.shape", f"{counted(len(meta.shape), 'dimension')}; at most {MAX_DIMENSIONS} are allowed"
+        )
         return
     reach = max(_reach(meta), meta.offset * ITEMSIZE[meta.dtype])
     size = meta.numel * ITEMSIZE[meta.dtype]
@@ -218,7 +222,9 @@ def _input(field: str, meta: TensorMeta, storages: tuple[Storage, ...]) -> Itera
     found = list(_meta(field, meta))
     yield from found
     if meta.storage >= len(storages):
-        yield Problem(f"{field}.storage", f"storage {meta.storage} is not among the {len(storages)} storages")
+        yield Problem(
+            f"{field}.storage", f"storage {meta.storage} is not among the {counted(len(storages), 'storage')}"
+        )
     elif not found:
         reach = _reach(meta)
         nbytes = storages[meta.storage].nbytes
@@ -226,7 +232,7 @@ def _input(field: str, meta: TensorMeta, storages: tuple[Storage, ...]) -> Itera
             yield Problem(
                 f"{field}.stride",
                 f"shape {meta.shape}, stride {meta.stride}, offset {meta.offset} reach byte {reach} "
-                f"of a storage of {nbytes} bytes",
+                f"of a storage of {counted(nbytes, 'byte')}",
             )
 
 
@@ -296,8 +302,12 @@ def _gold_tensor(field: str, tensor: GoldTensor, count: int, tier: str) -> Itera
     else:
         kept, blob, name = tensor.sample_count, tensor.sample_blob, "sample_blob"
         if not min(SAMPLES, numel) <= kept <= numel:
-            yield Problem(f"{field}.sample_count", f"{kept} of {numel} elements; {SAMPLES} are needed")
+            yield Problem(
+                f"{field}.sample_count", f"{kept} of {counted(numel, 'element')}; {SAMPLES} are needed"
+            )
         if not 0 <= tensor.sample_seed < 2**64:
             yield Problem(f"{field}.sample_seed", f"{tensor.sample_seed} is not within 64 bits")
     if blob is None or blob.nbytes != kept * itemsize:
-        yield Problem(f"{field}.{name}", f"{kept} elements of {itemsize} bytes do not fill it")
+        yield Problem(
+            f"{field}.{name}", f"{counted(kept, 'element')} of {counted(itemsize, 'byte')} do not fill it"
+        )

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,51 @@ def test_work_of_a_killed_builder_is_removed(cache: Cache) -> None:
             assert [folder.is_dir() for folder in folders] == [False, True]
     finally:
         builders[1].communicate()
+    assert not list((cache.folder / "work").iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pytest_cgins.kernels.cache import Cache
+cache, moment, left = Cache(Path(sys.argv[1])), int(sys.argv[2]), 0
+def count(event, arguments):
+    global left
+    if str(cache.folder) in str(arguments) or event.startswith(("fcntl", "shutil")):
+        left += 1
+        if left == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(count)
+cache.usable()
+with cache.work_folder() as folder:
+    (folder / "kernel.so").write_bytes(b"")
+"""
+
+
+def test_nothing_is_left_of_a_builder_killed_between_any_two_steps(cache: Cache) -> None:
+    """Before each call that opens, locks, makes or removes something: the next build clears all of it."""
+    for moment in range(1, 100):
+        command = [sys.executable, "-c", KILLED, str(cache.folder), str(moment)]
+        done = subprocess.run(command, check=False)
+        if done.returncode == 0:
+            break
+        with cache.work_folder():
+            pass
+        assert os.listdir(cache.folder / "work") == [], moment  # noqa: PTH208
+    assert moment > 10
+
+
+def test_clearing_beside_builders_takes_nobodys_work(cache: Cache) -> None:
+    """Many that begin, end and clear at once: each has its folder until its own end, and nothing is left."""
+
+    def build(_: int) -> None:
+        with cache.work_folder() as folder:
+            (folder / "kernel.so").write_bytes(b"")
+            cache.clear_dead_work()
+            assert (folder / "kernel.so").is_file()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(build, range(400)))
     assert not list((cache.folder / "work").iterdir())
 
 

@@ -302,7 +302,7 @@ def test_binding_a_call(project: Any, op_call: Any, metas_of: Any) -> None:
             torch.ones(4),
             r"requires numel\(input\) % 4 == 1, which",
         ),
-        ("args=", "smem=size(input, 3) args=", torch.ones(4), "input has 1 dimensions, none with number 3"),
+        ("args=", "smem=size(input, 3) args=", torch.ones(4), "input has 1 dimension, none with number 3"),
         (
             "int64_t n",
             "signed char n",

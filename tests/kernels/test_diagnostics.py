@@ -183,3 +183,30 @@ def test_an_error_is_counted_once() -> None:
     count, text = diagnostics.summarize(log + log, ["/p/a.cu"], "")
     assert count == 1
     assert text.count("is undefined") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x.cpp:1:1: fatal error: error writing to x.s: No space left on device",
+        "/tmp/x.s: Fatal error: can't write 12 bytes to section .text of x.o: 'No space left on device'",
+        "/usr/bin/ld: final link failed: No space left on device",
+        "collect2: fatal error: ld terminated with signal 7 [Bus error], core dumped",
+        "collect2: fatal error: ld terminated with signal 7 [Bus error]",
+        "ar: libx.a: Disk quota exceeded",
+        "as: x.o: No space left on device.",
+    ],
+)
+def test_a_full_disk_is_no_refusal(line: str) -> None:
+    """Each way in which compiler, assembler and linker say it; ld dies of it, since it maps what it writes."""
+    found = diagnostics.not_the_source(1, f"In file included from x.h\n{line}\ncompilation terminated.\n")
+    assert found is not None
+    assert "disk space" in found[1]
+
+
+def test_a_source_that_speaks_of_disks_is_refused() -> None:
+    """The words within a line of the user's are none of a tool's."""
+    assert (
+        diagnostics.not_the_source(1, 'x.cpp:1:9: error: #error "No space left on device" in a header\n')
+        is None
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.kernels import extension_headers
+from pytest_cgins.kernels.cxx import own_headers
 from pytest_cgins.kernels.extension_pch import write
 from pytest_cgins.kernels.extension_torch import torch_package
 from pytest_cgins.kernels.toolchain import cxx
@@ -109,7 +110,7 @@ def test_own_headers(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "more/c.h").write_text("int c;\n")
     (tmp_path / "k.cpp").write_text('#include "a.h"\n  #  include <c.h>\n')
-    texts = extension_headers.own_headers([str(tmp_path / "k.cpp")], [tmp_path / "more"])
+    texts = own_headers([str(tmp_path / "k.cpp")], [tmp_path / "more"])
     assert len(texts) == 3
     assert any("int b;" in text for text in texts)
     assert "int c;\n" in texts

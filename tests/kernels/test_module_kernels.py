@@ -117,17 +117,19 @@ def test_a_python_kernel_without_a_place_for_the_module(op_call: Any, kernel: An
 
 
 def test_an_extension_gets_the_tensors_of_the_state_in_order(op_call: Any) -> None:
-    """Behind forward's arguments, as many as it takes."""
+    """Behind forward's arguments, as many as it takes; a function that names its parameters gets them by name."""
 
-    class Two:
-        """f(arg0: Tensor, arg1: Tensor) -> Tensor"""
+    def two(x: torch.Tensor, weight: torch.Tensor, /) -> torch.Tensor:
+        return torch.stack([x, weight])
 
-        def __call__(self, *given: torch.Tensor) -> torch.Tensor:
-            return torch.stack(given)
+    def named(bias: torch.Tensor, eps: float, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        return torch.stack([input, bias, torch.full_like(bias, eps)])
 
     model, x = norm(), torch.randn(3)
-    (out,) = ExtensionKernel(Two(), "f").bind(*op_call(NORM, model, x), [], "cpu").run()
+    (out,) = ExtensionKernel(two, "f").bind(*op_call(NORM, model, x), [], "cpu").run()
     assert torch.equal(out, torch.stack([x, model.weight]))
+    (out,) = ExtensionKernel(named, "f").bind(*op_call(NORM, model, x), [], "cpu").run()
+    assert torch.equal(out, torch.stack([x, model.bias, torch.full((3,), model.eps)]))
 
 
 MODULE = "class Block:\n    def forward(self, x):\n        return x\n    size = 3\n"

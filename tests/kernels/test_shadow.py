@@ -140,7 +140,6 @@ def test_operator_without_a_module(tmp_path: Path) -> None:
         'TORCH_LIBRARY_IMPL(cgins_shadow_loaded, CPU, m) { m.impl("halved", &halved); }\n'
     )
     source = _source(file, "cgins_shadow_loaded::halved")
-    assert shadow.plan(source).module == ""
     torch.ops.load_library(builds.build(source).library)
     assert torch.ops.cgins_shadow_loaded.halved(torch.ones(2)).tolist() == [0.5, 0.5]
 

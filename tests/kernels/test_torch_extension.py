@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from pytest_cgins.errors import BuildError, ContractError, LaunchError, SourceEr
 from pytest_cgins.kernels import build as builds
 from pytest_cgins.kernels import extension_pch, torch_extension
 from pytest_cgins.kernels.cache import Cache
+from pytest_cgins.kernels.extension_function import load as load_function
+from pytest_cgins.kernels.extension_function import modules_of
 from pytest_cgins.kernels.toolchain import nvcc
 
 # Parsing is what these builds cost; without optimisation they cost little more.
@@ -48,16 +49,20 @@ def _lean(compiled: Any) -> bool:
 )  # fmt: skip
 def test_declaration(text: str, expected: str) -> None:
     """The declaration that the binding wants beside a CUDA source is read from it."""
-    assert torch_extension.declaration("k.cu", text, "f") == expected
-    assert torch_extension.declaration("k.cpp", text, "f") == ""
+    assert torch_extension.declaration({"k.cu": text}, "f") == expected
+    assert torch_extension.declaration({"k.cpp": text}, "f") == ""
+    assert torch_extension.declaration({"a.cpp": "int g();", "k.cu": text}, "f") == expected
 
 
 def test_declaration_that_cannot_be_read() -> None:
     """A definition that is made by a macro cannot be read, and the remedy says what to do."""
     with pytest.raises(SourceError) as caught:
-        torch_extension.declaration("k.cu", "DEFINE(f)\n", "f")
+        torch_extension.declaration({"k.cu": "DEFINE(f)\n"}, "f")
     assert caught.value.what == 'k.cu: no definition of "f" starts a line'
-    assert "list a .cpp source first" in caught.value.remedy
+    assert "list a .cpp source that declares it" in caught.value.remedy
+    with pytest.raises(SourceError, match=r'"f" is static: the binding.* cannot call it') as caught:
+        torch_extension.declaration({"k.cu": "static at::Tensor f(at::Tensor x) {\n"}, "f")
+    assert caught.value.remedy == "remove static"
 
 
 def test_units(project: Any) -> None:
@@ -67,11 +72,13 @@ def test_units(project: Any) -> None:
     assert 'm.def("softmax", torch::wrap_pybind_function(softmax), "softmax");' in made.cpp
     assert f'#line 1 "{project.root / "k.cpp"}"' in made.cpp
     assert made.module != torch_extension.units(project.source(KERNEL), ("2",)).module
-    project.write("k.cpp", "at::Tensor softmax(at::Tensor x);\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}")
+    own = 'at::Tensor softmax(at::Tensor x);\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("f", &{}); }}'
+    project.write("k.cpp", own.format("softmax"))
     assert "wrap_pybind_function" not in torch_extension.units(project.source(KERNEL), ()).cpp
+    project.write("k.cpp", own.format("other"))
+    assert "wrap_pybind_function(softmax)" in torch_extension.units(project.source(KERNEL), ()).cpp
     project.write("k.cpp", "TORCH_LIBRARY(mine, m) {}")
     made = torch_extension.units(project.source(KERNEL.replace("entry: softmax", "entry: 'mine::f'")), ())
-    assert made.module == ""
     assert "PYBIND11_MODULE" not in made.cpp
 
 
@@ -90,12 +97,7 @@ def test_corpus(project: Any) -> None:
     project.write("k.cpp", (CORPUS / "common.cpp").read_text(encoding="utf-8"))
     compiled = project.build(KERNEL.replace("entry: softmax", "entry: scaled"))
     assert _lean(compiled)
-    name = _record(compiled)["module"]
-    loader = ExtensionFileLoader(name, compiled.library)
-    spec = spec_from_loader(name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    loader.exec_module(module)
+    (module,) = modules_of(compiled)
 
     x = torch.randn(4, 6)
     assert torch.equal(module.scaled(x), x * 2)
@@ -217,3 +219,47 @@ def test_cuda_corpus(project: Any) -> None:
     )
     assert _lean(compiled)
     assert "cicc" in _record(compiled)["command"]
+
+
+NAMES = {
+    "forward": 2.0, "scaled_cpu": 2.0, "defaults": 2.0, "only": 2.0, "lambda": 3.0, "lambda_impl": 3.0, "several": 3.0,
+    "several_two": 3.0, "renamed": -1.0, "renamed_impl": -1.0, "one_half": 0.5, "thrice": 6.0, "thrice_impl": 6.0,
+    "deep.inner": 8.0, "inner": 8.0, "inner_impl": 8.0, "deep.twice_there": 8.0, "twice_there": -1.0,
+    "Holder.held": 12.0, "held": 12.0, "elsewhere": 10.0, "elsewhere_impl": 10.0, "operated": 20.0, "operated_impl": 20.0,
+}  # fmt: skip
+"""Entries of `exports.cpp`, by the exported and by the C++ function's name, and what they make of 1 and dim=2."""
+
+
+@pytest.mark.slow
+def test_an_entry_is_an_exported_name_or_the_functions_own(project: Any, op_call: Any) -> None:
+    """In modules, submodules and classes, by macros, lambdas, helpers and headers, as operators, with and without names.
+
+    A function that is exported by no module is bound besides.
+    """
+    import torch
+
+    from pytest_cgins.kernels.callable import load
+
+    for name in ("exports.cpp", "exports.h"):
+        project.write(name, (CORPUS / name).read_text(encoding="utf-8"))
+    kernel = "{op: torch.nn.functional.softmax, contract: torch-extension, source: exports.cpp, entry: ENTRY, flags: [-O0]}"
+    compiled = project.build(kernel.replace("ENTRY", "unexported"))
+    with_names = {**NAMES, "unexported": 2000.0}
+    for entry, expected in with_names.items():
+        source = project.source(kernel.replace("ENTRY", entry))
+        # The library has all of them: what is bound besides is found, too.
+        kernel_of = load(replace(compiled, source=source))
+        takes_dim = (
+            entry not in ("one_half", "Holder.held", "held", "elsewhere", "elsewhere_impl")
+            and "inner" not in entry
+        )
+        for arguments in ({"args": (2,), "kwargs": {}}, {"args": (), "kwargs": {"dim": 2}}):
+            call, tensors = op_call(
+                "torch.nn.functional.softmax", torch.ones(1), *arguments["args"], **arguments["kwargs"]
+            )
+            if takes_dim and entry != "deep.twice_there":
+                assert kernel_of.bind(call, tensors, [], "cpu").run()[0].tolist() == [expected], entry
+                continue
+            with pytest.raises(ContractError, match="does not take 'dim', and the call passes 2"):
+                kernel_of.bind(call, tensors, [], "cpu")
+            assert load_function(replace(compiled, source=source))(*tensors).tolist() == [expected], entry

@@ -158,7 +158,7 @@ def test_named_tuples_keep_their_names(items: tuple[int, list[float]]) -> None:
     [
         ("os.system", [1, 2], "os.system is not a named tuple that is imported"),
         ("antigravity.x", [1, 2], "antigravity.x is not a named tuple that is imported"),
-        (f"{__name__}.Pair", [1], "1 items for 2 fields"),
+        (f"{__name__}.Pair", [1], "1 item for 2 fields"),
     ],
 )
 def test_a_named_tuple_of_a_hostile_pack(name: str, items: list[int], says: str) -> None:

@@ -79,7 +79,7 @@ def test_several_outputs_take_several_gradients() -> None:
     x = torch.tensor([[1.0, 3.0], [5.0, 4.0]])
     (found,) = op(x, 1, **{"grad_outputs.0": torch.tensor([10.0, 20.0]), "grad_outputs.1": None})
     assert found.tolist() == [[0, 10], [20, 0]]
-    with pytest.raises(TraceError, match="returns 2 tensors, and 1 gradients are passed"):
+    with pytest.raises(TraceError, match="returns 2 tensors, and 1 gradient is passed"):
         op(torch.ones(2), x, 1)
 
 

@@ -59,7 +59,7 @@ def test_equal_packs_have_no_difference(made, tmp_path: Path, capsys) -> None:
     assert found.is_empty
     assert found.same == 1
     assert cli.main(["traces", "diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    assert capsys.readouterr().out == "1 traces are the same, 0 changed, 0 added, 0 removed\n"
+    assert capsys.readouterr().out == "1 trace is the same, 0 changed, 0 added, 0 removed\n"
 
 
 def test_added_and_removed_traces_are_named(made) -> None:

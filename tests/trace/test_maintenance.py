@@ -57,7 +57,7 @@ def test_a_dry_run_removes_nothing(pack: Path, capsys) -> None:
     stray.write_bytes(b"x")
     assert cli.main(["traces", "gc", "--dry-run", str(pack)]) == 0
     assert stray.exists()
-    assert "1 files or folders, 0.00 MiB, would be removed" in capsys.readouterr().out
+    assert "1 file or folder, 0.00 MiB, would be removed" in capsys.readouterr().out
 
 
 def test_profiles_of_other_traces_go_and_unreadable_ones_stay(pack: Path) -> None:

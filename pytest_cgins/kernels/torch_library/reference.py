@@ -10,6 +10,7 @@ from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.binding import SCALAR_PARTS
 from pytest_cgins.kernels.schema import Schema
+from pytest_cgins.text import counted
 from pytest_cgins.trace import backward, signature
 from pytest_cgins.trace.ops import ModuleOp, resolve
 
@@ -92,7 +93,7 @@ def call_of(op: str, schema: Schema, where: str) -> ReferenceCall:
         parameters = [backward.SINGLE, *parameters_of(forward, where)]
         if len(schema.outputs) != len(names) or any(o.list or o.aliased for o in schema.outputs):
             raise SourceError(
-                f"{where}: {op} gives {len(names)} gradients, the schema line declares {len(schema.outputs)} outputs",
+                f"{where}: {op} gives {counted(len(names), 'gradient')}, the schema line declares {counted(len(schema.outputs), 'output')}",
                 remedy="declare one output for each argument that gets a gradient",
             )
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.errors import RecordError
+from pytest_cgins.text import counted
 from pytest_cgins.trace.console import import_path, new_table, print_table, size_of
 
 if TYPE_CHECKING:
@@ -186,12 +187,14 @@ def export(args: argparse.Namespace) -> int:
     with import_path(Path.cwd()):
         made = flashinfer_export.export(args.pack, args.out, values=args.values)
     for name, workloads in made.definitions.items():
-        print(f"exported  {name}: {workloads} workload{'s' * (workloads != 1)}")
+        print(f"exported  {name}: {counted(workloads, 'workload')}")
     for note in made.notes:
         print(f"note      {note}")
     for entry, reason in made.left_out:
         print(f"left out  {entry}: {reason}")
-    print(f"{len(made.definitions)} definitions in {args.out}, {len(made.left_out)} traces left out")
+    print(
+        f"{counted(len(made.definitions), 'definition')} in {args.out}, {counted(len(made.left_out), 'trace')} left out"
+    )
     return 0 if made.definitions else 1
 
 
@@ -327,7 +330,9 @@ def _print(report: Report, out: Path) -> None:
         print(f"nothing was imported, {len(report.left_out)} left out", file=sys.stderr)
         return
     size = size_of(out) / 2**20
-    print(f"{len(report.pack.traces)} traces, {size:.2f} MiB in {out}; {len(report.left_out)} left out")
+    print(
+        f"{counted(len(report.pack.traces), 'trace')}, {size:.2f} MiB in {out}; {len(report.left_out)} left out"
+    )
 
 
 def _short(entry: str) -> str:

@@ -12,7 +12,7 @@ import torch
 
 from pytest_cgins import syntax
 from pytest_cgins.errors import RecordError
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 MAX_CHARACTERS = 4096
 MAX_NODES = 512
@@ -158,7 +158,7 @@ def parse(text: str) -> ast.expr:
         RecordError: if it is no expression, or too long.
     """
     if len(text) > MAX_CHARACTERS:
-        raise RecordError(f"an expression of {len(text)} characters; {MAX_CHARACTERS} are allowed")
+        raise RecordError(f"an expression of {counted(len(text), 'character')}; {MAX_CHARACTERS} are allowed")
     try:
         node = syntax.expression(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

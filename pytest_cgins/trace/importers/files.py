@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_cgins import documents
 from pytest_cgins.errors import RecordError
+from pytest_cgins.text import counted
 from pytest_cgins.trace import ops
 
 MAX_TEXT_BYTES = 256 * 2**20
@@ -30,7 +31,7 @@ def read_text(path: Path) -> str:
             raise RecordError(f"{path} is not a regular file", remedy="name a file that can be read")
         if status.st_size > MAX_TEXT_BYTES:
             raise RecordError(
-                f"{path} has {status.st_size} bytes; at most {MAX_TEXT_BYTES} are read",
+                f"{path} has {counted(status.st_size, 'byte')}; at most {MAX_TEXT_BYTES} are read",
                 remedy="split the file",
             )
         # Editors of Windows begin a file with a byte order mark.

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from pytest_cgins.errors import RecordError
+from pytest_cgins.text import counted
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.trace.importers.files import objects, parse_json, read_json, read_text, text_of
@@ -75,7 +76,7 @@ def collect(
             op = references.op(module, "run")
             _take(collector, source, definition, workload, op, max_mib=max_mib, device=device)
     for name, left in workloads.items():
-        collector.leave_out(name, f"{len(left)} workloads without a definition")
+        collector.leave_out(name, f"{counted(len(left), 'workload')} without a definition")
 
 
 def _workloads(path: Path, collector: Collector) -> Iterator[tuple[str, dict[str, Any]]]:

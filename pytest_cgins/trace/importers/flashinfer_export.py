@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import TensorMeta, Trace
+from pytest_cgins.text import counted
 from pytest_cgins.trace.importers.flashinfer import DTYPES
 from pytest_cgins.trace.importers.reference_code import Call, call_of
 from pytest_cgins.trace.importers.references import module_name
@@ -226,7 +227,7 @@ def _stored(
     strided = [meta for meta in trace.tensors if not _is_contiguous(meta)]
     if strided:
         made.notes.append(
-            f"{trace.call.op} {trace.signature}: {len(strided)} inputs are not contiguous; the format has no strides"
+            f"{trace.call.op} {trace.signature}: {counted(len(strided), 'input is', 'inputs are')} not contiguous; the format has no strides"
         )
     return specs
 

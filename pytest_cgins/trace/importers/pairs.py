@@ -17,6 +17,7 @@ import torch
 
 from pytest_cgins.errors import RecordError, ReplayError, TraceError
 from pytest_cgins.model import Blob, Trace
+from pytest_cgins.text import counted
 from pytest_cgins.trace import gold, ops, replay
 from pytest_cgins.trace.importers.collect import Collector, on
 from pytest_cgins.trace.importers.files import require_torch_op
@@ -201,7 +202,7 @@ def _with_gold(trace: Trace, pair: Pair, reader: PackReader, writer: PackWriter)
     described = gold.describe(answer, inputs, (), "full", add)
     theirs, ours = described.tensors, trace.gold.tensors
     if len(theirs) != len(ours):
-        raise RecordError(f"their gold has {len(theirs)} tensors, the op gives {len(ours)}")
+        raise RecordError(f"their gold has {counted(len(theirs), 'tensor')}, the op gives {len(ours)}")
     for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
         if (one.meta.dtype, one.meta.shape) != (other.meta.dtype, other.meta.shape):
             raise RecordError(

@@ -11,6 +11,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.errors import RecordError
+from pytest_cgins.text import counted
 from pytest_cgins.trace import backward, ops
 from pytest_cgins.trace.importers.collect import Collector, check_size, on, tensors_in
 from pytest_cgins.trace.importers.files import objects, read_json, read_text
@@ -94,7 +96,7 @@ def _settings(path: Path, configs: str) -> Iterator[tuple[dict[str, Any], dict[s
     lists = [listed(kind) for kind in ("init", "input", "shared")]
     if (count := math.prod(map(len, lists))) > MAX_CONFIGURATIONS:
         raise RecordError(
-            f"{path} combines to {count} configurations; {MAX_CONFIGURATIONS} are allowed",
+            f"{path} combines to {counted(count, 'configuration')}; {MAX_CONFIGURATIONS} are allowed",
             remedy="pass --configs single, or list fewer settings",
         )
     for init, inputs, shared in itertools.product(*lists):
@@ -140,24 +142,43 @@ class _Task:
     def _arguments(
         self, init: dict[str, Any], inputs: dict[str, Any], seed: int
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What `Model` passes to its `fn`."""
+        """What `Model` passes to its `fn`.
+
+        The task runs on tensors without memory first: what is too big is never made, and `fn` computes nothing.
+        """
+        drawn, built = self._known(self._module.get_inputs, inputs), self._known(self._module.Model, init)
+        with torch.random.fork_rng(), torch.no_grad():
+            planned = True
+            try:
+                with torch.device("meta"):
+                    seen = self._seen(drawn, built, self._module.forward_fn)
+            except Exception:  # noqa: BLE001 - some code needs values, and what is wrong the real call tells
+                planned = False
+            if planned:
+                check_size(seen, self._max_mib)
+            torch.manual_seed(seed)
+            seen = self._seen(drawn, built, _stop if planned else self._module.forward_fn)
+        return on(self._device, seen)  # type: ignore[no-any-return]
+
+    def _seen(
+        self, inputs: dict[str, Any], init: dict[str, Any], function: Callable[..., Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the one call that a new `Model` makes of its `fn`, for which `function` stands."""
         seen: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
         def spy(*args: Any, **kwargs: Any) -> Any:
             seen.append((args, kwargs))
-            return self._module.forward_fn(*args, **kwargs)
+            return function(*args, **kwargs)
 
-        with torch.random.fork_rng(), torch.no_grad():
-            torch.manual_seed(seed)
-            drawn = self._module.get_inputs(**self._known(self._module.get_inputs, inputs))
-            model = self._module.Model(**self._known(self._module.Model, init))
-            model(*drawn, fn=spy)
+        drawn = self._module.get_inputs(**inputs)
+        with suppress(_Stopped):
+            self._module.Model(**init)(*drawn, fn=spy)
         if len(seen) != 1:
             raise RecordError(
-                f"Model called its fn {len(seen)} times",
+                f"Model called its fn {counted(len(seen), 'time')}",
                 remedy="a task's Model calls fn once, with tensors and plain values",
             )
-        return on(self._device, seen[0])  # type: ignore[no-any-return]
+        return seen[0]
 
     def _known(self, function: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
         """Settings that the function has parameters for: shared ones are meant for either."""
@@ -191,6 +212,14 @@ class _Task:
             named_gradients = {f"{backward.SEVERAL}.{i}": made for i, made in enumerate(gradients)}
         plain_args, plain_kwargs = _detached(args), _detached(kwargs)
         return op, lambda: ops.resolve(op)(*first, *plain_args, **plain_kwargs, **named_gradients)
+
+
+class _Stopped(Exception):
+    """A task's function was called, and its arguments are known."""
+
+
+def _stop(*_: Any, **__: Any) -> Any:
+    raise _Stopped
 
 
 def _detached(values: Any) -> Any:

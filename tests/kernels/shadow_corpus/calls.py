@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from pytest_cgins.kernels.extension_function import modules_of
 from pytest_cgins.model import CompiledKernel
 
 
@@ -110,13 +108,7 @@ ERRORS: dict[str, tuple[str, tuple[Any, ...], type[Exception], str]] = {
 
 def module_of(compiled: CompiledKernel) -> Any:
     """The Python module of a built extension."""
-    library = Path(compiled.library)
-    name = json.loads(library.with_name("build.json").read_bytes())["module"]
-    spec = importlib.util.spec_from_file_location(name, library)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    (module,) = modules_of(compiled)
     return module
 
 

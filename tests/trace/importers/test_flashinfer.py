@@ -69,7 +69,7 @@ def test_workloads_become_traces(cgins: Callable[..., Any], trace_set: Callable[
     [
         (workload("scaled_gather", 2, 3), "IndexError: index 3 is out of bounds"),
         (workload("scaled_gather", 4, 2), "has torch.int64 [3], the definition says torch.int64 [2]"),
-        (workload("other", 4, 3), "left out  other: 1 workloads without a definition"),
+        (workload("other", 4, 3), "left out  other: 1 workload without a definition"),
         (workload("scaled_gather", 10**9, 3), "MiB, more than --max-mib"),
         (workload("scaled_gather", 4, 3, scale={"type": "what"}), "input scale is of type 'what'"),
         (

@@ -77,3 +77,26 @@ def test_what_is_missing(cgins: Callable[..., Any], write: Callable[..., Path]) 
     write("empty/readme", "")
     assert "has no func_forward.py" in cgins("import", "robustkbench", "empty", "--allow-code").err
     assert "--allow-code" in cgins("import", "robustkbench", "tasks").err
+
+
+def test_what_is_too_big_is_never_made(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """A task of 64 TiB is left out by its size; code that needs numbers is run, and then left out by its size, too."""
+    sizes = {"single_input_configs": [{"batch": 2**40, "features": 16}, {"batch": 2}]}
+    write("tasks/big/func_forward.py", FORWARD.replace("REQUIRES", "False"))
+    write("tasks/big/config_forward.json", {**sizes, "single_shared_configs": [{"features": 16}]})
+    needs_numbers = FORWARD.replace("make(features))", "make(features) * torch.ones(1).item())")
+    write("tasks/values/func_forward.py", needs_numbers.replace("REQUIRES", "False"))
+    small = {
+        "single_input_configs": [{"batch": 2**16}, {"batch": 2}],
+        "single_shared_configs": [{"features": 16}],
+    }
+    write("tasks/values/config_forward.json", small)
+    run = cgins("import", "robustkbench", "tasks", "--allow-code", "--configs", "single", "--max-mib", "1")
+    assert len(run.pack.traces) == 2
+    assert (
+        "big/forward config 0 seed 0: its inputs have 67108864 MiB, more than the 1 MiB of --max-mib"
+        in run.out
+    )
+    assert (
+        "values/forward config 0 seed 0: its inputs have 4 MiB, more than the 1 MiB of --max-mib" in run.out
+    )

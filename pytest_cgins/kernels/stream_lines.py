@@ -1,0 +1,57 @@
+"""Lines of CUDA sources that may leave the stream that a kernel is given: a hint for people, never a verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+SHOWN = 5
+_SUFFIXES = (".cu", ".cuh", ".cpp", ".h", ".hpp")
+_LAUNCH = re.compile(r"<<<(.*?)>>>")
+_DEFAULT = ("0", "NULL", "nullptr", "{}")
+_OTHER = re.compile(
+    r"cudaStreamPerThread|cudaStreamLegacy|cudaStreamCreate|cudaMem(?:cpy|set)(?:2D|3D)?\("
+    r"|cudaMem(?:cpy|set)\w*Async\(.*,\s*(?:0|NULL|nullptr)\s*\)|cudaMem(?:cpy|set)\w*Async\([^;]*cudaMemcpy\w+\s*\)"
+    r"|(?:cublas|cudnn|cufft|cusparse|curand)\w*Create\w*\("
+)
+
+
+def suspect(files: Iterable[str]) -> list[str]:
+    """Launches without a stream, copies that take none, other streams and libraries' handles: `relu.cu:12: …`."""
+    found = [
+        f"{Path(file).name}:{number}: {line.strip()}"
+        for file in files
+        if Path(file).suffix in _SUFFIXES
+        for number, line in enumerate(_text(file).splitlines(), 1)
+        if _leaves_stream(line.partition("//")[0])
+    ]
+    more = len(found) - SHOWN
+    return [*found[:SHOWN], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _leaves_stream(line: str) -> bool:
+    launch = _LAUNCH.search(line)
+    if launch is None:
+        return bool(_OTHER.search(line))
+    arguments = _arguments(launch[1])
+    return len(arguments) < 4 or arguments[3].strip() in _DEFAULT or "cudaStream" in arguments[3]
+
+
+def _arguments(text: str) -> list[str]:
+    """Of a launch, parted by the commas that no bracket holds."""
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _text(file: str) -> str:
+    with suppress(OSError):
+        return Path(file).read_text(encoding="utf-8", errors="replace")
+    return ""
