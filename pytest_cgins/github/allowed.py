@@ -6,7 +6,7 @@ What a new kernel may change in `cgins.yaml` itself is held against the old text
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,16 +45,13 @@ def on_base(contribution: Contribution, config: bytes | None) -> Base:
 
     if config is None:
         return Base(own=None, pull_request=PullRequestSettings())
-    with tempfile.TemporaryDirectory(prefix="cgins-config-") as place:
-        root = Path(os.path.realpath(place))
-        file = root / "cgins.yaml"
-        file.write_bytes(config)
-        try:
-            found = load(file, require_traces=False, require_sources=False)
-        except ConfigError as error:
-            what = error.what.replace(str(root), "").lstrip("/")
-            raise ConfigError(f"on the base branch: {what}", remedy=error.remedy) from None
-        return Base(own=_own(found, contribution, root), pull_request=found.pull_request)
+    root = Path("/", secrets.token_hex(16))
+    try:
+        found = load(root / "cgins.yaml", require_traces=False, require_sources=False, content=config)
+    except ConfigError as error:
+        what = error.what.replace(f"{root}/", "")
+        raise ConfigError(f"on the base branch: {what}", remedy=error.remedy) from None
+    return Base(own=_own(found, contribution, root), pull_request=found.pull_request)
 
 
 def check(contribution: Contribution, base: Base, present: Collection[str], *, is_there: bool) -> None:

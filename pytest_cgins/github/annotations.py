@@ -20,6 +20,7 @@ from pytest_cgins.model import Compilation, Evaluation, SessionReport, Status, V
 from pytest_cgins.report import summary
 from pytest_cgins.report.escape import cut, visible
 from pytest_cgins.report.failure import headline
+from pytest_cgins.text import counted
 
 Level = Literal["error", "warning"]
 LIMIT = 10
@@ -90,16 +91,14 @@ def commands(found: Iterable[Annotation]) -> str:
         shown = mine if len(mine) <= LIMIT else mine[: LIMIT - 1]
         lines += [one.command() for one in shown]
         if len(shown) < len(mine):
-            text = (
-                f"{len(mine) - len(shown)} more implementations: the job summary and the report have them all"
-            )
+            text = f"{counted(len(mine) - len(shown), 'more implementation')}: the job summary and the report have them all"
             lines.append(f"::{level} title=cgins::{_data(text)}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _findings(report: SessionReport) -> Iterable[tuple[Level, str, str, str, str, tuple[Verdict, str, str]]]:
     failed = set(map(id, summary.failures(report.evaluations, strict=report.strict)))
-    for one in report.evaluations:
+    for one in summary.worst_first(report.evaluations):
         case, status = one.case, one.verdict.status
         if id(one) in failed or status in _WARNED:
             level: Level = "error" if id(one) in failed else "warning"

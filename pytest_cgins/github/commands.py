@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.kernels.commands import add_config_option
+
 if TYPE_CHECKING:
     from pytest_cgins.github.git import Identity
 
@@ -111,13 +113,7 @@ def _add_close(commands: Subparsers) -> None:
 def _add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repository", metavar="OWNER/NAME", help="default: that of the remote")
     parser.add_argument("--remote", default="origin", metavar="NAME", help="default: %(default)s")
-    parser.add_argument(
-        "--config",
-        type=Path,
-        default=Path("cgins.yaml"),
-        metavar="FILE",
-        help="the project's, in a clone of the repository; default: cgins.yaml",
-    )
+    add_config_option(parser, "the project's, in a clone of the repository; ")
     parser.add_argument(
         "--api-url",
         default="",

@@ -8,12 +8,13 @@ marker and by who wrote it, since anybody can write the marker.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github.rest import Rest
+from pytest_cgins.text import counted
+from pytest_cgins.waiting import Wait
 
 LIMIT_CHARACTERS = 60_000
 """GitHub refuses more than 65,536."""
@@ -108,23 +109,24 @@ def post(
     """
     if len(text) > LIMIT_CHARACTERS:
         raise GitHubError(
-            f"the comment has {len(text)} characters", remedy=f"give it {LIMIT_CHARACTERS} at most"
+            f"the comment has {counted(len(text), 'character')}", remedy=f"give it {LIMIT_CHARACTERS} at most"
         )
-    for tried in range(1, TRIES + 1):
-        there = own(rest, number, text.partition("\n")[0], author)
-        if there is not None:
-            if _lines(there["body"]) == text.strip():
-                return "unchanged", there["html_url"]
-            return "updated", rest.update_comment(there["id"], text)["html_url"]
-        if not creates:
-            return "absent", ""
-        try:
-            return "created", rest.create_comment(number, text)["html_url"]
-        except GitHubError as error:
-            # It may be there: no answer came, or one of a server in trouble.
-            if tried == TRIES or 0 < error.status < SERVER_ERRORS:
-                raise
-            time.sleep(float(tried))
+    with Wait(f"the comment on #{number}") as wait:
+        for tried in range(1, TRIES + 1):
+            there = own(rest, number, text.partition("\n")[0], author)
+            if there is not None:
+                if _lines(there["body"]) == text.strip():
+                    return "unchanged", there["html_url"]
+                return "updated", rest.update_comment(there["id"], text)["html_url"]
+            if not creates:
+                return "absent", ""
+            try:
+                return "created", rest.create_comment(number, text)["html_url"]
+            except GitHubError as error:
+                # It may be there: no answer came, or one of a server in trouble.
+                if tried == TRIES or 0 < error.status < SERVER_ERRORS:
+                    raise
+                wait.sleep(float(tried), f"try {tried} of {TRIES}: {error.what}")
     raise AssertionError("the last try returns or raises")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pytest_cgins.errors import GitHubError
@@ -29,3 +30,16 @@ def token(environment: Mapping[str, str], variable: str = "") -> str:
     if not (found.isascii() and found.isprintable() and " " not in found):
         raise GitHubError("the token has blanks or characters that no token has", remedy="copy it again")
     return found
+
+
+def workflow_permission(said: str) -> str:
+    """What a token lacks that GitHub refuses because of a file of a workflow; "" where it says something else."""
+    if not re.search(
+        r"refusing to allow .*workflow|without [`'\"]?workflows?[`'\"]? (permission|scope)", said
+    ):
+        return ""
+    return (
+        "the base branch has changed a workflow's file since the bot's branch was made, or on no other branch: the token "
+        "needs workflows: write (an App's or fine-grained one) or the scope workflow (a classic one), which a workflow's own "
+        "never has; or delete the bot's branch, and run the command again"
+    )

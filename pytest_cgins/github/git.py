@@ -1,6 +1,7 @@
-"""The git command, for commits that are made and pushed past the working tree, its index, its hooks and its settings.
+"""The git command, in a repository of its own on the objects of a clone.
 
-The token is given to git in the environment, for one url only; it is on no command line, in no file and in no
+So the clone's working tree, index, refs, hooks and settings, and whatever these include, are neither heeded nor changed: of
+the clone are read its objects, to which others come, the address of a remote, and where in it a folder is. The token is given to git in the environment, for one url only; it is on no command line, in no file and in no
 message.
 """
 
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import re
+import shutil
 import subprocess
 import tempfile
-import time
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +22,9 @@ from pathlib import Path
 
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github import git_environment
+from pytest_cgins.github.credentials import workflow_permission
 from pytest_cgins.github.remote import Remote, without_user
+from pytest_cgins.waiting import Wait
 
 LIMIT_S = 300.0
 """Longest that one command of git may take."""
@@ -35,6 +40,7 @@ _TROUBLE = re.compile(
     r"early EOF|unexpected disconnect|Recv failure|outstanding read data|transfer closed"
 )
 """What git says of trouble that may pass; so GitHub also limits how much is asked of it (403)."""
+MOVED = "the repository was renamed or moved: give the remote its new address, with git remote set-url"
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +80,7 @@ class Git:
     """One repository, and perhaps a token for one remote."""
 
     def __init__(self, folder: Path, *, token: str = "", remote: Remote | None = None) -> None:
-        """Nothing is run yet but a look at what folders git trusts.
+        """Nothing is run yet but a look at what folders git trusts. What is made goes with the object.
 
         Args:
             folder: in a clone.
@@ -89,13 +95,14 @@ class Git:
                 f"{folder}: no such folder", remedy="run the command in a clone of the repository"
             )
         self._folder = folder
+        self._remote = remote
+        self._own: dict[str, str] | None = None
         self._secrets = git_environment.passwords()
         self._environment = git_environment.bare()
         if token and remote is not None and remote.scheme != "ssh":
             basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-            key = f"http.{remote.url}.extraHeader"
-            # The empty value drops headers that the repository's own settings have: two would be refused.
-            git_environment.configure(self._environment, [(key, ""), (key, f"Authorization: Basic {basic}")])
+            header = (f"http.{remote.url}.extraHeader", f"Authorization: Basic {basic}")
+            git_environment.configure(self._environment, [header])
             self._secrets += (token, basic)
 
     def remote_url(self, name: str) -> str:
@@ -105,7 +112,7 @@ class Git:
             GitHubError: there is no such remote.
         """
         try:
-            return self._run("config", "--get", f"remote.{name}.url").strip()
+            return self._look("config", "--get", f"remote.{name}.url").strip()
         except GitHubError:
             raise GitHubError(
                 f'{self._folder}: git knows no remote "{name}"',
@@ -114,18 +121,17 @@ class Git:
 
     def prefix(self) -> str:
         """From the top of the working tree to the folder: "" or `a/b/`."""
-        return self._run("rev-parse", "--show-prefix").rstrip("\n")
+        return self._look("rev-parse", "--show-prefix").rstrip("\n")
 
     def fetch(self, url: str, branch: str) -> str | None:
-        """Bring a branch's commits here, without writing any ref.
+        """Bring a branch's commits here.
 
         Returns:
             The commit at its tip; None if there is no such branch.
         """
         commit = self.tip(url, branch)
         if commit is not None:
-            # FETCH_HEAD is left alone; what no ref holds, git keeps for two weeks.
-            self._ask("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", url, f"refs/heads/{branch}")
+            self._ask("fetch", "--quiet", "--no-tags", url, f"refs/heads/{branch}")
         return commit
 
     def tip(self, url: str, branch: str) -> str | None:
@@ -181,7 +187,7 @@ class Git:
         for fetched in (False, True):
             try:
                 if fetched:
-                    self._ask("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", url, commit)
+                    self._ask("fetch", "--quiet", "--no-tags", url, commit)
                 self._run("cat-file", "-e", f"{commit}^{{commit}}")
             except GitHubError:
                 continue
@@ -191,6 +197,30 @@ class Git:
     def read(self, blob: str) -> bytes:
         """The bytes of a file."""
         return self._output("cat-file", "blob", blob)
+
+    def checked_out(self, commit: str, path: str, blob: str) -> bytes:
+        """The bytes that a checkout of a commit has of a file, by its `.gitattributes`; other programs' filters are not run."""
+        with self._attributes(commit, path) as variables:
+            return self._output("cat-file", "--filters", f"--path={path}", blob, variables=variables)
+
+    def checked_in(self, commit: str, path: str, content: bytes) -> bytes:
+        """What git would store of such bytes of a file in a checkout of a commit, likewise."""
+        with self._attributes(commit, path) as variables:
+            words = ("hash-object", "-w", f"--path={path}", "--stdin")
+            return self.read(self._run(*words, given=content, variables=variables).strip())
+
+    @contextmanager
+    def _attributes(self, commit: str, path: str) -> Iterator[dict[str, str]]:
+        """A work tree that has nothing but the `.gitattributes` that a path has in a commit."""
+        with tempfile.TemporaryDirectory(prefix="cgins-attributes-") as folder:
+            above = path.split("/")[:-1]
+            for name in ("/".join([*above[:depth], ".gitattributes"]) for depth in range(len(above) + 1)):
+                listed = self._run("ls-tree", "--full-tree", commit, "--", name)
+                if listed.startswith("100"):
+                    file = Path(folder, name)
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(self.read(listed.split()[2]))
+            yield {"GIT_WORK_TREE": folder}
 
     def tree(self, base: str, files: Mapping[str, bytes]) -> str:
         """Write the tree of a commit with some files put in place of its own.
@@ -235,20 +265,21 @@ class Git:
             GitHubError: the server refuses.
         """
         lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
-        words = ("push", "--quiet", "--porcelain", "--no-verify", lease, url)
-        for tried in range(1, TRIES + 1):
-            try:
-                self._run(*words, f"{commit}:refs/heads/{branch}")
-            except GitHubError as error:
-                now = self.tip(url, branch)
-                # The answer may have been lost, and nothing else.
-                if now == commit:
+        words = ("push", "--quiet", "--porcelain", lease, url)
+        with Wait("git push") as wait:
+            for tried in range(1, TRIES + 1):
+                try:
+                    self._run(*words, f"{commit}:refs/heads/{branch}")
+                except GitHubError as error:
+                    now = self.tip(url, branch)
+                    # The answer may have been lost, and nothing else.
+                    if now == commit:
+                        return
+                    if now != expected:
+                        raise BranchMovedError(error.what, remedy=error.remedy) from None
+                    self._pause(tried, wait, error)
+                else:
                     return
-                if now != expected:
-                    raise BranchMovedError(error.what, remedy=error.remedy) from None
-                self._wait(tried, "push", error)
-            else:
-                return
 
     def commits(self, branch: str, base: str) -> tuple[Commit, ...]:
         """Commits of a branch that are not in a base, newest first; both are ids that `fetch` gave."""
@@ -265,20 +296,21 @@ class Git:
 
     def _ask(self, *arguments: str) -> str:
         """Run a command that only reads from the server; again, if the network or the server was in trouble."""
-        for tried in range(1, TRIES + 1):
-            try:
-                return self._run(*arguments)
-            except GitHubError as error:
-                self._wait(tried, arguments[0], error)
+        with Wait(f"git {arguments[0]}") as wait:
+            for tried in range(1, TRIES + 1):
+                try:
+                    return self._run(*arguments)
+                except GitHubError as error:
+                    self._pause(tried, wait, error)
         raise AssertionError("the last try returns or raises")
 
     @staticmethod
-    def _wait(tried: int, command: str, error: GitHubError) -> None:
+    def _pause(tried: int, wait: Wait, error: GitHubError) -> None:
         """Wait for the next try; raise the error where there is none, or where it would not pass."""
         if tried == TRIES or not _TROUBLE.search(error.what):
             raise error
-        _log.info("git %s: trouble on the way; again in %d s", command, tried)
-        time.sleep(float(tried))
+        _log.info("%s: trouble on the way; again in %d s", error.what, tried)
+        wait.sleep(float(tried), f"try {tried} of {TRIES}: {error.what}")
 
     def _run(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
         return self._output(*arguments, given=given, variables=variables).decode("utf-8", "replace")
@@ -286,12 +318,54 @@ class Git:
     def _output(
         self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None
     ) -> bytes:
+        if self._own is None:
+            self._own = self._made()
+        return self._done(*arguments, given=given, variables={**self._own, **(variables or {})})
+
+    def _look(self, *arguments: str) -> str:
+        """Run a command that only reads, and starts nothing, in the clone itself."""
+        return self._done(*arguments).decode("utf-8", "replace")
+
+    def _made(self) -> dict[str, str]:
+        """The variables of a repository of our own: with the objects of the clone, and what refs and limits they have."""
+        asked = ("rev-parse", "--show-object-format", "--git-path", "objects", "--git-path", "shallow")
+        form, objects, shallow = map(os.fsdecode, self._done(*asked).splitlines())
+        # For the server to send no more than lacks. A replaced object is none of its.
+        refs = self._done("for-each-ref", "--format=%(objectname) %(refname)").splitlines(keepends=True)
+        folder = Path(tempfile.mkdtemp(prefix="cgins-git-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        own = {"GIT_DIR": str(folder)}
+        self._done("init", "--quiet", "--bare", "--template=", f"--object-format={form}", variables=own)
+        known = [line for line in refs if b" refs/replace/" not in line]
+        (folder / "packed-refs").write_bytes(b"".join(known))
+        if (self._folder / shallow).is_file():
+            shutil.copyfile(self._folder / shallow, folder / "shallow")
+        if self._remote is not None and self._is_partial():
+            for key, value in (
+                ("core.repositoryFormatVersion", "1"),
+                ("extensions.partialClone", "server"),
+                ("remote.server.url", self._remote.url),
+                ("remote.server.promisor", "true"),
+            ):
+                self._done("config", key, value, variables=own)
+        return own | {"GIT_OBJECT_DIRECTORY": str((self._folder / objects).resolve())}
+
+    def _is_partial(self) -> bool:
+        """Whether the clone was made without all files, which are then asked for one by one."""
+        try:
+            return "true" in self._look("config", "--get-regexp", r"^remote\..*\.promisor$")
+        except GitHubError:
+            return False
+
+    def _done(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+        environment = {**self._environment, **(variables or {})}
         try:
             done = subprocess.run(
                 ["git", *arguments],
-                cwd=self._folder,
+                # Attributes are found from within a work tree alone.
+                cwd=environment.get("GIT_WORK_TREE", self._folder),
                 input=given,
-                env={**self._environment, **(variables or {})},
+                env=environment,
                 capture_output=True,
                 check=False,
                 timeout=LIMIT_S,
@@ -316,6 +390,10 @@ class Git:
 
 
 def _remedy(said: str) -> str:
+    if needed := workflow_permission(said):
+        return needed
+    if re.search(r"error: 30[1278]\b", said):
+        return MOVED
     if "stale info" in said or "fetch first" in said:
         return "the branch was changed by somebody else meanwhile: look at it, and run the command again"
     if "Authentication failed" in said or "terminal prompts disabled" in said or "error: 401" in said:

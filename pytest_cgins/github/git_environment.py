@@ -17,19 +17,8 @@ KEPT_VARIABLES = (
 """Variables that git and ssh need to reach a server; all others that begin with GIT_ are dropped."""
 PROXIES = tuple(case(f"{one}_PROXY") for one in ("HTTP", "HTTPS", "ALL") for case in (str.upper, str.lower))
 """Variables that git needs to get out, whatever password they have in them."""
-SETTINGS = {
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "credential.helper": "",
-    "commit.gpgSign": "false",
-    "push.gpgSign": "false",
-    "push.followTags": "false",
-    "submodule.recurse": "false",
-    "http.followRedirects": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-}
-"""Settings that go before those of the repository."""
+SETTINGS = {"http.followRedirects": "false", "gc.auto": "0", "maintenance.auto": "false"}
+"""All settings that git has besides its own defaults."""
 
 
 def bare() -> dict[str, str]:
@@ -42,10 +31,12 @@ def bare() -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",  # else SSH_ASKPASS is asked for a password
         "GIT_LITERAL_PATHSPECS": "1",
         "LC_ALL": "C",
     }
-    environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
+    if "GIT_SSH" not in environment:
+        environment.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
     configure(environment, [*SETTINGS.items(), *(("safe.directory", one) for one in _trusted())])
     return environment
 

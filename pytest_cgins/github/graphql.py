@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_cgins.errors import GitHubError
+from pytest_cgins.github.credentials import workflow_permission
 from pytest_cgins.github.transport import TRIES, Transport
+from pytest_cgins.waiting import Wait
 
 ZEROS = "0" * 40
 """Where a ref is not there."""
@@ -133,18 +134,19 @@ class Graphql:
         )
 
     def _call(self, document: str, variables: Mapping[str, object]) -> dict[str, Any]:
-        for tried in range(1, TRIES + 1):
-            answer = self._asked({"query": document, "variables": variables})
-            errors = answer.get("errors") if isinstance(answer, dict) else None
-            if not errors:
-                break
-            found = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
-            error = self._refused(found)
-            # Refs and commits are changed only from what is expected: done twice does no harm.
-            if tried == TRIES or not _passes(found):
-                raise error
-            _log.info("%s; again in %d s", error.what, 2 ** (tried - 1))
-            time.sleep(float(2 ** (tried - 1)))
+        with Wait(self._url) as wait:
+            for tried in range(1, TRIES + 1):
+                answer = self._asked({"query": document, "variables": variables})
+                errors = answer.get("errors") if isinstance(answer, dict) else None
+                if not errors:
+                    break
+                found = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+                error = self._refused(found)
+                # Refs and commits are changed only from what is expected: done twice does no harm.
+                if tried == TRIES or not _passes(found):
+                    raise error
+                _log.info("%s; again in %d s", error.what, 2 ** (tried - 1))
+                wait.sleep(float(2 ** (tried - 1)), f"try {tried} of {TRIES}: {error.what}")
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, dict):
             raise GitHubError(f"POST {self._url}: the answer has no data", remedy=_ADDRESS)
@@ -167,12 +169,13 @@ class Graphql:
         kinds = {str(one.get("type")) for one in found}
         if kinds & _FORBIDDEN:
             remedy = "the token needs the permission contents: write, and the branch must not be protected"
-            return GitHubError(what, remedy=remedy, status=403)
+            return GitHubError(what, remedy=workflow_permission(said) or remedy, status=403)
         if not found or _passes(found):
             return GitHubError(what, remedy=_LATER, status=200)
         # `STALE_DATA` is of a ref that somebody has moved; all else would be refused again.
         status = 200 if "STALE_DATA" in kinds else 422
-        return GitHubError(what, remedy="look at the branch, and run the command again", status=status)
+        remedy = workflow_permission(said) or "look at the branch, and run the command again"
+        return GitHubError(what, remedy=remedy, status=status)
 
 
 def _passes(found: Sequence[dict[str, Any]]) -> bool:

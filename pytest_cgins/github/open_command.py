@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pytest_cgins.github.pull_request import Opened
 
 EXIT_NOT_OPENED = 1
-"""The proposal is stale, or was measured on what the base branch no longer is."""
+"""The proposal is stale, was measured on what the base branch no longer is, or a person has committed on its branch."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Open or update the pull request; 1 if the proposal is stale.
+    """Open or update the pull request; 1 if it was not done, for a reason that is no error.
 
     Raises:
         ProposalError: the proposal is damaged or hostile.
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(escape.lines(line))
     for note in opened.notes:
         print(escape.lines(f"note: {note}"), file=sys.stderr)
-    return EXIT_NOT_OPENED if opened.state in ("stale", "moved", "mixed") else 0
+    return EXIT_NOT_OPENED if opened.state in ("stale", "moved", "mixed", "changed") else 0
 
 
 def _line(opened: Opened, title: str, base: str) -> str:
@@ -71,6 +71,7 @@ def _line(opened: Opened, title: str, base: str) -> str:
         "closed-moot": f"{base} has these files already: closed {number}",
         "superseded": f"{number} has a later proposal, {opened.why}: nothing was done",
         "mixed": f"{number} has the commit of {opened.why} under the text of another proposal: open {opened.why} again",
+        "changed": f"not opened: {opened.why}",
         "moved": f"not opened: {opened.why}",
         "stale": f"{opened.why}\nmarked {number} as stale" if opened.number else opened.why,
         "would-open": f"dry run: would push {opened.branch} and open a pull request into {base}: {title}",

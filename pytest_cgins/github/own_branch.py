@@ -12,6 +12,7 @@ from typing import Any
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github.contribution import Contribution
 from pytest_cgins.github.git import Commit, Git
+from pytest_cgins.text import counted
 
 PROPOSAL, MADE, BASE, TREE = "Cgins-Proposal", "Cgins-Made", "Cgins-Base", "Cgins-Tree"
 """Trailers of a commit: ID of the proposal, when that was made, the commit it stands on, and its files."""
@@ -113,8 +114,9 @@ def own_commit(git: Git, tip: str, base: str, branch: str) -> Own | None:
         others.append(commit)
     if others:
         who = ", ".join(sorted({commit.committer for commit in others}))
+        commits = counted(len(others), "commit that is", "commits that are")
         raise GitHubError(
-            f"{branch} has {len(others)} commits that are not the bot's, by {who}: nothing was changed",
+            f"{branch} has {commits} not the bot's, by {who}: nothing was changed",
             remedy="merge them, or move them to another branch and delete this one",
         )
     return found[0][1] if found else None

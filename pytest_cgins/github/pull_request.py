@@ -6,21 +6,20 @@ requests. Each step may have been done by a run that was ended, and is found don
 
 from __future__ import annotations
 
-import hashlib
-import time
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
 from pytest_cgins.errors import GitHubError
-from pytest_cgins.github import allowed, notice, own_branch, people, words
-from pytest_cgins.github.branch_commit import How, Put, Wanted, put
+from pytest_cgins.github import allowed, checkout, notice, own_branch, people, words
+from pytest_cgins.github.branch_commit import IDENTITY, How, Put, Wanted, put
 from pytest_cgins.github.contribution import Contribution, notice_marker
 from pytest_cgins.github.git import BranchMovedError, Identity
 from pytest_cgins.github.own_branch import Own
 from pytest_cgins.github.server import Server
 from pytest_cgins.github.standing import of_this_repository, standing
 from pytest_cgins.regenerate.proposal.report import inline
+from pytest_cgins.waiting import Wait
 
 UNSEEN_TRIES = 4
 """Times that a new branch may be unknown to the REST API, which learns of it later."""
@@ -31,7 +30,7 @@ CLOSED_LOOKED_AT = 10
 
 State = Literal[
     "opened", "updated", "unchanged", "closed-before", "merged", "merged-before", "closed-moot", "superseded", "mixed",
-    "moved", "stale", "would-open", "would-update", "would-close",
+    "moved", "stale", "changed", "would-open", "would-update", "would-close",
 ]  # fmt: skip
 
 
@@ -61,7 +60,7 @@ class Opened:
     """`closed-before`: a person closed it; `merged`: a person merged it, and took it back since; `merged-before`: the
     base branch has these files; `closed-moot`: so it was closed; `superseded`: a later proposal is there; `mixed`: a
     later one is there, under the text of another; `moved`: the base branch has changed since the measurement; `stale`:
-    it has changed the kernel itself."""
+    it has changed the kernel itself; `changed`: a person has committed on the kernel's branch."""
     branch: str
     """The kernel's own."""
     number: int = 0
@@ -71,7 +70,7 @@ class Opened:
     tip: str = ""
     """Commit of the base branch."""
     why: str = ""
-    """Of `stale`, `moved`, `superseded` and `mixed`, for people."""
+    """Of `stale`, `moved`, `changed`, `superseded` and `mixed`, for people."""
     notes: tuple[str, ...] = ()
     """What was not done as wished, and why."""
 
@@ -89,17 +88,18 @@ def open_pull_request(contribution: Contribution, settings: Settings, server: Se
         GitHubError: there is other people's work in the way, or GitHub refuses.
     """
     opened = False
-    for tried in range(1, TRIES + 1):
-        look = _Look(contribution, settings, server)
-        try:
-            found = look.decide()
-        except BranchMovedError:
-            opened = opened or look.has_opened
-            if tried == TRIES:
-                raise
-            time.sleep(float(tried))
-        else:
-            return replace(found, state="opened") if opened and found.state in _SAME else found
+    with Wait("the kernel's branch") as wait:
+        for tried in range(1, TRIES + 1):
+            look = _Look(contribution, settings, server)
+            try:
+                found = look.decide()
+            except BranchMovedError as error:
+                opened = opened or look.has_opened
+                if tried == TRIES:
+                    raise
+                wait.sleep(float(tried), f"try {tried} of {TRIES}: {error.what}")
+            else:
+                return replace(found, state="opened") if opened and found.state in _SAME else found
     raise AssertionError("the last try returns or raises")
 
 
@@ -115,6 +115,7 @@ class _Look:
         self._server = server
         self._branch = contribution.branch
         self.has_opened = False
+        self._stored: dict[str, bytes] = {}
         if self._branch in (settings.base, server.default_branch):
             raise GitHubError(
                 f"{self._branch} is the branch to go into, and would be overwritten",
@@ -141,7 +142,9 @@ class _Look:
             return self._moot()
         if stale:
             return self._stale(stale)
-        own = self._own()
+        own, lost = self._own()
+        if lost:
+            return self._done("changed", self._open, why=lost)
         ended = self._closed_before() or self._superseded(own)
         if ended is not None:
             return ended
@@ -149,7 +152,7 @@ class _Look:
         if self._settings.only_measured and words.moved(stand):
             return self._done("moved", None, why=words.moved(stand))
         part = words.own_part(self._contribution, stand)
-        tree = self._server.git.tree(self._tip, self._contribution.files)
+        tree = self._server.git.tree(self._tip, self._stored)
         same = own is not None and own.is_of(self._contribution, self._tip, tree)
         if self._settings.dry_run:
             return self._dry(part, same=same)
@@ -172,19 +175,25 @@ class _Look:
             ProposalError: it changes more than its kernel.
         """
         contribution, git = self._contribution, self._server.git
-        now: dict[str, str] = {}
-        for path in {*contribution.files, *contribution.base}:
-            entry = git.entry(self._tip, path)
-            now[path] = "" if entry is None else _digest(git.read(entry[1]))
-        is_there = all(now[path] == _digest(content) for path, content in contribution.files.items())
+        is_there = all(checkout.has(git, self._tip, path, new) for path, new in contribution.files.items())
         present = frozenset(git.paths(self._tip))
-        wrong = next((path for path, old in sorted(contribution.base.items()) if now[path] != old), None)
-        if is_there or wrong is None:
-            allowed.check(contribution, self._base, present, is_there=is_there)
-            return is_there, ""
-        return False, (
-            f'the proposal is stale: "{wrong}" on {self._settings.base} is not what it was made on '
-            f"({now[wrong][:12] or 'no file'}, then {contribution.base[wrong][:12] or 'no file'})"
+        if is_there:
+            allowed.check(contribution, self._base, present, is_there=True)
+            return True, ""
+        for path, made_on in sorted(contribution.base.items()):
+            stored = checkout.stored(git, self._tip, path, contribution.files[path], made_on)
+            if stored is None:
+                return False, self._why_stale(path, made_on)
+            self._stored[path] = stored
+        allowed.check(contribution, self._base, present, is_there=False)
+        return False, ""
+
+    def _why_stale(self, path: str, made_on: str) -> str:
+        entry = self._server.git.entry(self._tip, path)
+        now = "no file" if entry is None else checkout.digest(self._server.git.read(entry[1]))[:12]
+        return (
+            f'the proposal is stale: "{path}" on {self._settings.base} is not what it was made on '
+            f"({now}, then {made_on[:12] or 'no file'})"
         )
 
     def _require_base(self) -> None:
@@ -197,19 +206,15 @@ class _Look:
                     remedy=f"close it, or use --base {base}",
                 )
 
-    def _own(self) -> Own | None:
-        """The bot's commit on the branch; None where there is nothing that could be lost.
-
-        Raises:
-            GitHubError: the branch has commits of others.
-        """
+    def _own(self) -> tuple[Own | None, str]:
+        """The bot's commit on the branch, None where there is none; and what of others would be lost, "" for nothing."""
         if self._before is None or self._standing.stands != "changed":
-            return self._standing.own
+            return self._standing.own, ""
         if any(one["merged_at"] and one["head"]["sha"] == self._before for one in self._pulls):
             # All of it was merged, be it squashed, and the branch was left.
-            return None
-        raise GitHubError(
-            self._standing.why, remedy="merge them, or move them to another branch and delete this one"
+            return None, ""
+        return None, (
+            f"{self._standing.why}\n→ merge them, or move them to another branch and delete {self._branch}"
         )
 
     def _closed_before(self) -> Opened | None:
@@ -223,7 +228,7 @@ class _Look:
             if said is None:
                 continue
             latest = max(latest, (said.made, said.proposal))
-            if (said.made, said.proposal) != (mine.made, mine.proposal):
+            if (said.made, said.proposal) != (mine.made, mine.proposal) and not self._has_same_files(one):
                 continue
             if one["merged_at"]:
                 return self._done("merged", one)
@@ -252,6 +257,13 @@ class _Look:
             if error.status in (404, 422):
                 return None
             raise
+
+    def _has_same_files(self, pull: dict[str, Any]) -> bool:
+        """Whether the head of a closed pull request, which GitHub keeps, has the files of this proposal."""
+        git, head = self._server.git, str(pull["head"]["sha"])
+        if not git.bring(self._server.url, head):
+            return False
+        return all(checkout.has(git, head, path, new) for path, new in self._contribution.files.items())
 
     def _stand(self) -> words.Stand:
         git, measured = self._server.git, self._contribution.base_commit
@@ -310,8 +322,11 @@ class _Look:
         commit = str(self._before)
         if self._settings.commit_with == "push" or self._settings.identity is not None:
             return Put(commit=commit, signed=True)
-        signed = bool(self._server.rest.commit(commit)["verification"]["verified"])
-        return Put(commit=commit, signed=signed, note="" if signed else "it was pushed with git")
+        found = self._server.rest.commit(commit)
+        signed = bool(found["verification"]["verified"])
+        by_git = found["committer"]["email"] == IDENTITY.email
+        why = "it was pushed with git" if by_git else f"GitHub says of it: {found['verification']['reason']}"
+        return Put(commit=commit, signed=signed, note="" if signed else why)
 
     def _put(self, tree: str) -> Put:
         wanted = Wanted(
@@ -319,7 +334,7 @@ class _Look:
             before=self._before,
             parent=self._tip,
             tree=tree,
-            files=self._contribution.files,
+            files=self._stored,
             message=own_branch.message(self._contribution, self._tip, tree),
             identity=self._settings.identity,
         )
@@ -354,23 +369,25 @@ class _Look:
     def _create(self, part: str, commit: str, *, draft: bool) -> tuple[State, dict[str, Any]]:
         """Open a pull request, or update the one that GitHub says there is."""
         title, base, rest = self._contribution.title, self._settings.base, self._server.rest
-        for tried in range(1, UNSEEN_TRIES + 1):
-            try:
-                pull = rest.create_pull(title=title, body=part, head=self._branch, base=base, draft=draft)
-            except GitHubError as error:
-                if error.status != 422:
-                    raise
-                exists = "already exists" in error.what
-                if not exists and ("head invalid" not in error.what or tried == UNSEEN_TRIES):
-                    raise
-            else:
-                self.has_opened = True
-                return "opened", pull
-            found = next(rest.pulls(head=self._server.head(self._branch), base=base), None)
-            if found is not None:
-                self._require_own(found)
-                return self._update(found, part, commit, pushed=True)
-            time.sleep(float(tried))
+        with Wait(f"GitHub to see {self._branch}") as wait:
+            for tried in range(1, UNSEEN_TRIES + 1):
+                try:
+                    pull = rest.create_pull(title=title, body=part, head=self._branch, base=base, draft=draft)
+                except GitHubError as error:
+                    if error.status != 422:
+                        raise
+                    exists = "already exists" in error.what
+                    if not exists and ("head invalid" not in error.what or tried == UNSEEN_TRIES):
+                        raise
+                    why = f"try {tried} of {UNSEEN_TRIES}: {error.what}"
+                else:
+                    self.has_opened = True
+                    return "opened", pull
+                found = next(rest.pulls(head=self._server.head(self._branch), base=base), None)
+                if found is not None:
+                    self._require_own(found)
+                    return self._update(found, part, commit, pushed=True)
+                wait.sleep(float(tried), why)
         raise GitHubError(
             f"GitHub says that {self._branch} has a pull request, and does not list it",
             remedy="run the command again later",
@@ -412,13 +429,14 @@ class _Look:
         Raises:
             BranchMovedError: the branch has another commit.
         """
-        for tried in range(1, UNSEEN_TRIES + 1):
-            now = self._server.rest.branch(self._branch)
-            if now == commit:
-                return
-            if now != self._before:
-                break
-            time.sleep(float(tried))
+        with Wait(f"GitHub to see {self._branch}", "it still answers with the commit before") as wait:
+            for tried in range(1, UNSEEN_TRIES + 1):
+                now = self._server.rest.branch(self._branch)
+                if now == commit:
+                    return
+                if now != self._before:
+                    break
+                wait.sleep(float(tried))
         raise BranchMovedError(
             f"{self._branch} is at {(now or 'nothing')[:12]}, and not at {commit[:12]} any more",
             remedy="run the command again",
@@ -436,7 +454,3 @@ class _Look:
             why=why,
             notes=notes,
         )
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -13,8 +13,11 @@ import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 from pytest_cgins.errors import GitHubError
+from pytest_cgins.github.credentials import workflow_permission
+from pytest_cgins.waiting import Wait
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -36,12 +39,13 @@ LIMITED = 429
 _RETRIED = (429, 500, 502, 503, 504)
 _MESSAGE_LENGTH = 500
 _REMEDIES = {
-    301: "the repository was renamed or moved: set the remote's url, or --repository, to its new name",
     401: "the token is not valid, or has expired: set GITHUB_TOKEN or GH_TOKEN to one that is",
     403: "the token needs the permissions contents: write and pull-requests: write for this repository",
     404: "look at OWNER/NAME; GitHub also says 404 where a token has no access to the repository",
     409: "the repository is empty, or something is being done to it: run the command again later",
 }
+_MOVED_REMEDY = "the repository was renamed or moved: set the remote's url, or --repository, to its new name"
+_ELSEWHERE_REMEDY = "look at GITHUB_API_URL and at proxies: neither token nor words were sent on"
 _ACTIONS_REMEDY = (
     "allow it in the repository's settings: Actions, General, Workflow permissions, or use an App's token"
 )
@@ -77,7 +81,7 @@ class Transport:
         }
         try:
             self._client: httpx2.Client = self._library.Client(
-                base_url=base_url, timeout=LIMIT_S, headers=headers
+                base_url=base_url, timeout=LIMIT_S, headers=headers, follow_redirects=False
             )
         except (ValueError, ImportError, self._library.InvalidURL):
             # Not the library's words, which may have some of a proxy's password.
@@ -115,24 +119,26 @@ class Transport:
             GitHubError: the server refuses, or cannot be reached.
         """
         unnamed = 0
-        for tried in range(1, TRIES + 1):
-            try:
-                response = self._client.request(method, path, params=query, json=content)
-            except self._library.TransportError as error:
-                if once or tried == TRIES:
-                    raise self._unreachable(method, path, error) from None
-                wait_s = float(2 ** (tried - 1))
-                _log.info("%s %s: %s; again in %g s", method, path, type(error).__name__, wait_s)
-            else:
-                if response.is_success and not _limited(response):
-                    return self._decoded(response, method, path)
-                wait_s = _wait_s(response, tried, unnamed)
-                unnamed += _named_s(response) is None and _limited(response)
-                lost = once and not _limited(response)
-                if lost or tried == TRIES or not 0 <= wait_s <= LONGEST_WAIT_S:
-                    raise self._refused(response, method, path)
-                _log.info("%s %s: status %d; again in %g s", method, path, response.status_code, wait_s)
-            time.sleep(wait_s)
+        with Wait(self._client.base_url.host) as wait:
+            for tried in range(1, TRIES + 1):
+                try:
+                    response = self._client.request(method, path, params=query, json=content)
+                except self._library.TransportError as error:
+                    if once or tried == TRIES:
+                        raise self._unreachable(method, path, error) from None
+                    wait_s, trouble = float(2 ** (tried - 1)), type(error).__name__
+                else:
+                    if response.is_success and not _limited(response):
+                        return self._decoded(response, method, path)
+                    wait_s, trouble = _wait_s(response, tried, unnamed), f"status {response.status_code}"
+                    unnamed += _named_s(response) is None and _limited(response)
+                    lost = once and not _limited(response)
+                    if lost or tried == TRIES or not 0 <= wait_s <= LONGEST_WAIT_S:
+                        raise self._refused(response, method, path)
+                _log.info("%s %s: %s; again in %g s", method, path, trouble, wait_s)
+                wait.sleep(
+                    wait_s, f"try {tried} of {TRIES}: {method} {path}: {trouble}; again in {wait_s:g} s"
+                )
         raise AssertionError("the last try returns or raises")
 
     def clean(self, text: str) -> str:
@@ -162,8 +168,13 @@ class Transport:
     def _refused(self, response: httpx2.Response, method: str, path: str) -> GitHubError:
         status = response.status_code
         said = self.clean(_said(response))
-        remedy = _REMEDIES.get(status, "")
-        if status == 403 and "GitHub Actions is not permitted" in said:
+        remedy = workflow_permission(said) or _REMEDIES.get(status, "")
+        if 300 <= status < 400:
+            there = _location(response)
+            said += f", to {self.clean(there)}" if there else ""
+            own = not there or there.startswith(str(self._client.base_url.join("/")))
+            remedy = _MOVED_REMEDY if own else _ELSEWHERE_REMEDY
+        elif status == 403 and "GitHub Actions is not permitted" in said:
             remedy = _ACTIONS_REMEDY
         elif _limited(response):
             remedy = _LATER
@@ -178,6 +189,18 @@ class Transport:
 
 def _library() -> ModuleType:
     return importlib.import_module("httpx2" if sys.version_info >= (3, 11) else "httpx")
+
+
+def _location(response: httpx2.Response) -> str:
+    """Where a redirect points to, without what may be secret in it; "" for nowhere."""
+    if not response.headers.get("location"):
+        return ""
+    try:
+        parts = urlsplit(urljoin(str(response.request.url), response.headers["location"]))
+        netloc = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return ""
+    return parts._replace(netloc=netloc, query="", fragment="").geturl()
 
 
 def _said(response: httpx2.Response) -> str:

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github.contribution import Contribution
 from pytest_cgins.regenerate.proposal.report import inline
+from pytest_cgins.text import counted
 
 SHOWN_FILES = 10
 PATH_LENGTH = 120
@@ -65,7 +66,7 @@ def with_part(text: str, marker: str, part: str) -> str:
     whole = f"{before}{part}{after if end else ''}"
     if len(whole) > LIMIT_CHARACTERS:
         raise GitHubError(
-            f"the description would have {len(whole)} characters",
+            f"the description would have {counted(len(whole), 'character')}",
             remedy=f"shorten what people wrote around the bot's part: GitHub takes {LIMIT_CHARACTERS}",
         )
     return whole

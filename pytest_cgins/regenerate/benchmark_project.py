@@ -2,7 +2,7 @@
 
 folder/
   traces/<stem>/    what the file's programs call, recorded with the torch that is installed
-  cgins.yaml        an entry for each op; at the end for those alone that have a kernel
+  cgins.yaml        names the traces; at the end an entry for each op that has a kernel
   kernels/          what the gate accepted
   .cgins/runs/      how that came about
 """
@@ -30,7 +30,7 @@ from pytest_cgins.trace.store import open_pack
 
 if TYPE_CHECKING:
     from pytest_cgins.model import Contract
-    from pytest_cgins.regenerate.new_kernel import Language
+    from pytest_cgins.regenerate.new_kernel import Language, NewKernel
     from pytest_cgins.regenerate.run import Ran
 
 _BOOT = """
@@ -43,8 +43,8 @@ sys.exit(main())
 
 def prepare(
     file: Path, folder: Path, *, language: Language, contract: Contract | None
-) -> tuple[Config, tuple[Target, ...]]:
-    """Make a project of a benchmark file: its traces, and a cgins.yaml with an entry for each op.
+) -> tuple[Config, tuple[NewKernel, ...]]:
+    """Make a project of a benchmark file: its traces, and a cgins.yaml without kernels; plan one for each op.
 
     Args:
         file: programs of operations and definitions, as `cgins import gins` takes them.
@@ -68,14 +68,15 @@ def prepare(
     traces = pack.relative_to(folder).as_posix()
     files.write(yaml, f"version: 1\ntraces: [{traces}]\nkernels: {{}}\n")
     try:
-        return _with_entries(yaml, pack, language, contract)
+        config = configuration.load(yaml)
+        return config, _planned(config, pack, language, contract)
     except BaseException:
         yaml.unlink()
         raise
 
 
 def settle(config: Config, ran: Ran) -> tuple[str, ...]:
-    """Write what was accepted into the project, and take out of cgins.yaml what was not.
+    """Write what was accepted into the project: sources, and entries in cgins.yaml.
 
     Nothing is touched while a target waits or can be resumed. What is done is not done twice.
 
@@ -96,10 +97,11 @@ def settle(config: Config, ran: Ran) -> tuple[str, ...]:
     others = [one for one in ran.results if one.state != "accepted"]
     lines = []
     for result in accepted:
+        overlay = journal.overlay(result.target)
         sources = read_files(journal.folder / result.target.name / "final")
-        written = _write(config, result.target, sources)
+        written = _write(new_kernel.reloaded(config, overlay), result.target, sources)
         lines += [f"wrote {conduct.shown_path(path)}" for path in written]
-    _take_out(config.file, {result.target.kernel for result in others})
+        _enter(config.file, overlay, result.target)
     lines += [_left_out(journal, result) for result in others]
     configuration.load(config.file)
     if accepted:
@@ -121,20 +123,17 @@ def _import(file: Path, pack: Path) -> None:
         raise RecordError(f"no trace could be made of {file}", remedy="mend what is said above")
 
 
-def _with_entries(
-    yaml: Path, pack: Path, language: Language, contract: Contract | None
-) -> tuple[Config, tuple[Target, ...]]:
-    """Add one entry after the other; the file is what each is planned from."""
-    config = configuration.load(yaml)
-    top, targets = top_of(config), []
+def _planned(
+    config: Config, pack: Path, language: Language, contract: Contract | None
+) -> tuple[NewKernel, ...]:
+    """One kernel for each op, each as if it were to be the only one that is new."""
+    planned: dict[str, NewKernel] = {}
     for op in dict.fromkeys(trace.call.op for trace in open_pack(pack).pack.traces):
-        name = _name(op, {entry.name for entry in config.kernels})
-        made = new_kernel.planned(config, op, language=language, contract=contract, kernel=name, top=top)
-        (text,) = made.overlay.values()
-        files.write(yaml, text)
-        config = configuration.load(yaml, require_sources=False)
-        targets.append(made.target)
-    return config, tuple(targets)
+        name = _name(op, set(planned))
+        planned[name] = new_kernel.planned(
+            config, op, language=language, contract=contract, kernel=name, top=top_of(config)
+        )
+    return tuple(planned.values())
 
 
 def _name(op: str, taken: set[str]) -> str:
@@ -174,32 +173,15 @@ def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[P
     return written
 
 
-def _take_out(file: Path, names: set[str]) -> None:
-    """Take kernels out of cgins.yaml, and leave everything else as it is."""
-    import yaml
-
-    text = file.read_text(encoding="utf-8")
-    top = yaml.compose(text, Loader=yaml.SafeLoader)
-    assert isinstance(top, yaml.MappingNode)
-    title, kernels = next((key, value) for key, value in top.value if key.value == "kernels")
-    assert isinstance(kernels, yaml.MappingNode)
-    gone = [key for key, _ in kernels.value if key.value in names]
-    if not gone:
-        return
-    lines = text.splitlines(keepends=True)
-    for key in reversed(gone):
-        start = key.start_mark.line
-        end = start + 1
-        # What is indented further than the name is the kernel's.
-        while end < len(lines) and lines[end].startswith(" " * (key.start_mark.column + 1)):
-            end += 1
-        del lines[start:end]
-    if len(gone) == len(kernels.value):
-        lines[title.start_mark.line] = "kernels: {}\n"
-    files.write(file, "".join(lines))
+def _enter(file: Path, overlay: Mapping[str, str], target: Target) -> None:
+    """Write the kernel's entry into cgins.yaml, and leave everything else as it is."""
+    with file.open(encoding="utf-8", newline="") as opened:
+        text = opened.read()
+    (changed,) = overlay.values()
+    files.write(file, new_kernel.entered(text, file, changed, target.kernel))
 
 
 def _left_out(journal: Journal, result: Result) -> str:
     failed = journal.folder / result.target.name / "FAILED"
     last = f"; its last source is in {conduct.shown_path(failed)}" if failed.is_dir() else ""
-    return f"{result.target.kernel} is taken out of cgins.yaml ({result.target.op}: {result.state}){last}"
+    return f"no kernel for {result.target.op}: {result.target.name} {result.state}{last}"

@@ -3,7 +3,7 @@
 Before a request is sent, its worst case is reserved: all of its prompt and the longest answer that it allows. What
 does not fit is not sent, or with a shorter answer. So no sequence of answers takes more than the budget, as long as
 
-- a provider ends an answer at `max_tokens`, and tells truly what it took;
+- a provider ends an answer at `max_tokens` (a stream is ended here), and tells truly what it took;
 - a prompt has no more tokens than is estimated (`Estimate` learns from the answers of the run);
 - a try that is lost is not billed, or was reserved too (`tries`).
 
@@ -24,6 +24,7 @@ from pytest_cgins.errors import BudgetError
 from pytest_cgins.regenerate.estimate import Estimate
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.spent import Spent, money
+from pytest_cgins.text import counted
 
 LEAST_ANSWER_TOKENS = 256
 """A shorter answer has no kernel in it: with less left a budget is used up."""
@@ -167,7 +168,7 @@ class Ledger:
             room = min(room, (limit - spent.tokens - reserved) // tries - prompt)
             if room < least:
                 used, need = (
-                    f"{spent.tokens:,} of {limit:,} tokens are spent",
+                    f"{spent.tokens:,} of {counted(limit, 'token is', 'tokens are', grouped=True)} spent",
                     f"{tries * (prompt + least):,}",
                 )
                 raise _no_room("tokens", used, f"{reserved:,}" if flights else "", request, need)
@@ -215,6 +216,7 @@ class Ledger:
             prompt_tokens=usage.prompt_tokens,
             answer_tokens=usage.answer_tokens,
             usd=usd or 0.0,
+            estimated=int(usage.estimated),
             unpriced=int(usd is None),
         )
 
@@ -225,6 +227,7 @@ class Ledger:
             prompt_tokens=sum(one.prompt_tokens for one in booked),
             answer_tokens=sum(one.answer_tokens for one in booked),
             usd=math.fsum(one.usd for one in booked),
+            estimated=sum(one.estimated for one in booked),
             unpriced=sum(one.unpriced for one in booked),
         )
 

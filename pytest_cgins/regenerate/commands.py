@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import ConfigError, JournalError
 from pytest_cgins.kernels.commands import add_config_option
 from pytest_cgins.options import RUNS_FOLDER
+from pytest_cgins.text import upwards
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal import Journal
-    from pytest_cgins.regenerate.model import Target
+    from pytest_cgins.regenerate.new_kernel import NewKernel
     from pytest_cgins.regenerate.run import Ran
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -92,12 +94,13 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
+    config = upwards(Path())
     parser.add_argument(
         "--runs",
         type=Path,
-        default=Path(RUNS_FOLDER),
+        default=Path(RUNS_FOLDER) if config is None else Path(os.path.relpath(config.parent / RUNS_FOLDER)),
         metavar="PATH",
-        help="folder of the journals (default: %(default)s)",
+        help=f"folder of the journals (default: {RUNS_FOLDER} beside the nearest cgins.yaml)",
     )
 
 
@@ -142,11 +145,9 @@ def run_generate(arguments: argparse.Namespace) -> int:
         )
         for op in arguments.ops
     ]
-    targets = [one.target for one in planned]
-    overlays = {one.target.name: one.overlay for one in planned}
-    if len(overlays) < len(planned):
+    if len({one.target.name for one in planned}) < len(planned):
         raise ConfigError("an op is named twice", remedy="name each once")
-    return conduct.exit_code(_ran(arguments, config, targets, overlays))
+    return conduct.exit_code(_ran(arguments, config, planned))
 
 
 def run_benchmark(arguments: argparse.Namespace) -> int:
@@ -156,10 +157,10 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     folder = arguments.out or Path(arguments.file.stem)
     _require_device(arguments.implementation)
     _require_somebody(arguments.llm)
-    config, targets = benchmark_project.prepare(
+    config, planned = benchmark_project.prepare(
         arguments.file, folder, language=arguments.implementation, contract=arguments.contract
     )
-    return conduct.exit_code(_ran(arguments, config, targets, {}, made_project=True))
+    return conduct.exit_code(_ran(arguments, config, planned, made_project=True))
 
 
 def _require_device(language: str) -> None:
@@ -184,8 +185,7 @@ def _require_somebody(llm: str) -> None:
 def _ran(
     arguments: argparse.Namespace,
     config: Config,
-    targets: Sequence[Target],
-    overlays: Mapping[str, Mapping[str, str]],
+    planned: Sequence[NewKernel],
     *,
     made_project: bool = False,
 ) -> Ran | None:
@@ -209,6 +209,8 @@ def _ran(
         "command": shlex.join(["cgins", *sys.argv[1:]]),
         "made_project": made_project,
     }
+    targets = [one.target for one in planned]
+    overlays = {one.target.name: one.overlay for one in planned}
     with run.begin(config, settings, targets, (), record=record, overlays=overlays) as journal:
         return settled(journal, config, conduct.worked(journal, config, settings, sandbox=sandbox))
 

@@ -23,6 +23,7 @@ from pytest_cgins.regenerate import progress_table, standing
 from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
+from pytest_cgins.text import UNLIMITED
 from pytest_cgins.timing_stage import TimingOptions
 
 if TYPE_CHECKING:
@@ -97,7 +98,6 @@ def worked(
     sandbox: Sandbox | None,
     workers: Mapping[str, str] | None = None,
     file: TextIO | None = None,
-    width: int | None = None,
 ) -> Ran | None:
     """Do what a journal says, and show it; None after Ctrl-C.
 
@@ -108,7 +108,6 @@ def worked(
         sandbox: around candidates.
         workers: added to the environment of workers.
         file: where to show it, by default stderr.
-        width: cells of a line there; None to find out.
 
     Raises:
         CginsError: the project is not what it was, or nobody can be asked.
@@ -119,7 +118,7 @@ def worked(
 
     if environment.has_secrets():
         environment.shield()
-    console = Console(file=file or sys.stderr, width=width, highlight=False, markup=False, emoji=False)
+    console = Console(file=file or sys.stderr, highlight=False, markup=False, emoji=False)
     shown = Progress(console)
     interrupts = Interrupts()
     conditions = Conditions(
@@ -139,7 +138,8 @@ def worked(
         again = f"cgins runs resume {journal.record.id}{_where(journal)}"
         console.print(f"cgins: interrupted; all that was done is kept. To go on: {again}", soft_wrap=True)
         return None
-    console.print(summary(journal, ran, console.width), end="", soft_wrap=True)
+    columns = console.width if console.is_terminal else UNLIMITED
+    console.print(summary(journal, ran, columns), end="", soft_wrap=True)
     return ran
 
 

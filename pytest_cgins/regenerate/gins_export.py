@@ -26,6 +26,7 @@ from pytest_cgins.regenerate import conduct
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.journal_files import read_files
 from pytest_cgins.regenerate.model import Attempt, Target
+from pytest_cgins.text import counted
 
 PROMPT_CHARACTERS = 4000
 """So much of a prompt's end is in a log; all of it is in the journal."""
@@ -81,7 +82,11 @@ def log(journal: Journal, target: Target, attempt: Attempt) -> str:
     folder = journal.folder_of(target, attempt.number)
     prompt = _text(folder / "generator" / "prompt.md")
     cut = len(prompt) - PROMPT_CHARACTERS
-    start = f"(the first {cut} characters are in {folder / 'generator' / 'prompt.md'})\n" if cut > 0 else ""
+    start = (
+        f"(the first {counted(cut, 'character is', 'characters are')} in {folder / 'generator' / 'prompt.md'})\n"
+        if cut > 0
+        else ""
+    )
     parts = {
         "prompt": start + prompt[max(0, cut) :],
         "answer": _text(folder / "generator" / "answer.md"),

@@ -1,29 +1,63 @@
-"""What no candidate may change: told by digests, before and after."""
+"""What a candidate is judged by and may not change, told by digests before and after."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import os
+import re
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from pytest_cgins.config import Config
+from pytest_cgins.kernels import plan
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.methods import memory_file
 from pytest_cgins.regenerate.model import Guarded
+from pytest_cgins.text import counted
 
 WHOLE_NBYTES = 16 << 20
 """Larger files, which only packs have, are told by their size and time: a pack's blobs are named by their content, which
 is checked when they are read."""
 SUFFIXES = frozenset({
     ".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".json", ".jsonl", ".txt", ".sh", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl",
-    ".cu", ".c", ".cc", ".cpp", ".cxx", ".pt",
+    ".inc", ".cu", ".c", ".cc", ".cpp", ".cxx", ".pt", ".so", ".ptx", ".cubin",
 })  # fmt: skip
-"""Files outside of packs that could move a goalpost: tests, configurations, other kernels and what they include."""
+"""Files outside of packs that a verdict may depend on: tests, configurations, kernels and what they include or load."""
+SKIPPED_FOLDERS = frozenset({"node_modules", "venv", "build"})
+"""Besides hidden folders, where there is no git to say what the project's files are."""
+BASE = "base revision"
+"""The revision that times are compared with, among the names of files."""
+SETTINGS = frozenset({
+    "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg"
+})  # fmt: skip
+_TEST = re.compile(r"conftest\.py|test_.*\.py|.*_test\.py")
+_TEST_FOLDERS = frozenset({"test", "tests"})
+_TEST_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".json"})
+_FILE = re.compile(r"[\w+-][\w.+-]*\.\w+")
+"""The name of a file within a text, as in `#include "rows.cuh"`."""
+_SOURCES = SUFFIXES - {
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".cfg",
+    ".ini",
+    ".json",
+    ".jsonl",
+    ".txt",
+    ".pt",
+    ".so",
+    ".ptx",
+    ".cubin",
+}
+"""Files whose texts say what is read besides them."""
 
 
 def guarded(config: Config, top: Path, own: Iterable[str], base_commit: str) -> Guarded:
-    """Digests as they are now.
+    """Digests as they are now, of all files that a verdict could depend on: `Goalposts` says on which it does.
 
     Args:
         config: the project's file.
@@ -36,8 +70,8 @@ def guarded(config: Config, top: Path, own: Iterable[str], base_commit: str) -> 
     for pack in config.traces:
         for place in sorted(pack.rglob("*")):
             if place.is_file():
-                files[f"{pack.name}:{place.relative_to(pack)}"] = _digest(place)
-    files["base revision"] = base_commit
+                files[os.path.relpath(place, top)] = _digest(place)
+    files[BASE] = base_commit
     return Guarded(files=files)
 
 
@@ -45,6 +79,161 @@ def differences(before: Guarded, after: Guarded) -> tuple[str, ...]:
     """Names whose digests differ, or that are in one only."""
     names = sorted({*before.files, *after.files})
     return tuple(name for name in names if before.files.get(name) != after.files.get(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What decides which of a project's files the verdict on a candidate depends on."""
+
+    config: Config
+    """The project's file."""
+    top: Path
+    """The project's top folder, where names start."""
+    kernels: Config
+    """Those kernels alone that are judged."""
+
+
+def goalposts(
+    changed: Iterable[str], known: Iterable[str], project: Project, *sources: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Those of the changed files that a verdict depends on; another kernel, a script or a log is none of them.
+
+    They are packs, `cgins.yaml`, tests and their settings, the base revision, and what the kernel's sources and the op's
+    module include, import or name, over any number of files.
+
+    Args:
+        changed: names as of `differences`.
+        known: all names that there are, and were.
+        project: see there.
+        sources: the kernel's own, by path: the incumbent's, and the candidate's.
+    """
+    changed = tuple(changed)
+    if not changed:
+        return ()
+    packs = tuple(os.path.relpath(pack, project.top) for pack in project.config.traces)
+    fixed = {BASE, os.path.relpath(project.config.file, project.top)}
+    read = _read_by(known, project, sources)
+    return tuple(
+        name
+        for name in changed
+        if name in fixed
+        or name in read
+        or _is_test(name)
+        or any(name.startswith(f"{pack}/") for pack in packs)
+    )
+
+
+def _is_test(name: str) -> bool:
+    """Whether pytest runs a file, takes its settings from it, or is likely to find a test's tolerances in it."""
+    path = PurePosixPath(name)
+    is_beside_tests = path.suffix in _TEST_SUFFIXES and not _TEST_FOLDERS.isdisjoint(path.parts[:-1])
+    return path.name in SETTINGS or is_beside_tests or _TEST.fullmatch(path.name) is not None
+
+
+def _read_by(known: Iterable[str], project: Project, sources: Iterable[Mapping[str, str]]) -> set[str]:
+    """Files that the sources, and the modules of ops and targets, include, import or name."""
+    names = _Names(known, os.path.relpath(project.config.root, project.top))
+    todo = [pair for texts in sources for pair in texts.items()]
+    found: set[str] = set()
+
+    def add(more: Iterable[str]) -> None:
+        for name in more:
+            if name not in found:
+                found.add(name)
+                todo.append((name, _text_of(project.top / name)))
+
+    for entry in project.kernels.kernels:
+        add(names.module(entry.op.partition("@")[0].split(".")))
+        for one in entry.implementations:
+            add(names.module(one.target.partition(":")[0].split(".")))
+    while todo:
+        path, text = todo.pop()
+        add(names.named_in(text))
+        if path.endswith(".py"):
+            for folder, parts in _imports(path, text):
+                add(names.module(parts, folder))
+    return found
+
+
+class _Names:
+    """Files by what texts call them.
+
+    Args:
+        known: their names.
+        root: the folder that Python imports from, relative to where names start.
+    """
+
+    def __init__(self, known: Iterable[str], root: str) -> None:
+        self._known = frozenset(known)
+        self._root = "" if root == "." else root
+        self._by_last: defaultdict[str, list[str]] = defaultdict(list)
+        self._compiled: defaultdict[str, list[str]] = defaultdict(list)
+        for name in self._known:
+            last = name.rpartition("/")[2]
+            self._by_last[last].append(name)
+            if last.endswith(".so"):
+                self._compiled[last.partition(".")[0]].append(name)
+
+    def named_in(self, text: str) -> Iterator[str]:
+        """Files, Python's left out, whose last part is in a text."""
+        for last in set(_FILE.findall(text)):
+            if not last.endswith(".py"):
+                yield from self._by_last.get(last, ())
+
+    def module(self, parts: list[str], folder: str | None = None) -> Iterator[str]:
+        """Files of a dotted name's packages, its module, and a module that it may be an attribute of.
+
+        Args:
+            parts: of the name.
+            folder: where a relative import starts; None for an absolute one, which is found anywhere (`src/`, say) if
+                the project's own folder does not have it.
+        """
+        found = list(self._below(self._root if folder is None else folder, parts))
+        if not found and folder is None and parts[0]:
+            tails = [f"{'/'.join(parts[:count])}.py" for count in (len(parts), len(parts) - 1) if count]
+            found = [
+                name
+                for tail in tails
+                for name in self._by_last.get(tail.rpartition("/")[2], ())
+                if name.endswith(f"/{tail}")
+            ]
+        yield from found
+
+    def _below(self, folder: str, parts: list[str]) -> Iterator[str]:
+        for count, last in enumerate(parts, 1):
+            place = "/".join(filter(None, [folder, *parts[:count]]))
+            yield from (name for name in (f"{place}.py", f"{place}/__init__.py") if name in self._known)
+            yield from self._compiled.get(last, ())
+
+
+def _imports(path: str, text: str) -> Iterator[tuple[str | None, list[str]]]:
+    """What a Python file imports: the folder that a relative import starts in, else None, and the parts of the name."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((None, one.name.split(".")) for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = path.split("/")[: -node.level] if node.level else []
+            folder = "/".join(parents) if node.level else None
+            parts = node.module.split(".") if node.module else []
+            yield from ((folder, [*parts, one.name]) for one in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            texts = [
+                one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+            yield from ((None, one.lstrip(".").split(".")) for one in texts)
+
+
+def _text_of(file: Path) -> str:
+    if file.suffix not in _SOURCES:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def digest(found: Guarded) -> str:
@@ -67,19 +256,23 @@ def _over(parts: Mapping[str, str]) -> str:
 
 
 def _of_project(config: Config, top: Path) -> Iterator[str]:
-    """What git lists below the folder of cgins.yaml, and tests and settings above it; else what lies there."""
-    root = Path(config.file).parent.resolve()
+    """What git lists below the folder of cgins.yaml and those of headers, and tests and settings above; else what lies there."""
+    root = Path(os.path.realpath(config.root))
+    implementations = [one for entry in config.kernels for one in entry.implementations]
+    headers = {
+        Path(os.path.realpath(folder))
+        for one in implementations
+        for folder in plan.header_folders([str(file) for file in one.sources], one.flags)
+    }
     packs = [pack.resolve() for pack in config.traces]
     # A search itself writes there what it learns, and nothing of it is asked when a candidate is judged.
     learned = root / memory_file.FOLDER / memory_file.NAME
     for name in _listed(top) or _walked(top, root):
         place = top / name
-        if place == learned:
+        if place == learned or place.suffix not in SUFFIXES:
             continue
-        inside = (
-            place.is_relative_to(root) or place.suffix in (".toml", ".ini", ".cfg", ".yaml") or "test" in name
-        )
-        if inside and place.suffix in SUFFIXES and not any(place.is_relative_to(pack) for pack in packs):
+        inside = any(place.is_relative_to(folder) for folder in (root, *headers))
+        if (inside or _is_test(name)) and not any(place.is_relative_to(pack) for pack in packs):
             yield name
 
 
@@ -92,17 +285,17 @@ def _listed(top: Path) -> list[str]:
     return [name for name in done.stdout.decode(errors="surrogateescape").split("\0") if name]
 
 
-def _walked(top: Path, root: Path) -> list[str]:
-    hidden = (place for place in root.rglob("*") if place.is_file())
-    names = (str(place.relative_to(top)) for place in hidden)
-    return [name for name in names if not any(part.startswith(".") for part in Path(name).parts)]
+def _walked(top: Path, root: Path) -> Iterator[str]:
+    for place, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS]
+        yield from (os.path.relpath(Path(place, name), top) for name in files)
 
 
 def _digest(file: Path) -> str:
     try:
         found = file.stat()
         if found.st_size > WHOLE_NBYTES:
-            return f"{found.st_size} bytes of {found.st_mtime_ns}"
+            return f"{counted(found.st_size, 'byte')} of {found.st_mtime_ns}"
         return file_digest(str(file)) or ""
     except OSError:
         return ""

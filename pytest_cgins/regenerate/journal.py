@@ -43,6 +43,7 @@ from pytest_cgins.profiling.model import SassRow
 from pytest_cgins.regenerate.journal_files import read_files, sweep, write_files, write_text
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
 from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.text import counted
 
 RUN_VERSION = 1
 MAX_NBYTES = 256 << 20
@@ -274,7 +275,7 @@ class Journal:
             cost = "cost unknown" if answer.usage.usd is None else f"{answer.usage.usd:.4f} USD"
             tokens = answer.usage.prompt_tokens + answer.usage.answer_tokens
             self.tell(
-                f"{request.id}: answered ({answer.finish}, {tokens} tokens, {cost}, {answer.seconds:.1f} s)"
+                f"{request.id}: answered ({answer.finish}, {counted(tokens, 'token')}, {cost}, {answer.seconds:.1f} s)"
             )
 
     def answered(self) -> tuple[tuple[Request, Answer], ...]:

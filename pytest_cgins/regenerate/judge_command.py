@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.kernels.commands import add_config_option
+from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.task_judge import Opinion, Task
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if missing:
         where = f"{settings.path}/{missing[0]}/prompt.md"
         print(
-            f"cgins: {len(missing)} answers are awaited, the first to {where}; then run this again",
+            f"cgins: {counted(len(missing), 'answer is', 'answers are')} awaited, the first to {where}; then run this again",
             file=sys.stderr,
         )
         return conduct.EXIT_WAITING
@@ -96,7 +97,9 @@ def _print(opinions: list[Opinion]) -> None:
         table.add_row(one.pack, one.op, words[one.redundant], words[one.inefficient], one.why)
     print_table(table)
     flagged = sum(bool(one.redundant or one.inefficient) for one in opinions)
-    print(f"{len(opinions)} tasks, {flagged} redundant or inefficient, as {_models(opinions)} says")
+    print(
+        f"{counted(len(opinions), 'task')}, {flagged} redundant or inefficient, as {_models(opinions)} says"
+    )
 
 
 def _models(opinions: list[Opinion]) -> str:

@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from pytest_cgins.errors import RegenerateError
 from pytest_cgins.model import Evaluation, Status
-from pytest_cgins.regenerate import guard
-from pytest_cgins.regenerate.model import Attempt, Guarded, Outcome, Target, Trial
+from pytest_cgins.regenerate.model import Attempt, Outcome, Target, Trial
 from pytest_cgins.regenerate.trial import Bench, rejections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goalposts:
-    """What no candidate may move."""
+    """What a candidate is judged by, in the project and in its own copy of it."""
 
-    kept: Guarded | None
-    """Digests when the run began; None if they are not known."""
-    now: Callable[[], Guarded]
-    """Digests as they are now."""
+    moved: Callable[[Mapping[str, str]], tuple[str, ...]]
+    """Files of the project that the verdict on these sources depends on, and that are not as they were when the run began."""
     touched: Callable[[], tuple[str, ...]]
-    """Files of the copy that something changed that had no business there."""
+    """Files of the candidate's copy that it changed, and that are not its own."""
 
-    def moved(self) -> tuple[str, ...]:
-        """What is not as it was; none, unless something got at it."""
-        moved = guard.differences(self.kept, self.now()) if self.kept is not None else ()
-        return (*moved, *(f"{path} (in the candidate's copy)" for path in self.touched()))
+    def require(self, sources: Mapping[str, str]) -> None:
+        """Refuse to judge a candidate by what is not as it was.
+
+        The candidate is not to blame: it has a copy. Nothing is kept of the trial, so that a resumed run repeats it.
+
+        Raises:
+            RegenerateError: something changed; all of it is named.
+        """
+        moved = self.moved(sources)
+        if moved:
+            raise moved_error(moved)
 
 
-def accepted(made: Attempt, target: Target, bench: Bench, moved: tuple[str, ...]) -> Attempt:
+def moved_error(moved: tuple[str, ...]) -> RegenerateError:
+    """What is said of goalposts that are not where they were."""
+    return RegenerateError(
+        f"changed since the run began: {', '.join(moved)}",
+        remedy="undo that and resume the run, which keeps all answers; or begin a new run",
+    )
+
+
+def accepted(made: Attempt, target: Target, bench: Bench, touched: tuple[str, ...]) -> Attempt:
     """An attempt after its acceptance, the last of its trials.
 
     Args:
         made: the attempt, with its trials.
         target: what is regenerated.
         bench: that it was tried on.
-        moved: goalposts that are not where they were.
+        touched: files that are not its own and that it changed in its copy.
     """
     acceptance = made.trials[-1]
-    if moved:
-        names = ", ".join(moved[:5]) + (f" and {len(moved) - 5} more" if len(moved) > 5 else "")
-        text = f"files that no candidate may change are not as they were when the run began: {names}"
+    if touched:
+        text = f"it changed files of its copy that are not its own: {', '.join(touched)}"
         return replace(made, outcome="tampered", reason="guarded-files", message=text)
     bad = rejections(acceptance.evaluations, target, bench.before)
     if bad:

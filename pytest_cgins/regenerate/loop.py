@@ -97,7 +97,8 @@ class Loop:
         ledger: counts what they take.
         on_wait: called before all wait for an answer: a moment to start processes.
         check: called before each round; what it raises ends the run.
-        on_result: told what became of a target that is done; gives it back, with a proposal if there is one.
+        on_result: told what became of a target that is done; gives it back, with a proposal if there is one. What it
+            raises stops that target.
     """
 
     def __init__(
@@ -173,13 +174,13 @@ class Loop:
         self._advance(one, lambda: one.give_up(error))
 
     def _advance(self, one: _Running, step: Callable[[], object]) -> None:
+        """What one target cannot go on with is no other's business."""
         try:
             step()
-        except BudgetError as error:
-            self._stop(one, error)
-        else:
             if one.result is not None:
                 one.result = self._on_result(one.result)
+        except CginsError as error:
+            self._stop(one, error)
 
     def _answers(self, one: _Running) -> int:
         """How many answers came; a target that cannot be asked any more is stopped."""

@@ -125,7 +125,7 @@ Outcome = Literal[
 ]  # fmt: skip
 """`unusable`: no source could be read from the answer; `refused`: by the static check; `failed`: a case did; `right`: of a
 search, all cases passed, and times were taken; `not-tried`: verifiers put others before it; `not-accepted`: it passed,
-and not again on held-out inputs, or was not faster; `tampered`: guarded files changed."""
+and not again on held-out inputs, or was not faster, or not proven so; `tampered`: it changed other files of its copy."""
 
 Kind = Literal["optimise", "fix", "regenerate", "ablate"]
 """Make it faster; mend what the last one got wrong; take another way from the same source; leave one method out."""

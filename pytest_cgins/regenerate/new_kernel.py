@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from pytest_cgins.errors import ConfigError
 from pytest_cgins.model import Contract
 from pytest_cgins.regenerate.model import Target
 from pytest_cgins.regenerate.targets import target_of
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 from pytest_cgins.trace.store import open_pack
 
 if TYPE_CHECKING:
@@ -71,11 +70,8 @@ def planned(
             remedy="regenerate it instead: pytest --cgins --cgins-regenerate=" + called,
         )
     line = "{" + ", ".join(f"{key}: {value}" for key, value in described.items()) + "}"
-    changed = (
-        _with_implementation(text, file, called, line)
-        if entry
-        else _with_kernel(text, file, called, name, line)
-    )
+    block = [f"{called}:", f"  op: {_scalar(name)}", "  implementations:", f"    - {line}"]
+    changed = _with_implementation(text, file, called, line) if entry else _with_kernel(text, file, block)
     loaded = _loaded(config, changed)
     added = next(one for one in loaded.kernels if one.name == called)
     implementation = next(one for one in added.implementations if one.name == described["name"])
@@ -91,6 +87,19 @@ def reloaded(config: Config, overlay: Mapping[str, str]) -> Config:
     return _loaded(config, texts[0]) if texts else config
 
 
+def entered(text: str, file: Path, overlay: str, kernel: str) -> str:
+    """The text of a cgins.yaml with the kernel that is new in an overlay; as it is if it has that kernel."""
+    from yaml import MappingNode
+
+    known, added = (_value(_mapping(one, file), "kernels") for one in (text, overlay))
+    assert isinstance(added, MappingNode)
+    if isinstance(known, MappingNode) and _value(known, kernel) is not None:
+        return text
+    key, value = next(pair for pair in added.value if pair[0].value == kernel)
+    lines = overlay.splitlines()[key.start_mark.line : _end_of(value) + 1]
+    return _with_kernel(text, file, [line[key.start_mark.column :] for line in lines])
+
+
 def _recorded(config: Config, wanted: str) -> str:
     ops = sorted({trace.call.op for pack in config.traces for trace in open_pack(pack).pack.traces})
     if wanted in ops:
@@ -99,7 +108,7 @@ def _recorded(config: Config, wanted: str) -> str:
     if len(found) == 1:
         return found[0]
     what = (
-        f"{len(found)} recorded ops are called {wanted}: {', '.join(found)}"
+        f"{counted(len(found), 'recorded op is', 'recorded ops are')} called {wanted}: {', '.join(found)}"
         if found
         else f"no trace of {wanted}"
     )
@@ -193,11 +202,11 @@ def _value(node: MappingNode, key: str) -> Node | None:
     return next((value for name, value in node.value if name.value == key), None)
 
 
-def _with_kernel(text: str, file: Path, kernel: str, op: str, implementation: str) -> str:
+def _with_kernel(text: str, file: Path, lines: list[str]) -> str:
+    """With one more kernel, given as lines from its name on."""
     import yaml
 
     kernels = _value(_mapping(text, file), "kernels")
-    lines = [f"{kernel}:", f"  op: {_scalar(op)}", "  implementations:", f"    - {implementation}"]
     if kernels is None or (
         isinstance(kernels, yaml.MappingNode) and kernels.flow_style and not kernels.value
     ):
@@ -267,23 +276,10 @@ def _scalar(text: str) -> str:
 
 def _loaded(config: Config, text: str) -> Config:
     """What a text says, as if it were the project's file."""
-    with tempfile.TemporaryDirectory(prefix="cgins-config-") as folder:
-        file = Path(os.path.realpath(folder), config.file.name)
-        file.write_text(text, encoding="utf-8", newline="")
-        found = configuration.load(file, require_traces=False, require_sources=False)
-        root = file.parent
-        kernels = tuple(
-            replace(
-                entry,
-                implementations=tuple(
-                    replace(one, sources=tuple(_moved(source, root, config.root) for source in one.sources))
-                    for one in entry.implementations
-                ),
-            )
-            for entry in found.kernels
-        )
-    return replace(config, kernels=kernels)
-
-
-def _moved(file: Path, old: Path, new: Path) -> Path:
-    return Path(os.path.normpath(new / os.path.relpath(file, old)))
+    found = configuration.load(
+        config.file,
+        require_traces=False,
+        require_sources=False,
+        content=text.encode("utf-8", "surrogateescape"),
+    )
+    return replace(config, kernels=found.kernels)

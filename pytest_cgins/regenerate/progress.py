@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pytest_cgins import logs
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.report.escape import visible
+from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +89,7 @@ def ended(event: Event) -> str:
     became = visible(event.detail) or "done"
     if event.attempt < 1:
         return f"{became} before the first attempt"
-    return f"{became} after {event.attempt} of {event.attempts} attempts"
+    return f"{became} after {event.attempt} of {counted(event.attempts, 'attempt')}"
 
 
 def fitted(text: str, width: int) -> str:
@@ -120,8 +123,10 @@ class Progress:
         self._board = Board()
         self._live: Live | None = None
         self._lock = threading.Lock()
+        self._messages = ExitStack()
 
     def __enter__(self) -> Progress:
+        self._messages.enter_context(logs.written_above(self._print))
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             from rich.live import Live
 
@@ -139,6 +144,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._messages.close()
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -148,8 +154,11 @@ class Progress:
         with self._lock:
             changed = self._board.see(event, self._clock())
         if changed and (self._live is None or event.stage == "done"):
-            # A path that is broken into lines cannot be copied.
-            self._console.print(plain(event), markup=False, highlight=False, emoji=False, soft_wrap=True)
+            self._print(plain(event))
+
+    def _print(self, line: str) -> None:
+        # A path that is broken into lines cannot be copied.
+        self._console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def _drawn(self) -> Text:
         from rich.text import Text
@@ -182,7 +191,7 @@ def _duration(seconds: float) -> str:
 
 
 def _kernels(number: int) -> str:
-    return f"{number} kernel{'s' * (number != 1)}"
+    return counted(number, "kernel")
 
 
 def _cells(text: str) -> int:

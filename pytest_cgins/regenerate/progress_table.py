@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
-from pytest_cgins.regenerate.progress import fitted
 from pytest_cgins.regenerate.spent import money
 from pytest_cgins.report.escape import visible
 
@@ -87,7 +86,8 @@ def _row(result: Result, took: Sequence[tuple[Request, Usage]], waited_s: float,
 def text(table_rows: Sequence[Row], width: int) -> str:
     """The table, and below it what there is to read of each target; nothing of it is markup.
 
-    The table is no wider than `width`, nor is a reason; a folder is never broken, so that it can be copied.
+    The table is no wider than `width`. A reason, with its remedy, and a folder are lines of their own, to be read
+    whole and copied.
     """
     from rich.console import Console
     from rich.table import Table
@@ -115,7 +115,7 @@ def text(table_rows: Sequence[Row], width: int) -> str:
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     for row in table_rows:
         if row.why:
-            lines.append(fitted(f"{visible(row.target)}: {visible(row.why)}", wide))
+            lines.append(f"{visible(row.target)}: {visible(row.why)}")
         if row.where:
             kind = "proposal" if row.outcome == "accepted" else "last failed source"
             lines.append(f"{visible(row.target)}: {kind} in {visible(row.where)}")

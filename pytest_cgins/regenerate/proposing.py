@@ -15,6 +15,7 @@ from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import document
+from pytest_cgins.text import counted
 
 NOT_SANITIZED = "not run under compute-sanitizer"
 """Note of a proposal for a GPU."""
@@ -23,13 +24,13 @@ UNCOMMITTED = "measured with changes that are not committed: "
 SHOWN_CHANGES = 10
 
 
-def proposed(journal: Journal, config: Config, copy: ProjectCopy, result: Result) -> Result:
+def proposed(journal: Journal, config: Config, copy: ProjectCopy | None, result: Result) -> Result:
     """The result, with its proposal written if it was accepted.
 
     Args:
         journal: of the run.
         config: the project's file.
-        copy: of the project, for the target.
+        copy: of the project, for the target; None if it is proposed already.
         result: what became of the target.
 
     Raises:
@@ -40,6 +41,7 @@ def proposed(journal: Journal, config: Config, copy: ProjectCopy, result: Result
         return result
     target, folder = result.target, journal.proposal(result.target)
     if not folder.exists():
+        assert copy is not None
         _write(journal, config, copy, target, journal.attempts(target))
         journal.tell(f"{target.name}: proposed in {folder.relative_to(journal.folder)}")
     return replace(result, proposal=str(folder.relative_to(journal.folder)))
@@ -107,7 +109,7 @@ def evidence(trial: Trial, started_at: str, base: str) -> SessionReport:
 
 def _notes(answers: tuple[Answer, ...], trial: Trial) -> tuple[str, ...]:
     lost = sum(answer.tries - 1 for answer in answers)
-    notes = [f"{lost} requests had to be sent again"] if lost else []
+    notes = [f"{counted(lost, 'request')} had to be sent again"] if lost else []
     if trial.evaluations[0].case.device.startswith("cuda") and not trial.sanitized:
         notes.append(NOT_SANITIZED)
     return tuple(notes)

@@ -27,6 +27,7 @@ from pytest_cgins.regenerate.model import (
 )
 from pytest_cgins.regenerate.screen import Check, Screen
 from pytest_cgins.regenerate.trial import Bench, rejections
+from pytest_cgins.text import counted
 
 Steps = Generator[tuple[Request, ...], tuple[Answer, ...], Result]
 """Yields requests, all of which can be asked at once, is sent their answers in the same order, and returns what became of
@@ -142,9 +143,7 @@ class Repair:
                 yield from self._advise(number, attempt)
         last = self._attempts[-1].message.partition("\n")[0]
         count = len(self._attempts)
-        return self._ended(
-            "failed", f"no valid kernel in {count} attempt{'s'[: count > 1]}; the last: {last}"
-        )
+        return self._ended("failed", f"no valid kernel in {counted(count, 'attempt')}; the last: {last}")
 
     def ended_early(self, state: str, why: str, remedy: str = "") -> Result:
         """What is known of a target that is not done: it waits, or was stopped; words may have several lines."""
@@ -191,7 +190,8 @@ class Repair:
         share = 1 / self._settings.attempts
         acceptance = self._bench.accept(sources, goal=self.target.goal, alpha_share=share)
         made = replace(made, trials=(check, acceptance))
-        return accepted(made, self.target, self._bench, self._goalposts.moved())
+        self._goalposts.require(sources)
+        return accepted(made, self.target, self._bench, self._goalposts.touched())
 
     # ---- advice
 

@@ -7,34 +7,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from pytest_cgins import __version__
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
-from pytest_cgins.errors import JournalError, RegenerateError
+from pytest_cgins.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.kernels import revision
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.methods import memory_file
 from pytest_cgins.methods.classes import Tried
 from pytest_cgins.model import Evaluation
-from pytest_cgins.regenerate import exchange_place, guard, scratch, static_check
+from pytest_cgins.regenerate import exchange_place, guard, scratch, standing, static_check
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.context_prompts import ContextPrompts
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
-from pytest_cgins.regenerate.judgement import Goalposts
+from pytest_cgins.regenerate.judgement import Goalposts, moved_error
 from pytest_cgins.regenerate.loop import Loop, Work
 from pytest_cgins.regenerate.machine import Machine
 from pytest_cgins.regenerate.model import Finding, Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.proposal.write import check_changeable
 from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
-from pytest_cgins.regenerate.repair import Repair, RepairSettings
+from pytest_cgins.regenerate.repair import Repair, RepairSettings, Steps
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.search.driver import Search, SearchSettings
 from pytest_cgins.regenerate.side_by_side import Room
@@ -150,12 +153,19 @@ def _lay_out(
 ) -> None:
     found = tuple(sorted(evaluations, key=lambda one: one.verdict.status.outcome != "fail"))
     for target in journal.record.targets:
+        overlay = overlays.get(target.name, {})
         with scratch.folder() as folder:
-            overlay = overlays.get(target.name, {})
-            copy = _copy(config, target, folder, journal.record.baseline, overlay)
+            try:
+                copy = _copy(config, target, folder, journal.record.baseline, overlay)
+                incumbent = copy.incumbent()
+            except RegenerateError as error:
+                # Nobody is asked, and nothing in this run can change that.
+                journal.begin(target, Found(evaluations=()), {}, Guarded(files={}), overlay)
+                journal.keep_result(_unasked(target, "failed", error), {})
+                continue
             kept = guard.guarded(config, copy.project, copy.files, copy.base_commit)
             before = Found(evaluations=_concerning(found, target, copy))
-            journal.begin(target, before, copy.incumbent(), kept, overlay)
+            journal.begin(target, before, incumbent, kept, overlay)
 
 
 class Run:
@@ -192,13 +202,17 @@ class Run:
             provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
             stack.callback(provider.close)
             works: list[Work] = []
-            benches: list[Bench] = []
+            benches: dict[str, Bench] = {}
             copies: dict[str, ProjectCopy] = {}
             for target in self._journal.record.targets:
-                copy = copies[target.name] = self._copy_of(target, folder)
-                bench = self._bench(target, copy, reference, room)
+                try:
+                    copy = self._copy_of(target, folder)
+                except CginsError as error:
+                    works.append(_NoWork(target, self._journal, error))
+                    continue
+                copies[target.name] = copy
+                bench = benches[target.name] = self._bench(target, copy, reference, room)
                 stack.callback(bench.close)
-                benches.append(bench)
                 works.append(self._work_on(target, copy, bench, machine))
             stack.callback(room.stop)
             loop = Loop(
@@ -209,33 +223,45 @@ class Run:
                 on_wait=lambda: _warm_one(works, benches) if self._llm.asks_server else None,
                 check=self._conditions.check,
                 on_result=lambda result: proposed(
-                    self._journal, self._config, copies[result.target.name], result
+                    self._journal, self._config, copies.get(result.target.name), result
                 ),
             )
             return Ran(journal=self._journal.folder, results=loop.run(), spent=self._ledger.spent())
 
     def _copy_of(self, target: Target, folder: Path) -> ProjectCopy:
+        """Where candidates are tried.
+
+        Raises:
+            CginsError: none need be, since it is known what became of the target; or none can be, by an older
+                version's run; or the project is not what it was, which must not be laid at a candidate's door.
+        """
         journal = self._journal
-        copy = _copy(
-            self._config, target, folder / target.name, journal.record.baseline, journal.overlay(target)
-        )
-        moved = [
-            path for path, text in copy.incumbent().items() if journal.incumbent(target).get(path) != text
-        ]
+        if journal.result(target) is not None and standing.is_proposed(journal, target):
+            raise RegenerateError(f"{target.name} is done")
+        # The base is a commit of when the run began, not what its name means by now.
         kept = journal.guarded(target)
-        if kept is not None and journal.result(target) is None:
-            # What a person changed between two parts of a run must not be laid at a candidate's door.
-            moved += guard.differences(kept, self._guarded(copy))
-        if moved:
-            more = f" and {len(moved) - 5} more" if len(moved) > 5 else ""
-            raise RegenerateError(
-                f"changed since run {journal.record.id} began: {', '.join(moved[:5])}{more}",
-                remedy="undo that, or begin a new run",
-            )
+        base = kept.files.get(guard.BASE) if kept is not None else None
+        baseline = journal.record.baseline if base is None else base or revision.NONE
+        copy = _copy(self._config, target, folder / target.name, baseline, journal.overlay(target))
+        moved = self._moved(target, copy, {})
+        if moved and journal.result(target) is None:
+            raise moved_error(moved)
         return copy
 
-    def _guarded(self, copy: ProjectCopy) -> Guarded:
-        return guard.guarded(self._config, copy.project, copy.files, copy.base_commit)
+    def _moved(self, target: Target, copy: ProjectCopy, candidate: Mapping[str, str]) -> tuple[str, ...]:
+        """Files that a verdict on a candidate depends on, and that are not as they were when the run began."""
+        kept = self._journal.guarded(target)
+        if kept is None:
+            return ()
+        incumbent = self._journal.incumbent(target)
+        now = guard.guarded(self._config, copy.project, copy.files, copy.base_commit)
+        own = [path for path, text in copy.incumbent().items() if incumbent.get(path) != text]
+        changed = guard.differences(kept, now)
+        project = guard.Project(
+            config=self._config, top=copy.project, kernels=copy.with_implementation(alone=False)
+        )
+        known = {*kept.files, *now.files}
+        return (*own, *guard.goalposts(changed, known, project, incumbent, candidate))
 
     def _room(self) -> Room:
         sandbox = self._conditions.sandbox
@@ -294,7 +320,7 @@ class Run:
             memory=lambda: memory_file.read(self._methods),
         )  # fmt: skip
         goalposts = Goalposts(
-            kept=self._journal.guarded(target), now=lambda: self._guarded(copy), touched=bench.touched
+            moved=lambda candidate: self._moved(target, copy, candidate), touched=bench.touched
         )
         if target.goal == "optimise":
             return Search(
@@ -355,7 +381,12 @@ class Run:
 def _copy(
     config: Config, target: Target, folder: Path, baseline: str, overlay: Mapping[str, str]
 ) -> ProjectCopy:
-    return ProjectCopy(
+    """A copy of the project for a kernel that can be proposed.
+
+    Raises:
+        RegenerateError: it cannot be, whatever it is.
+    """
+    copy = ProjectCopy(
         reloaded(config, overlay),
         target.kernel,
         target.implementation,
@@ -364,6 +395,9 @@ def _copy(
         baseline=baseline,
         overlay=overlay,
     )
+    contents = {path: text.encode() for path, text in copy.incumbent().items()}
+    check_changeable(copy.files, contents, goal=target.goal, config=copy.relative(config.file))
+    return copy
 
 
 def _concerning(found: Iterable[Evaluation], target: Target, copy: ProjectCopy) -> tuple[Evaluation, ...]:
@@ -383,9 +417,52 @@ def _key(one: Evaluation) -> tuple[str, str, str]:
     return one.case.kernel, one.case.implementation, one.case.device.partition(":")[0]
 
 
-def _warm_one(works: Sequence[Work], benches: Sequence[Bench]) -> None:
+def _warm_one(works: Sequence[Work], benches: Mapping[str, Bench]) -> None:
     """Have the workers of one target's next candidates import torch while their answers are awaited."""
-    for work, bench in zip(works, benches, strict=True):
-        if not work.done:
-            bench.warm(work.awaited if isinstance(work, Search) else 1)
+    for work in works:
+        if not work.done and work.target.name in benches:
+            benches[work.target.name].warm(work.awaited if isinstance(work, Search) else 1)
             return
+
+
+class _NoWork:
+    """A target that nobody is asked about: it is known what became of it, or it cannot be worked on.
+
+    Args:
+        target: which.
+        journal: of the run.
+        error: why it cannot.
+    """
+
+    def __init__(self, target: Target, journal: Journal, error: CginsError) -> None:
+        self.target = target
+        self._journal = journal
+        self._error = error
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of it."""
+        return self._journal.result(self.target) is not None
+
+    def steps(self) -> Steps:
+        """To the end at once."""
+        yield from ()
+        known = self._journal.result(self.target)
+        if known is None or not standing.is_proposed(self._journal, self.target):
+            raise self._error
+        return known
+
+    def ended_early(self, state: str, why: str, remedy: str = "") -> Result:  # noqa: ARG002
+        """What is known of it, else why it cannot be worked on."""
+        known = self._journal.result(self.target)
+        if known is None:
+            known = _unasked(self.target, "stopped", self._error)
+            known = replace(known, attempts=self._journal.attempts(self.target))
+            self._journal.keep_result(known, {})
+        return known
+
+
+def _unasked(target: Target, state: Literal["failed", "stopped"], error: CginsError) -> Result:
+    """A target for which nobody is asked."""
+    what, remedy = (" ".join(text.split("\n")) for text in (error.what, error.remedy))
+    return Result(target=target, state=state, attempts=(), why=what, remedy=remedy)

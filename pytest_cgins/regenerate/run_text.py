@@ -16,7 +16,6 @@ from pathlib import Path
 from pytest_cgins.errors import CginsError
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Result, Target
-from pytest_cgins.regenerate.progress import fitted
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.regenerate.standing import (
@@ -28,10 +27,11 @@ from pytest_cgins.regenerate.standing import (
     state_of,
 )
 from pytest_cgins.regenerate.targets import is_of
-from pytest_cgins.report.escape import visible
+from pytest_cgins.report.escape import cut, visible
+from pytest_cgins.text import counted
 
-WIDTH = 120
-"""Cells of a line at most; folders and commands alone are never cut, so that they can be copied."""
+MOST_CHARACTERS = 2000
+"""Characters of one text at most, whoever wrote it; what is cut says so."""
 _LABEL = 11
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -43,19 +43,19 @@ def line(journal: Journal) -> str:
     accepted = sum(result is not None and result.state == "accepted" for result in results)
     attempts = sum(len(journal.attempts(target)) for target in record.targets)
     cells = (
-        fitted(_words(record.id), 24).ljust(20),
+        _words(record.id).ljust(20),
         state_of(journal).ljust(7),
         f"{accepted}/{len(record.targets)} accepted",
-        _counted(attempts, "attempt").rjust(11),
+        counted(attempts, "attempt").rjust(11),
         _tokens(spent_on(journal)),
         when(record.created_at),
     )
-    return fitted("  ".join(cells), WIDTH)
+    return "  ".join(cells)
 
 
 def damaged(folder: Path, error: CginsError) -> str:
     """The same for a run that cannot be read."""
-    return fitted(f"{_words(folder.name).ljust(20)}  damaged  {_words(error.what)}", WIDTH)
+    return f"{_words(folder.name).ljust(20)}  damaged  {_words(error.what)}"
 
 
 def when(created_at: str, now: datetime | None = None) -> str:
@@ -63,7 +63,7 @@ def when(created_at: str, now: datetime | None = None) -> str:
     try:
         began = datetime.fromisoformat(created_at)
     except ValueError:
-        return fitted(_words(created_at), 20)
+        return _words(created_at)
     began = began if began.tzinfo else began.replace(tzinfo=timezone.utc)
     age_s = ((now or datetime.now(timezone.utc)) - began).total_seconds()
     if not 0 <= age_s < 2 * 86400:
@@ -95,14 +95,14 @@ def _head(journal: Journal, state: State) -> Iterator[str]:
     config = Path(os.path.normpath(journal.folder.absolute() / record.config))
     timing = "timed" if record.timing else "not timed"
     fence = "in a sandbox" if record.sandbox else "WITHOUT a sandbox"
-    yield fitted(f"run {_words(record.id)}: {state}", WIDTH)
+    yield f"run {_words(record.id)}: {state}"
     yield _field("began", f"{record.created_at}, {when(record.created_at)}, by pytest-cgins {record.cgins}")
-    yield _field("command", record.command or "not known", whole=True)
-    yield _field("project", f"{_shown(config)}{commit}", whole=True)
+    yield _field("command", record.command or "not known")
+    yield _field("project", f"{_shown(config)}{commit}")
     yield _field("asked", f"{record.provider}{f' ({models})' if models else ''}")
     yield _field("candidates", f"seed {record.seed}, baseline {record.baseline}, {timing}, {fence}")
     yield _field("took", f"{_tokens(spent_on(journal))}, {_duration(_worked(journal.folder))}")
-    yield _field("files", _shown(journal.folder), whole=True)
+    yield _field("files", _shown(journal.folder))
 
 
 def _next(journal: Journal, state: State) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
     request = None if result else open_request(journal, target)
     stopped = list(_stopped(journal, target, bool(result), bool(request)))
     became = _became(result, state, len(attempts), bool(request), bool(stopped))
-    yield fitted(f"{_words(target.name)}: {became}", WIDTH)
+    yield f"{_words(target.name)}: {became}"
     yield _field("goal", f"{target.goal} {target.op}, contract {target.contract}")
     yield _field("found", _found(journal, target))
     for attempt in attempts:
@@ -146,14 +146,14 @@ def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
         yield _field("why", result.why)
     yield from stopped
     if request is not None:
-        yield _field("waits for", _answer_to(journal, request.id), whole=True)
+        yield _field("waits for", _answer_to(journal, request.id))
     for kind, folder in (
         ("proposal", journal.proposal(target)),
         ("accepted", journal.folder / target.name / "final"),
         ("FAILED", journal.folder / target.name / "FAILED"),
     ):
         if folder.is_dir():
-            yield _field(kind, _shown(folder), whole=True)
+            yield _field(kind, _shown(folder))
 
 
 def _of_search(journal: Journal, target: Target) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _of_search(journal: Journal, target: Target) -> Iterator[str]:
             yield _field(label, text)
         kept = journal.folder / target.name / summary.MARKDOWN
         if kept.exists():
-            yield _field("summary", _shown(kept), whole=True)
+            yield _field("summary", _shown(kept))
 
 
 def _stopped(journal: Journal, target: Target, done: bool, asked: bool) -> Iterator[str]:
@@ -183,7 +183,7 @@ def _stopped(journal: Journal, target: Target, done: bool, asked: bool) -> Itera
 
 
 def _became(result: Result | None, state: State, attempts: int, asked: bool, stopped: bool) -> str:
-    after = f" after {_counted(attempts, 'attempt')}" if attempts else ""
+    after = f" after {counted(attempts, 'attempt')}" if attempts else ""
     if result is not None:
         return f"{result.state}{after}"
     if asked and state in ("waiting", "running"):
@@ -200,7 +200,7 @@ def _found(journal: Journal, target: Target) -> str:
     words = ", ".join(f"{number} {status}" for status, number in counts.most_common())
     worst = next((one for one in own if one.verdict.status.outcome != "pass"), None)
     said = f"; {worst.case.signature}: {_first(worst.verdict.message)}" if worst else ""
-    return f"{words} of {_counted(len(own), 'case')}{said}"
+    return f"{words} of {counted(len(own), 'case')}{said}"
 
 
 def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[
     advice = journal.advice(target, attempt.number)
     if advice is not None and advice.text.strip():
         yield _field("", f"advice: {_first(advice.text)}")
-    yield _field("", _shown(folder), whole=True)
+    yield _field("", _shown(folder))
 
 
 def _answer_to(journal: Journal, request_id: str) -> str:
@@ -230,14 +230,13 @@ def _answer_to(journal: Journal, request_id: str) -> str:
 # ---- wording
 
 
-def _field(label: str, text: str, *, whole: bool = False) -> str:
-    start = f"  {label.ljust(_LABEL)} "
-    return start + (_words(text) if whole else fitted(_words(text), WIDTH - len(start)))
+def _field(label: str, text: str) -> str:
+    return f"  {label.ljust(_LABEL)} {_words(text)}"
 
 
 def _words(text: str) -> str:
     """The text on one line, without what a terminal would obey."""
-    return visible(" ".join(_ESCAPE.sub("", text).split()))
+    return cut(visible(" ".join(_ESCAPE.sub("", text).split())), MOST_CHARACTERS)
 
 
 def _telling(attempt: Attempt) -> str:
@@ -253,11 +252,7 @@ def _first(text: str) -> str:
 
 
 def _tokens(took: Spent) -> str:
-    return f"{took.tokens:,} tokens, {took.cost()}"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+    return f"{counted(took.tokens, 'token', grouped=True)}, {took.cost()}"
 
 
 def _duration(seconds: float) -> str:

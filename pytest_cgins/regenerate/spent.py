@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_cgins.text import counted
+
 
 def money(usd: float) -> str:
     """`0.42 USD`; four digits behind the point where it is less than ten cents."""
@@ -22,6 +24,8 @@ class Spent:
     """Tokens of answers."""
     usd: float = 0.0
     """Cost of all requests that have one."""
+    estimated: int = 0
+    """Requests whose provider did not count, or not all: their tokens are estimated."""
     unpriced: int = 0
     """Requests of models without a price: their cost is unknown."""
     seconds: float = 0.0
@@ -40,4 +44,8 @@ class Spent:
 
     def words(self) -> str:
         """In one line: `41,203 tokens, 0.42 USD, 3.1 min`."""
-        return f"{self.tokens:,} tokens, {self.cost()}, {self.seconds / 60:.1f} min"
+        requests = counted(self.requests, "request")
+        how = f" (of {self.estimated} of {requests} by estimate)" if self.estimated else ""
+        return (
+            f"{counted(self.tokens, 'token', grouped=True)}{how}, {self.cost()}, {self.seconds / 60:.1f} min"
+        )

@@ -84,6 +84,7 @@ def spent_on(
             prompt_tokens=total.prompt_tokens + usage.prompt_tokens,
             answer_tokens=total.answer_tokens + usage.answer_tokens,
             usd=total.usd + (usage.usd or 0.0),
+            estimated=total.estimated + usage.estimated,
             unpriced=total.unpriced + (not priced),
             seconds=total.seconds + (answer.seconds if answer else 0.0),
         )
@@ -105,11 +106,17 @@ def done(journal: Journal) -> Ran | None:
     results = []
     for target in journal.record.targets:
         result, proposal = journal.result(target), journal.proposal(target)
-        if result is None or (result.state == "accepted" and not proposal.is_dir()):
+        if result is None or not is_proposed(journal, target):
             return None
         where = str(proposal.relative_to(journal.folder)) if result.state == "accepted" else ""
         results.append(replace(result, proposal=where))
     return Ran(journal=journal.folder, results=tuple(results), spent=spent_on(journal))
+
+
+def is_proposed(journal: Journal, target: Target) -> bool:
+    """Whether there is nothing to propose for a target, or that is done."""
+    result = journal.result(target)
+    return result is None or result.state != "accepted" or journal.proposal(target).is_dir()
 
 
 def asked_of(journal: Journal) -> Asked:

@@ -16,12 +16,14 @@ from pathlib import Path
 from pytest_cgins import documents
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.document_base import Document
+from pytest_cgins.kernels import torch_schema
 from pytest_cgins.model import Trace
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.model import Answer, Message, Request
-from pytest_cgins.regenerate.prompts import blocks, calls, definitions, torch_schema
+from pytest_cgins.regenerate.prompts import blocks, calls, definitions
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
+from pytest_cgins.text import counted
 
 WAIT_S = 1.0
 MOST_CALLS = 8
@@ -198,11 +200,11 @@ def _definition(task: Task) -> str:
 def _listed(traces: Sequence[Trace]) -> list[str]:
     lines = [
         ", ".join(f"{one.name}={calls.plain(one.value, trace.tensors)}" for one in calls.arguments(trace))
-        + f" → {calls.outputs(trace)}; {trace.count} calls"
+        + f" → {calls.outputs(trace)}; {counted(trace.count, 'call')}"
         for trace in traces[:MOST_CALLS]
     ]
     more = len(traces) - MOST_CALLS
     return [
         *(blocks.one_line(line, 600) for line in lines),
-        *([f"and {more} more forms"] if more > 0 else []),
+        *([f"and {counted(more, 'more form')}"] if more > 0 else []),
     ]

@@ -270,7 +270,25 @@ def test_a_person_commits_in_between(
 
     place.twin.hook = late
     options = ["--commit-with", "push"] if how == "push" else []
-    assert place.open(place.propose({SOURCE: OTHER}, name="two", run_id="run-2"), *options) == 2
+    assert place.open(place.propose({SOURCE: OTHER}, name="two", run_id="run-2"), *options) == 1
     assert place.tip(BRANCH) == mine
     assert place.tip(STAGING) == ""
-    assert "1 commits that are not the bot's" in capsys.readouterr().err
+    assert "1 commit that is not the bot's" in capsys.readouterr().out
+
+
+def test_why_a_commit_that_is_there_is_not_signed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that the API made is not called one that git pushed, and one that git pushed is."""
+    monkeypatch.setattr(twin_graphql, "SIGNATURE", "")
+    folder = place.propose()
+    assert place.open(folder) == 0
+    assert "the server signs no commits of this token" in capsys.readouterr().err
+    assert place.open(folder) == 0
+    said = capsys.readouterr().err
+    assert "the commit is not signed: GitHub says of it: unsigned" in said
+    other = place.propose({SOURCE: OTHER}, name="two", run_id="run-2")
+    assert place.open(other, "--commit-with", "push") == 0
+    capsys.readouterr()
+    assert place.open(other) == 0
+    assert "the commit is not signed: it was pushed with git" in capsys.readouterr().err

@@ -39,7 +39,8 @@ def test_a_commit_has_the_given_bytes_on_the_given_base(place: Place, tool: Git)
     entry = tool.entry(made, SOURCE)
     assert entry
     assert tool.read(entry[1]) == content
-    changed = git(place.clone, "diff", "--name-only", tip, made)
+    tool.push(place.twin.remote, made, "work", expected=None)
+    changed = git(place.bare, "diff", "--name-only", tip, made)
     assert changed.split() == [SOURCE, "new/x.cu"]
 
 

@@ -16,6 +16,7 @@ from pytest_cgins.github import transport as transports
 from pytest_cgins.github.git import BranchMovedError
 from pytest_cgins.github.graphql import ZEROS, Graphql, RefChange, UnavailableError
 from pytest_cgins.github.transport import Transport
+from pytest_cgins.waiting import Wait
 from tests.github import graphql_oracle, twin_graphql
 from tests.github import twin as twins
 from tests.github.conftest import FIXED, SOURCE, Place, git
@@ -41,7 +42,7 @@ def api(place: Place) -> Iterator[Graphql]:
 def waits(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[float]:
     """How long would have been waited, in seconds."""
     found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
+    monkeypatch.setattr(Wait, "sleep", lambda _, seconds, why="": found.append(seconds))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposing import UNCOMMITTED
 from pytest_cgins.session import publish
 from tests.github.conftest import Place, commit, git
+from tests.github.twin import Fault
 from tests.regenerate import rebasing
 from tests.regenerate.proposals import Make, forge
 from tests.regenerate.rebasing import HEADER, OLD, PATH, RIGHT, WRONG, YAML
@@ -100,6 +102,18 @@ def test_a_base_that_moved_is_measured_first(published: Published) -> None:
     body = api.pulls[0].body
     assert published.place.open(published.folder) == 0
     assert api.pulls[0].body == body
+
+
+def test_what_the_process_waits_for_is_said_meanwhile(
+    published: Published, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server in trouble for three seconds: the process that opens the pull request says so, and so do we."""
+    published.place.twin.faults = [Fault(status=503, times=2)]
+    [line] = published.open()
+    assert line.startswith("opened #1"), line
+    said, summed_up = (record.message for record in caplog.records if record.name == "pytest_cgins")
+    assert re.match(r"waiting for .*: try 2 of \d: .*503", said), said
+    assert re.match(r"waited [3-6] s for ", summed_up), summed_up
 
 
 @pytest.mark.exam

@@ -105,6 +105,35 @@ def test_a_closed_proposal_stays_closed(place: Place, capsys: pytest.CaptureFixt
     assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
 
 
+@pytest.mark.parametrize("ended", ["closed", "closed-and-deleted", "merged-and-reverted"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_same_files_of_another_run(
+    place: Place, ended: str, moved: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a person closed, or merged and took back, stays so until the files differ, whichever run brings them."""
+    place.open()
+    [pull] = place.twin.api.pulls
+    if ended == "merged-and-reverted":
+        place.twin.api.merge(pull)
+        git(place.other, "pull", "--quiet", "origin", "main")
+        commit(place.other, {SOURCE: BROKEN})
+    else:
+        place.twin.api.set_state(pull, "closed")
+        if ended.endswith("deleted"):
+            git(place.bare, "update-ref", "-d", f"refs/heads/{BRANCH}")
+    if moved:
+        git(place.other, "pull", "--quiet", "origin", "main")
+        commit(place.other, {"README.md": "words"})
+    capsys.readouterr()
+    assert place.open(place.propose(name="two", run_id="run-2", message="other words")) == 0
+    assert "#1 " in capsys.readouterr().out
+    assert len(place.twin.api.pulls) == 1
+    assert (
+        place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="three", run_id="run-3")) == 0
+    )
+    assert [one.state for one in place.twin.api.pulls][1:] == ["open"]
+
+
 @pytest.mark.parametrize("how", ["on-top", "amended"])
 def test_a_persons_work_on_the_branch_is_kept(
     place: Place, how: str, capsys: pytest.CaptureFixture[str]
@@ -120,10 +149,11 @@ def test_a_persons_work_on_the_branch_is_kept(
         git(place.other, "commit", "--quiet", "--all", "--amend", "--no-edit")
         git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
         mine = git(place.other, "rev-parse", "HEAD")
-    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 2
+    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 1
     assert place.tip(BRANCH) == mine
-    said = capsys.readouterr().err
-    assert f"{BRANCH} has 1 commits that are not the bot's" in said
+    said = capsys.readouterr().out
+    assert f"not opened: {BRANCH} has 1 commit that is not the bot's" in said
+    assert f"→ merge them, or move them to another branch and delete {BRANCH}" in said
     assert "nothing was changed" in said
     assert "by ada@team.example" in said
 
@@ -255,9 +285,9 @@ def test_words_of_a_person_in_the_commit(place: Place, how: str, capsys: pytest.
     git(place.other, "commit", "--quiet", "--amend", *words)
     git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
     mine = git(place.other, "rev-parse", "HEAD")
-    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 2
+    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 1
     assert place.tip(BRANCH) == mine
-    assert "commits that are not the bot's, by ada@team.example" in capsys.readouterr().err
+    assert "1 commit that is not the bot's, by ada@team.example" in capsys.readouterr().out
 
 
 def test_what_was_closed_stays_closed_when_others_come(

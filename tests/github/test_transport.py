@@ -13,6 +13,7 @@ import pytest
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github import transport as transports
 from pytest_cgins.github.transport import Transport
+from pytest_cgins.waiting import Wait
 from tests.github import twin as twins
 from tests.github.conftest import Place, Places
 from tests.github.twin import API, WRITER, Fault
@@ -34,7 +35,7 @@ def transport(place: Place) -> Iterator[Transport]:
 def waits(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[float]:
     """How long would have been waited, in seconds."""
     found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
+    monkeypatch.setattr(Wait, "sleep", lambda _, seconds, why="": found.append(seconds))
     return found
 
 
@@ -283,6 +284,41 @@ def test_long_words_are_cut(place: Place, transport: Transport) -> None:
     assert len(caught.value.what) < 1000
 
 
+WORKFLOW = "refusing to allow a %s to create or update workflow `.github/workflows/ci.yml` without `%s`"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        WORKFLOW % ("GitHub App", "workflows` permission"),
+        WORKFLOW % ("Personal Access Token", "workflow` scope"),
+        WORKFLOW % ("OAuth App", "workflow` scope"),
+    ],
+)
+@pytest.mark.parametrize("status", [403, 404, 422])
+def test_a_refusal_for_a_workflows_file_names_that_permission(
+    place: Place, transport: Transport, status: int, message: str
+) -> None:
+    """Whatever its status: no other permission is asked for."""
+    place.twin.faults = [Fault(status=status, message=message)]
+    with pytest.raises(GitHubError) as caught:
+        transport.request("PATCH", f"{REPOSITORY}/git/refs/heads/x", content={"sha": "0" * 40})
+    assert "needs workflows: write" in caught.value.remedy
+    assert "contents" not in caught.value.remedy
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_renamed_repository(place: Place, transport: Transport, status: int) -> None:
+    """GitHub sends requests on to its new address, by GET and by others: what to set is told."""
+    there = f"{place.twin.url}{API}/repositories/7/pulls"
+    place.twin.faults = [Fault(status=status, headers={"Location": f"{there}?token=x"}, message="Moved")]
+    with pytest.raises(GitHubError) as caught:
+        transport.request("POST", f"{REPOSITORY}/pulls", content={"title": "t", "head": "x", "base": "main"})
+    assert caught.value.what.endswith(f"status {status}: Moved, to {there}")
+    assert "renamed or moved" in caught.value.remedy
+    assert len(place.twin.requests) == 1
+
+
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_the_token_goes_nowhere_else(places: Places, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """A redirect is an error, and is not followed to where it points."""
@@ -294,4 +330,5 @@ def test_the_token_goes_nowhere_else(places: Places, monkeypatch: pytest.MonkeyP
         ):
             transport.request("GET", REPOSITORY)
         assert caught.value.status == status
+        assert "GITHUB_API_URL" in caught.value.remedy
         assert elsewhere.twin.requests == []

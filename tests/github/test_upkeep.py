@@ -238,7 +238,7 @@ def test_a_moot_one_with_a_persons_commits(place: Place, capsys: pytest.CaptureF
     commit(place.other, {SOURCE: FIXED})
     assert place.open(folder) == 0
     assert (place.twin.api.pulls[0].state, place.tip(BRANCH)) == ("open", mine)
-    assert "commits that are not the bot's" in capsys.readouterr().err
+    assert "commit that is not the bot's" in capsys.readouterr().err
 
 
 def test_a_merged_one_is_left(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,7 @@ def journal(
     *targets: Target,
     runs: Path | None = None,
     before: Sequence[Evaluation] = (),
+    overlays: Mapping[str, Mapping[str, str]] | None = None,
     **record: Any,
 ) -> Journal:
     """A run that has just begun; its lock is free."""
@@ -50,7 +51,8 @@ def journal(
     }
     made = Journal.create(runs, RunRecord(**known | record))
     for one in targets:
-        made.begin(one, Found(evaluations=tuple(before)), {}, Guarded(files={}))
+        overlay = (overlays or {}).get(one.name)
+        made.begin(one, Found(evaluations=tuple(before)), {}, Guarded(files={}), overlay)
     made.begun()
     made.close()
     return made

@@ -37,6 +37,10 @@ class Reply:
         default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
     )
     """None: none is told."""
+    thought: str = ""
+    """Streamed before the text."""
+    counts: bool = False
+    """Whether each piece of a stream has the usage so far."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
@@ -44,7 +48,7 @@ class Reply:
     content_type: str | None = None
     """None: what fits."""
     error: object = None
-    """An error object, sent instead of an answer; in a stream as an event if `status` is 200."""
+    """An error object, sent instead of an answer; in a stream as an event, after the text, if `status` is 200."""
     echo_key: bool = False
     """Whether the error's message gets the key that came with the request."""
     hang_s: float = 0.0
@@ -124,6 +128,8 @@ class LlmServer:
         self._lists_models = lists_models
         self._lock = threading.Lock()
         self.requests: list[Asked] = []
+        self.moved_to = ""
+        """Where what is asked without a body is sent on to; "" for nowhere."""
         self.closing = threading.Event()
         self.arrived = threading.Condition()
 
@@ -189,13 +195,14 @@ class _Handler(BaseHTTPRequestHandler):
         asked = self._asked(None)
         with self.owner._lock:
             self.owner.requests.append(asked)
+        if self.owner.moved_to:
+            return self._send(307, b"", "text/plain", Reply(headers={"Location": self.owner.moved_to}))
         if self.path.endswith("/models") and self.owner._lists_models:
             data = [
                 {"id": name, "object": "model", "created": 0, "owned_by": "me"} for name in self.owner._models
             ]
-            self._send(200, json.dumps({"object": "list", "data": data}).encode(), "application/json")
-        else:
-            self._send(404, b"404 page not found", "text/plain")
+            return self._send(200, json.dumps({"object": "list", "data": data}).encode(), "application/json")
+        return self._send(404, b"404 page not found", "text/plain")
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -269,10 +276,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, reply: Reply, asked: Asked) -> None:
         self._head(200, reply.content_type or "text/event-stream; charset=utf-8", None, reply)
-        if reply.error is not None:
-            self._event({"error": self._error(reply, asked)})
-            return self._chunk(b"")
         base = self._base(reply, asked, "chat.completion.chunk")
+        if reply.counts:
+            base["usage"] = reply.usage
         deltas = [{"role": "assistant", "content": ""}, *self._deltas(reply)]
         for number, delta in enumerate(deltas):
             if number == (len(deltas) + 1) // 2 and (reply.stall_s or reply.reset or reply.cut):
@@ -281,6 +287,9 @@ class _Handler(BaseHTTPRequestHandler):
                 if reply.cut:
                     return self._chunk(b"")
             self._event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        if reply.error is not None:
+            self._event({"error": self._error(reply, asked)})
+            return self._chunk(b"")
         self._event({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish}]})
         if reply.usage is not None and asked.json.get("stream_options", {}).get("include_usage"):
             self._event({**base, "choices": [], "usage": reply.usage})
@@ -288,10 +297,10 @@ class _Handler(BaseHTTPRequestHandler):
         return self._chunk(b"")
 
     def _deltas(self, reply: Reply) -> list[dict[str, Any]]:
-        size = max(1, min(2**14, -(-len(reply.text) // PIECES)))
-        deltas: list[dict[str, Any]] = [
-            {"content": reply.text[start : start + size]} for start in range(0, len(reply.text), size)
-        ]
+        deltas: list[dict[str, Any]] = []
+        for name, text in (("reasoning_content", reply.thought), ("content", reply.text)):
+            size = max(1, min(2**14, -(-len(text) // PIECES)))
+            deltas += [{name: text[start : start + size]} for start in range(0, len(text), size)]
         if reply.refusal:
             half = len(reply.refusal) // 2
             deltas += [{"refusal": reply.refusal[:half]}, {"refusal": reply.refusal[half:]}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,19 +36,29 @@ ENTRY = """\
       - {{name: cpp, device: cpu, source: kernels/{0}.cpp}}
 """
 HEAD = "version: 1\nkernels:\n"
+EMPTY = "version: 1\nkernels: {}\n"
 
 
-def made(folder: Path, *names: str, head: str = HEAD, tail: str = "") -> tuple[Config, tuple[Target, ...]]:
+def made(folder: Path, *names: str, tail: str = "") -> tuple[Config, tuple[Target, ...]]:
     """A project as `prepare` leaves it, without traces."""
     folder.mkdir(exist_ok=True)
-    (folder / "cgins.yaml").write_text(head + "".join(ENTRY.format(name) for name in names) + tail)
-    config = configuration.load(folder / "cgins.yaml", require_sources=False)
+    (folder / "cgins.yaml").write_text(EMPTY + tail)
+    config = configuration.load(folder / "cgins.yaml")
     return config, tuple(journals.target(name, op=f"torch.{name}", goal="generate") for name in names)
+
+
+def overlays(config: Config, targets: Iterable[Target], top: str = "") -> dict[str, dict[str, str]]:
+    """What the run adds to the project for each target."""
+    text = config.file.read_text()
+    return {
+        one.name: {f"{top}cgins.yaml": text.replace("kernels: {}\n", "kernels:\n" + ENTRY.format(one.kernel))}
+        for one in targets
+    }
 
 
 def ran(config: Config, states: Mapping[Target, str], text: str = "right\n") -> Ran:
     """A run with these ends, each of whose final or last sources is `text`."""
-    run = journals.journal(config.file, *states, made_project=True)
+    run = journals.journal(config.file, *states, overlays=overlays(config, states), made_project=True)
     results = []
     for one, state in states.items():
         journals.attempt(run, one)
@@ -65,21 +75,24 @@ def kernels(config: Config) -> list[str]:
 
 
 def test_a_project_of_a_benchmark_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The ops are recorded, each has an entry whose source is not there yet, and what was left out is told."""
+    """The ops are recorded, each has an overlay with its entry alone, and what was left out is told."""
     file = tmp_path / "two programs.json"
     file.write_text(json.dumps(PROGRAMS))
-    config, targets = benchmark_project.prepare(
+    config, planned = benchmark_project.prepare(
         file, tmp_path / "deep" / "made", language="cpp", contract=None
     )
+    targets = [one.target for one in planned]
     assert config.root == tmp_path / "deep" / "made"
     assert [pack.name for pack in config.traces] == ["two_programs"]
     assert [(one.op, one.kernel, one.goal, one.device) for one in targets] == [
         ("torch.nn.functional.softmax", "softmax", "generate", "cpu"),
         ("torch.softmax", "torch_softmax", "generate", "cpu"),
     ]
-    assert configuration.load(config.file, require_sources=False) == config
-    sources = [one.sources for entry in config.kernels for one in entry.implementations]
-    assert [[path.name for path in one] for one in sources] == [["softmax.cpp"], ["torch_softmax.cpp"]]
+    assert configuration.load(config.file) == config
+    assert config.kernels == ()
+    added = [[entry.implementations[0].sources for entry in one.config.kernels] for one in planned]
+    places = [config.root / "kernels" / name for name in ("softmax.cpp", "torch_softmax.cpp")]
+    assert added == [[(place,)] for place in places]
     told = capfd.readouterr().out
     assert "torch.softmax" in told
     assert "left out  twins/2:c: os.system is not a torch op" in told
@@ -120,7 +133,7 @@ def _pack(folder: Path) -> None:
         torch.sin(torch.ones(3))
 
 
-def test_accepted_sources_are_written_and_others_taken_out(tmp_path: Path) -> None:
+def test_accepted_sources_are_written_with_their_entries(tmp_path: Path) -> None:
     """The project has what was accepted; where the last source of the others is, is told. Once more changes nothing."""
     config, (sin, cos, exp) = made(tmp_path / "p", "sin", "cos", "exp")
     end = ran(config, {sin: "failed", cos: "accepted", exp: "failed"})
@@ -129,9 +142,7 @@ def test_accepted_sources_are_written_and_others_taken_out(tmp_path: Path) -> No
     assert config.file.read_text() == HEAD + ENTRY.format("cos")
     assert (config.root / "kernels" / "cos.cpp").read_text() == "right\n"
     assert sorted(file.name for file in (config.root / "kernels").iterdir()) == ["cos.cpp"]
-    left_out = (
-        "{0} is taken out of cgins.yaml (torch.{0}: failed); its last source is in {1}/{0}-cpu-cpp/FAILED"
-    )
+    left_out = "no kernel for torch.{0}: {0}-cpu-cpp failed; its last source is in {1}/{0}-cpu-cpp/FAILED"
     assert told == (
         f"wrote {config.root}/kernels/cos.cpp",
         left_out.format("sin", end.journal),
@@ -152,6 +163,15 @@ def test_nothing_is_touched_while_something_is_open(tmp_path: Path, open_: str) 
     assert told == (f"kernels come into {config.root} when the run is done",)
     assert config.file.read_bytes() == before
     assert not (config.root / "kernels").exists()
+
+
+def test_entries_keep_the_order_and_the_rest_of_the_file(tmp_path: Path) -> None:
+    """Several accepted kernels stand in one file, one after the other; what a person added there stays."""
+    llm = "llm:\n  provider: exchange  # by hand\n"
+    config, targets = made(tmp_path / "p", "sin", "cos", "exp", tail=llm)
+    benchmark_project.settle(config, ran(config, dict.fromkeys(targets, "accepted")))
+    assert kernels(config) == ["sin", "cos", "exp"]
+    assert config.file.read_text() == HEAD + "".join(map(ENTRY.format, ("sin", "cos", "exp"))) + llm
 
 
 def test_no_kernel_at_all(tmp_path: Path) -> None:
@@ -196,7 +216,9 @@ def test_a_project_inside_of_a_repository(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     config, (sin,) = made(tmp_path / "p", "sin")
     end = ran(config, {})
-    run = journals.journal(config.file, sin, runs=tmp_path / "runs")
+    run = journals.journal(
+        config.file, sin, runs=tmp_path / "runs", overlays=overlays(config, [sin], "p/"), made_project=True
+    )
     result = journals.settle(run, sin, "accepted", {"p/kernels/sin.cpp": "right\n"})
     benchmark_project.settle(config, replace(end, journal=run.folder, results=(result,)))
     assert (tmp_path / "p" / "kernels" / "sin.cpp").read_text() == "right\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,8 +37,8 @@ def seen(project: Path, base: str = "") -> Guarded:
         ("native/factor.h", "native/factor.h"),
         ("kernels/scale.py", "kernels/scale.py"),
         ("conftest.py", "conftest.py"),
-        ("traces/one/manifest.json", "one:manifest.json"),
-        ("traces/one/blobs/a.safetensors", "one:blobs/a.safetensors"),
+        ("traces/one/manifest.json", "traces/one/manifest.json"),
+        ("traces/one/blobs/a.safetensors", "traces/one/blobs/a.safetensors"),
     ],
 )
 def test_a_change_is_told(project: Path, changed: str, told: str) -> None:
@@ -80,3 +82,97 @@ def test_digests_of_sources_tell_names_from_texts() -> None:
     first = guard.digest_of_sources({"a": "bc", "d": ""})
     assert first != guard.digest_of_sources({"ab": "c", "d": ""})
     assert first == guard.digest_of_sources({"d": "", "a": "bc"})
+
+
+MANY = {
+    "cgins.yaml": """\
+version: 1
+traces: [traces/one]
+kernels:
+  scale: {op: models.blocks.scale, source: native/scale.cpp, flags: [-Iinclude]}
+  shift: {op: models.others.shift, device: cpu, target: 'kernels.shift:shift', sources: [kernels/shift.py]}
+""",
+    "native/scale.cpp": '#include "factor.h"\n#include <cgins.h>\n',
+    "native/factor.h": '#include "more/deep.h"\n',
+    "include/more/deep.h": "",
+    "native/unused.h": "",
+    "kernels/__init__.py": "",
+    "kernels/shift.py": "import importlib\nfrom . import table\nfast = importlib.import_module('plugins.fast')\n",
+    "kernels/table.py": "from helpers.math import two  # sizes.json\n",
+    "kernels/sizes.json": "{}",
+    "plugins/fast.py": "",
+    "src/helpers/math.py": "two = 2\n",
+    "models/__init__.py": "",
+    "models/blocks.py": "import models.shapes\n",
+    "models/shapes.py": "",
+    "models/others.py": "",
+    "models/unused.py": "",
+    "tests/test_all.py": "",
+    "tests/tolerances.json": "{}",
+    "pyproject.toml": "",
+    "conftest.py": "",
+    "traces/one/manifest.json": "{}",
+    "record.py": "import models.blocks, kernels.shift\n",
+    "train.log": "",
+    "results.json": "{}",
+    "steps.jsonl": "",
+    "notes.txt": "",
+    "tools/plot.py": "",
+}
+OF_BOTH = {"cgins.yaml", "tests/test_all.py", "tests/tolerances.json", "pyproject.toml", "conftest.py"}
+OF_BOTH |= {"traces/one/manifest.json", "models/__init__.py"}
+GOALPOSTS: dict[str, tuple[str, set[str]]] = {
+    "scale": (
+        "native/scale.cpp",
+        {"native/factor.h", "include/more/deep.h", "models/blocks.py", "models/shapes.py"},
+    ),
+    "shift": (
+        "kernels/shift.py",
+        {
+            "kernels/__init__.py",
+            "kernels/table.py",
+            "kernels/sizes.json",
+            "plugins/fast.py",
+            "src/helpers/math.py",
+        }
+        | {"models/others.py"},
+    ),
+}
+
+
+@pytest.mark.parametrize("make", [committed, write], ids=["repository", "folder"])
+@pytest.mark.parametrize("kernel", GOALPOSTS)
+def test_goalposts_are_what_a_verdict_depends_on(
+    kernel: str, make: Callable[[Path, Mapping[str, str]], Path], tmp_path: Path
+) -> None:
+    """Of all files of a project, changed at once: packs, settings, tests, and what this kernel and its op read.
+
+    Scripts, logs, results and the files of other kernels and ops are none; where there is no git as well.
+    """
+    folder = make(tmp_path, MANY)
+    config = load(folder / "cgins.yaml")
+    own, wanted = GOALPOSTS[kernel]
+    texts = {own: MANY[own]}
+    before = guard.guarded(config, folder, [own], "")
+    for name, text in MANY.items():
+        (folder / name).write_text(text + "\n")
+    after = guard.guarded(config, folder, [own], "")
+    entry = next(one for one in config.kernels if one.name == kernel)
+    project = guard.Project(config=config, top=folder, kernels=replace(config, kernels=(entry,)))
+    changed = guard.differences(before, after)
+    told = guard.goalposts(changed, {*before.files, *after.files}, project, texts)
+    assert set(told) == OF_BOTH | wanted
+    assert {"record.py", "results.json", "steps.jsonl", "notes.txt", "native/unused.h"} <= set(changed)
+
+
+def test_a_goalpost_that_only_the_candidate_reads(tmp_path: Path) -> None:
+    """A header that its incumbent did without counts for the candidate that includes it, new or gone."""
+    folder = committed(tmp_path, MANY)
+    config = load(folder / "cgins.yaml")
+    project = guard.Project(config=config, top=folder, kernels=config)
+    candidate = {"native/scale.cpp": '#include "unused.h"\n'}
+    args = (["native/unused.h", "record.py"], ["native/unused.h", "record.py"], project)
+    assert guard.goalposts(*args, {"native/scale.cpp": ""}) == ()
+    assert guard.goalposts(*args, {"native/scale.cpp": ""}, candidate) == ("native/unused.h",)
+    (folder / "native/unused.h").unlink()
+    assert guard.goalposts(*args, candidate) == ("native/unused.h",)

@@ -14,7 +14,7 @@ from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal, RunRecord
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
-from pytest_cgins.regenerate.model import Advice, Guarded, Message, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import Advice, Message, Request, Result, Target, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.repair import Repair, RepairSettings, Steps
 from pytest_cgins.regenerate.trial import Bench
@@ -138,7 +138,7 @@ def _repair(journal: Journal) -> Repair:
         settings,
         incumbent={"k.cpp": ""},
         check=lambda _: (),
-        goalposts=Goalposts(kept=None, now=lambda: Guarded(files={}), touched=lambda: ()),
+        goalposts=Goalposts(moved=lambda _: (), touched=lambda: ()),
         on_event=lambda _: None,
     )
 

@@ -21,6 +21,7 @@ from pytest_cgins.regenerate.model import Answer, Attempt, Request, Result, Targ
 from pytest_cgins.regenerate.progress import Board, Progress, ended, fitted, plain
 from pytest_cgins.regenerate.progress_table import Row, rows, text
 from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.report.escape import visible
 
 SPENT = Spent(requests=3, prompt_tokens=41_000, answer_tokens=203, usd=0.42, seconds=186.0)
 HOSTILE = "[bold red]x[/] \x1b[2Jü核\n::error:::smile:\u202e"
@@ -272,10 +273,12 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=100), st.text(max_size=300), st.integers(1, 200))
-def test_the_table_is_not_too_wide(name: str, why: str, width: int) -> None:
-    """Whatever names and reasons hold, the table and the reasons fit, from forty cells on they need not be narrower."""
+def test_the_table_fits_and_the_reason_is_whole(name: str, why: str, width: int) -> None:
+    """Whatever names and reasons hold, the table fits, and the reason, which ends in the remedy, is one line."""
     row = Row(target=name, outcome="accepted", attempts=1, tokens=123, usd=None, seconds=3.0, why=why)
-    assert all(cell_len(line) <= max(70, width) for line in text([row], width).split("\n"))
+    *table, reason = text([row], width).split("\n") if why else [*text([row], width).split("\n"), ""]
+    assert all(cell_len(line) <= max(70, width) for line in table)
+    assert reason == (f"{visible(name)}: {visible(why)}" if why else "")
 
 
 def test_markup_in_names() -> None:

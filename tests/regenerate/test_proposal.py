@@ -12,10 +12,12 @@ import jsonschema
 import pytest
 
 from pytest_cgins import documents
+from pytest_cgins.config.load import TOP_KEYS
 from pytest_cgins.errors import ProposalError
 from pytest_cgins.model import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import report as proposal_report
+from pytest_cgins.regenerate.proposal.read import check_accepted
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, YAML, Make
 
@@ -131,6 +133,24 @@ def test_what_would_not_be_read_is_not_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("goal", ["repair", "generate", "optimise"])
+def test_an_optimisation_has_no_undecided_case(tmp_path: Path, make_evaluation: Make, goal: str) -> None:
+    """Evidence with a case in which it may be slower is neither written nor read; right is right in a noisy case."""
+    target = proposals.target(goal=goal)
+    good, noisy = (
+        make_evaluation(Status.FASTER),
+        make_evaluation(Status.INCONCLUSIVE, signature="f32-9x9-0002"),
+    )
+    if goal == "optimise":
+        with pytest.raises(ProposalError, match=r"f32-9x9-0002 is INCONCLUSIVE"):
+            check_accepted(target, "optimise", (good, noisy))
+        after = proposals.accepted(good, noisy)
+        with pytest.raises(ProposalError, match=r"f32-9x9-0002 is INCONCLUSIVE"):
+            proposals.write(tmp_path / "p", make_evaluation, target=target, goal="optimise", after=after)
+    else:
+        check_accepted(target, goal, (good, noisy))  # type: ignore[arg-type]
+
+
 def generated(folder: Path, make_evaluation: Make, **changes: Any) -> proposal.Proposal:
     known: dict[str, Any] = {
         "target": proposals.target(implementation="fast", goal="generate", statuses=()),
@@ -150,6 +170,38 @@ def test_new_kernel_may_enter_itself(tmp_path: Path, make_evaluation: Make) -> N
     assert proposal.read(tmp_path / "p").base == {"cgins.yaml": YAML.encode()}
     commented = {"cgins.yaml": "# kernels\n" + GENERATED, "kernels/fast.cpp": NEW}
     generated(tmp_path / "p", make_evaluation, new=commented)
+
+
+SECTIONS = {
+    "traces": "[traces/tiny, ../shared/packs, /data/packs]",
+    "gate": "{fail_on: inconclusive, baseline: origin/main}",
+    "pull_request": "{reviewers: [ada], labels: [cgins]}",
+}
+PROVIDERS = (
+    "{provider: openai, model: a}",
+    "{provider: compatible, base_url: 'http://localhost:1/v1', model: a, runs: ../runs}",
+    "{provider: replay, path: conversations}",
+    "{provider: exchange, path: /data/hand, runs: runs}",
+    "{provider: exchange}",
+)
+
+
+@pytest.mark.parametrize("llm", PROVIDERS)
+def test_new_kernel_leaves_whatever_the_file_says(tmp_path: Path, make_evaluation: Make, llm: str) -> None:
+    """A file with all sections, and an entry whose sources and flags name folders in and out of the project."""
+    sections = {"version": "1", **SECTIONS, "llm": llm}
+    assert {*sections, "kernels"} == set(TOP_KEYS)
+    entry = "{name: cpp, device: cpu, sources: [kernels/scale.cpp, ../shared/rows.cpp], flags: [-Iinclude, -I, ../shared]}"
+    old = "".join(f"{key}: {value}\n" for key, value in sections.items())
+    old += "kernels:" + YAML.partition("kernels:")[2]
+    old = old.replace("{name: cpp, device: cpu, source: kernels/scale.cpp}", entry)
+    new = old + "      - {name: fast, device: cpu, source: kernels/fast.cpp}\n"
+    files = {"cgins.yaml": new, "kernels/fast.cpp": NEW}
+    generated(tmp_path / "p", make_evaluation, base={"cgins.yaml": old}, new=files)
+    for wanted, other in ((llm, "{provider: gemini, model: mine}"), ("../shared/rows.cpp", "../rows.cpp")):
+        changed = {**files, "cgins.yaml": new.replace(wanted, other)}
+        with pytest.raises(ProposalError, match="changes more than scale-cpu-fast"):
+            generated(tmp_path / "q", make_evaluation, base={"cgins.yaml": old}, new=changed)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_verify(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each check is told, and what was not checked."""
     assert cli.main(["proposal", "verify", "../p"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "ok    in order: 1 files, digests, patch and evidence agree",
+        "ok    in order: 1 file, digests, patch and evidence agree",
         "ok    changes scale-cpu-cpp alone, by cgins.yaml",
         "ok    fits the working tree",
         "ok    git apply takes the patch",

@@ -94,7 +94,7 @@ def test_measured_anew_twice_tells_of_the_first_base(
     git(project, "rm", "-r", "--quiet", "--cached", "traces")
     tip = rebasing.move(project, {".gitignore": "/traces/\n"})
     notes = [
-        "1 requests had to be sent again",
+        "1 request had to be sent again",
         "measured with changes that are not committed: kernels/clamp.h",
         f"measured anew on {'0' * 40}; first accepted on {first} in run run-1",
     ]

@@ -119,14 +119,14 @@ def test_a_stream_in_any_pieces(words: list[str], sizes: list[int], end: str) ->
         pieces.append(stream[start : start + size])
         start += size
     reply = Reply()
-    replies.streamed([*pieces, stream[start:]], reply)
+    replies.streamed([*pieces, stream[start:]], reply, 500)
     assert reply.text == "".join(words).encode(errors="replace").decode()
 
 
 def test_the_last_event_without_its_end() -> None:
     """A stream that forgets its last empty line is whole nevertheless."""
     reply = Reply()
-    replies.streamed([b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}'], reply)
+    replies.streamed([b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}'], reply, 9)
     assert (reply.text, reply.finish) == ("x", "stop")
 
 
@@ -140,7 +140,7 @@ def test_any_json_is_an_answer_or_trouble(data: object) -> None:
         assert isinstance(found.text, str)
         assert found.finish
     with contextlib.suppress(Trouble):
-        replies.streamed([b"data: " + body + b"\n\n"], Reply())
+        replies.streamed([b"data: " + body + b"\n\n"], Reply(), 500)
     assert len(troubles.said_in(body.decode())) <= 300
 
 
@@ -150,7 +150,7 @@ def test_any_bytes_are_trouble_or_nothing(data: bytes) -> None:
     with contextlib.suppress(Trouble):
         replies.whole(data)
     with contextlib.suppress(Trouble):
-        replies.streamed([data], Reply())
+        replies.streamed([data], Reply(), 500)
 
 
 @pytest.mark.parametrize(

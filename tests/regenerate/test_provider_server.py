@@ -89,15 +89,17 @@ def test_why_an_answer_ended(tmp_path: Path, stream: bool, reply: Reply, finish:
 def test_a_large_answer(tmp_path: Path, stream: bool) -> None:
     """An answer of 1 MB arrives as it was sent."""
     text = "0123456789abcde\n" * 2**16
+    asked = replace(request(), max_tokens=2**18)
     with LlmServer([Reply(text=text)]) as server:
-        assert _answer(outcome(server.base_url, tmp_path, stream=stream)).text == text
+        assert _answer(outcome(server.base_url, tmp_path, stream=stream, asked=asked)).text == text
 
 
 @both
 def test_a_monstrous_answer(tmp_path: Path, stream: bool) -> None:
     """An answer beyond 4 MiB is a final error, and is not asked for again."""
+    asked = replace(request(), max_tokens=2**20)
     with LlmServer([Reply(text="x" * (2**22 + 2**16))]) as server:
-        error = _error(outcome(server.base_url, tmp_path, stream=stream))
+        error = _error(outcome(server.base_url, tmp_path, stream=stream, asked=asked))
         assert len(server.asked) == 1
     assert "larger than 4194304 bytes" in str(error)
     assert "max_tokens" in error.remedy
@@ -417,3 +419,126 @@ def test_an_answer_is_never_asked_for_twice(tmp_path: Path) -> None:
         first = _answer(outcome(server.base_url, tmp_path))
     os.environ.pop(KEY_ENV)
     assert _answer(outcome("http://127.0.0.1:1/v1", tmp_path)) == first
+
+
+# ---- redirects
+
+
+@both
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_takes_nothing_along(tmp_path: Path, stream: bool, status: int) -> None:
+    """Neither prompt nor key goes where a server sends requests on to; the address that is told is the one to set."""
+    with LlmServer([Reply(text="x")]) as there:
+        location = f"{there.base_url}/chat/completions"
+        moved = Reply(status=status, headers={"Location": location}, body=b"")
+        with LlmServer([moved]) as server:
+            error = _error(outcome(server.base_url, tmp_path, stream=stream))
+            assert len(server.asked) == 1
+        assert there.requests == []
+        assert f"{status}: it sends requests on to {location}, where nothing was sent" in str(error)
+        assert not error.retry
+        said, url = error.remedy.rsplit(" ", 1)
+        assert said == "if prompts and the key may go there, set llm.base_url to"
+        assert _answer(outcome(url, tmp_path / "again", stream=stream)).text == "x"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "",
+        "https://login.example/?next=%2Fv1",
+        "//login.example",
+        "/login",
+        "completions",
+        "http://[",
+        "\t\x7f",
+    ],
+)
+def test_a_redirect_to_what_is_no_server_of_models(tmp_path: Path, location: str) -> None:
+    """A login page, nonsense, or the address itself: what is wrong with the address that is set is to be looked for."""
+    with LlmServer([Reply(status=302, headers={"Location": location}, body=b"")]) as server:
+        error = _error(outcome(server.base_url, tmp_path))
+        assert len(server.asked) == 1
+    assert "302: it sends requests on to" in str(error)
+    assert error.remedy == "check base_url: a login page or a proxy may be in between"
+
+
+def test_the_list_of_models_is_not_fetched_elsewhere(tmp_path: Path) -> None:
+    """The look at a server's models, after a model that it does not know, takes the key nowhere else either."""
+    with LlmServer() as there, LlmServer([Reply.failing(404, "no such model")]) as server:
+        server.moved_to = f"{there.base_url}/models"
+        error = _error(outcome(server.base_url, tmp_path))
+        assert there.requests == []
+    assert "it must be the API's" in error.remedy
+
+
+# ---- what is booked
+
+
+@pytest.mark.parametrize("field", ["text", "thought"])
+def test_a_stream_beyond_the_most_tokens_is_ended(tmp_path: Path, field: str) -> None:
+    """Of a server that does not heed max_tokens no more is read, paid or booked than can be in them."""
+    asked = replace(request(), max_tokens=5000)
+    with LlmServer([Reply(**{field: "word " * 200_000})]) as server:
+        answer = _answer(outcome(server.base_url, tmp_path, asked=asked))
+    assert answer.finish == "length"
+    assert 2 * 5000 <= answer.usage.answer_tokens <= 2 * 5000 + 2**14 // 4
+    assert answer.usage.estimated
+
+
+def test_a_stream_beyond_the_most_tokens_by_the_servers_count(tmp_path: Path) -> None:
+    """Where each piece has a count, that is heeded, and booked."""
+    told = {"prompt_tokens": 100, "completion_tokens": 501, "total_tokens": 601}
+    with LlmServer([Reply(text="word " * 100, usage=told, counts=True)]) as server:
+        answer = _answer(outcome(server.base_url, tmp_path))
+    assert (answer.finish, answer.usage.answer_tokens, answer.usage.estimated) == ("length", 501, False)
+
+
+def test_an_answer_that_breaks_off_at_the_same_place(tmp_path: Path) -> None:
+    """As by a context that overflows: it is asked once more and not six times, and what is booked is told."""
+    limits = replace(QUICK, tries=6)
+    with LlmServer(lambda _: Reply(text="x" * 400, cut=True)) as server:
+        error = _error(outcome(server.base_url, tmp_path, limits=limits))
+        assert len(server.asked) == 2
+    assert "the stream ended before the answer did (twice after 160 characters)" in str(error)
+    assert "98 tokens are booked for it, in part by estimate" in str(error)
+    assert "lower llm.max_answer_tokens" in error.remedy
+    took = files.taken_in(tmp_path / request().id)
+    assert took is not None
+    assert (took.prompt_tokens, took.answer_tokens, took.estimated) == (2 * 9, 2 * 40, True)
+
+
+def test_what_the_server_counted_of_a_broken_stream(tmp_path: Path) -> None:
+    """The server's own count comes before an estimate."""
+    told = {"prompt_tokens": 3000, "completion_tokens": 77}
+    with LlmServer(lambda _: Reply(text="x" * 400, cut=True, usage=told, counts=True)) as server:
+        error = _error(outcome(server.base_url, tmp_path))
+    assert "6,154 tokens are booked for it, as the server counted" in str(error)
+
+
+@pytest.mark.parametrize("words", ["Context size has been exceeded.", "maximum context length is 8192 tokens",
+                                   "prompt is too long: 9000 tokens > 8192", "Input is too large for the model"])  # fmt: skip
+@pytest.mark.parametrize("text", ["", "x" * 400])
+def test_a_context_that_overflows(tmp_path: Path, words: str, text: str) -> None:
+    """Said in a stream, or as a status, 5xx too: it is final, with its remedy, and what came is booked, else nothing."""
+    streamed = Reply(text=text, error={"message": words, "code": 500, "type": "server_error"})
+    for number, reply in enumerate((streamed, Reply.failing(500, words))):
+        with LlmServer(lambda _, reply=reply: reply) as server:
+            error = _error(outcome(server.base_url, tmp_path / str(number)))
+            assert len(server.asked) == 1
+        assert error.remedy.startswith("give the model a longer context")
+        took = files.taken_in(tmp_path / str(number) / request().id)
+        booked = (took.prompt_tokens, took.answer_tokens) if took else None
+        assert booked == ((9, 100) if text and reply is streamed else None)
+
+
+def test_tries_that_may_be_billed_are_few(tmp_path: Path) -> None:
+    """A server that falls silent after it was asked is asked three times, whatever else is tried more often."""
+    limits = replace(QUICK, tries=6, idle_s=0.2, try_s=0.3)
+    with LlmServer(lambda _: Reply.hanging()) as server:
+        error = _error(outcome(server.base_url, tmp_path, limits=limits))
+        assert len(server.asked) == 3
+    assert (
+        "(after 3 tries, of which 3 may be billed); 27 tokens are booked for it, in part by estimate"
+        in str(error)
+    )

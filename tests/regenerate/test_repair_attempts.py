@@ -60,7 +60,7 @@ def repaired(
                 helper_temperature=None,
             ),
             incumbent=oracle.INCUMBENT, check=lambda _: (),
-            goalposts=Goalposts(kept=None, now=lambda: Guarded(files={}), touched=lambda: ()),
+            goalposts=Goalposts(moved=lambda _: (), touched=lambda: ()),
             on_event=lambda _: None,
         )  # fmt: skip
         (result,) = Loop([repair], journal, model, Ledger(Budget(), {})).run()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import JournalError
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate import run_text, standing
 from pytest_cgins.regenerate.journal import Journal
@@ -173,9 +172,15 @@ def test_hostile_words_do_nothing_to_a_terminal(config: Path, make_evaluation: M
     assert "bad red" in shown
     for text in (shown.replace("\n", ""), run_text.line(run)):
         assert not {unicodedata.category(one) for one in text} & {"Cc", "Cf", "Zl", "Zp"}
-    assert max(map(len, shown.splitlines())) <= run_text.WIDTH
-    error = JournalError(f"{HOSTILE} is damaged", remedy="")
-    assert len(run_text.damaged(run.folder, error)) <= run_text.WIDTH
+    assert max(map(len, shown.splitlines())) <= 2 * run_text.MOST_CHARACTERS
+
+
+def test_a_reason_and_a_remedy_are_shown_whole(config: Path) -> None:
+    """Neither the terminal's width nor ours cuts what a person is to do."""
+    run, one = journals.journal(config, journals.target()), journals.target()
+    why = "no server answers → " + " ".join(f"word{number}" for number in range(60))
+    journals.settle(run, one, "failed", {}, why=why)
+    assert why in run_text.whole(run)
 
 
 @pytest.mark.parametrize(

@@ -132,4 +132,4 @@ def test_answers_by_hand_are_awaited(project: Path, capsys: pytest.CaptureFixtur
     assert "cgins runs resume" not in text, "there is no run, and the newest one is another"
     (prompt.with_name("answer.md")).write_text("redundant: yes\ninefficient: no\nwhy: no reason\n")
     assert cli.main(words) == 0
-    assert "1 tasks, 1 redundant or inefficient" in capsys.readouterr().out
+    assert "1 task, 1 redundant or inefficient" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from pytest_cgins.errors import AnswerError
 from pytest_cgins.regenerate.answers import characters, diffs, fences, json_answers, own_files, versions
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit, apply_edit, apply_line_edits
 from pytest_cgins.regenerate.model import Answer
+from pytest_cgins.text import counted
 
 MAXIMUM_PROSE = 16_000
 MAXIMUM_ANSWER = 4 << 20
@@ -225,7 +226,7 @@ def _assemble(proposed: _Proposed, own: Mapping[str, str]) -> dict[str, str]:
         )
     if count > MAXIMUM_EDITS:
         raise AnswerError(
-            f"the answer has {count} edits; at most {MAXIMUM_EDITS} are taken",
+            f"the answer has {counted(count, 'edit')}; at most {MAXIMUM_EDITS} are taken",
             code="too-large",
             remedy="give the whole file",
         )

@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from pytest_cgins.errors import AnswerError
+from pytest_cgins.text import counted
 
 MAXIMUM_NBYTES = 256 << 10
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -46,7 +47,7 @@ def check(path: str, text: str, before: str) -> None:
 def too_large(what: str, size: int, most: int) -> AnswerError:
     """The refusal of what is too large."""
     return AnswerError(
-        f"{what} has {size} bytes; at most {most} are taken",
+        f"{what} has {counted(size, 'byte')}; at most {most} are taken",
         code="too-large",
         remedy="leave out tables and repeated code: compute them, or use templates and macros",
     )

@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 
 from pytest_cgins.errors import AnswerError
 from pytest_cgins.regenerate.answers.fences import unescape
+from pytest_cgins.text import counted
 
 SHOWN_LINES = 12
 MAXIMUM_PLACES = 64
@@ -253,4 +254,4 @@ def _excerpt(lines: Sequence[str], first: int, count: int, *, numbered: bool = T
         for index in range(first, min(end, first + SHOWN_LINES))
     ]
     left = end - first - len(rows)
-    return "\n".join([*rows, *([f"      | … {left} more lines"] if left > 0 else [])])
+    return "\n".join([*rows, *([f"      | … {counted(left, 'more line')}"] if left > 0 else [])])

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pytest_cgins import syntax
 from pytest_cgins.errors import AnswerError
 from pytest_cgins.regenerate.answers import own_files
+from pytest_cgins.text import counted
 
 FINAL = re.compile(
     r"\b(?:final(?:ly)?|corrected|correct(?:ion)?|complete|full|fixed|revised|updated|improved|instead|actual)\b",
@@ -83,7 +84,7 @@ def chosen(path: str, wholes: Sequence[Whole], source: str, *, has_edits: bool) 
         others = [whole for whole in left if ended(whole.text) != ended(meant.text)]
         if not last_is_final and not all(DRAFT.search(whole.above) for whole in others):
             raise AnswerError(
-                f"the answer gives {len(texts)} versions of `{path}`, and does not say which one is meant",
+                f"the answer gives {counted(len(texts), 'version')} of `{path}`, and does not say which one is meant",
                 code="two-versions",
                 remedy="give each file once",
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cgins.model import Argument, TensorMeta, Trace, Value
 from pytest_cgins.regenerate.prompts.blocks import one_line
+from pytest_cgins.text import counted
 from pytest_cgins.trace import dtypes
 from pytest_cgins.trace.dtypes import ITEMSIZE
 
@@ -95,7 +96,7 @@ def tensor(meta: TensorMeta, stand_in: str = "") -> str:
     if not is_contiguous(meta):
         said += f" strides ({', '.join(map(str, meta.stride))})"
     if meta.offset * ITEMSIZE.get(meta.dtype, 1) % ALIGNMENT_NBYTES and meta.numel:
-        said += f" starting {meta.offset} elements into its memory"
+        said += f" starting {counted(meta.offset, 'element')} into its memory"
     return said
 
 

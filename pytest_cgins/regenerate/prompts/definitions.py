@@ -6,7 +6,8 @@ import ast
 from pathlib import Path
 
 from pytest_cgins import syntax
-from pytest_cgins.regenerate.prompts import blocks, torch_schema
+from pytest_cgins.kernels import torch_schema
+from pytest_cgins.regenerate.prompts import blocks
 from pytest_cgins.regenerate.prompts.context import Context, relative
 
 _MOST_SOURCE = 6000

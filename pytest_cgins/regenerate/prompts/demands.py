@@ -23,9 +23,13 @@ _PROBES = {
         "other numbers in the same tensors, at the same addresses, give the other answer: keep nothing "
         "between calls"
     ),
-    "late_work": "all work is done when the call returns and its stream is done; the call is also captured into a "
-    "CUDA graph: "
-    "no synchronisation, no allocation by cudaMalloc, no other stream without joining it",
+    "on_stream": (
+        "all work goes to the stream that the kernel is given (Python: the current one), as the fourth argument of each "
+        "launch: while that stream is held, no output "
+        "may change, and the call is captured into a CUDA graph. No synchronisation, no allocation by cudaMalloc, no other "
+        "stream without joining it"
+    ),
+    "late_work": "all work is done when the call returns and its stream is done",
     "op_callback": "neither the op itself nor torch's operators that it consists of are called: write the arithmetic",
     "snooping": "no files, sockets, programs, environment; no looking at the caller",
     "integrity": "a call leaves torch's switches and the calling thread's rounding mode and flush-to-zero as they were",
@@ -110,6 +114,7 @@ def _tried(context: Context) -> Iterable[str]:
     said = dict(_PROBES)
     if not cuda:
         said["late_work"] = "all work is done when the call returns: no threads that go on"
+        del said["on_stream"]
     for name in on:
         if name in said and not (name == "repeat" and context.entry.repeatability.kind != "exact"):
             yield said[name]

@@ -10,6 +10,7 @@ from pytest_cgins.kernels import diagnostics
 from pytest_cgins.model import Check, Evaluation, Probe, Status
 from pytest_cgins.regenerate.model import Attempt
 from pytest_cgins.regenerate.prompts import blocks
+from pytest_cgins.text import counted
 
 MOST_NBYTES = 9000
 _MOST_GROUPS = 5
@@ -46,7 +47,7 @@ def of_evaluations(evaluations: Sequence[Evaluation], root: Path) -> str:
         return ""
     bad = [one for one in evaluations if one.verdict.status.outcome in ("fail", "error")]
     skipped = sum(one.verdict.status is Status.SKIPPED for one in evaluations)
-    head = f"{len(evaluations) - len(bad) - skipped} of {len(evaluations)} cases pass, {len(bad)} fail"
+    head = f"{len(evaluations) - len(bad) - skipped} of {counted(len(evaluations), 'case passes', 'cases pass')}, {len(bad)} fail"
     head += f", {skipped} are skipped." if skipped else "."
     groups = _grouped(bad)
     parts = [_group(group, root) for group in groups[:_MOST_GROUPS]]
@@ -85,7 +86,7 @@ def _group(group: Group, root: Path) -> str:
     it = group.first
     names = ", ".join(blocks.one_line(name, 120) for name in group.cases[:_MOST_CASES])
     more = f" and {len(group.cases) - _MOST_CASES} more" if len(group.cases) > _MOST_CASES else ""
-    title = f"{it.verdict.status.value} ({it.verdict.reason.value}) in {len(group.cases)} cases"
+    title = f"{it.verdict.status.value} ({it.verdict.reason.value}) in {counted(len(group.cases), 'case')}"
     lines = [f"cases: {names}{more}", f"of the first: {blocks.middle_out(it.verdict.message, _MOST_MESSAGE)}"]
     if it.correctness is not None:
         lines += [line for check in it.correctness.checks if not check.passed for line in _check(check)][:24]
@@ -107,7 +108,7 @@ def _check(check: Check) -> list[str]:
     lines = [
         (
             f"check {check.rule} on inputs `{check.inputs}`: {check.reason.value}, {check.wrong} of "
-            f"{check.compared} elements wrong"
+            f"{counted(check.compared, 'element')} wrong"
         )
     ]
     if check.share is not None:
@@ -184,6 +185,6 @@ def of_log(log: str, files: Sequence[str], root: Path) -> str:
     log = blocks.clean(log[:_LONGEST_LOG])
     errors, text = diagnostics.summarize(log, [str(root / file) for file in files], "")
     if errors > diagnostics.SHOWN_ERRORS:
-        text += f"\n… {errors} errors in all; the first ones are shown"
+        text += f"\n… {counted(errors, 'error')} in all; the first ones are shown"
     text = blocks.without_paths(text or blocks.tail(log, _MOST_LOG), root)
     return blocks.head(text, _MOST_LOG)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pytest_cgins.regenerate.prompts import blocks, languages
 from pytest_cgins.regenerate.prompts.context import Context
+from pytest_cgins.text import counted
 
 OWN_CHARACTERS = 28_000
 HEADER_CHARACTERS = 9_000
@@ -52,7 +53,7 @@ def _shown(context: Context, files: Mapping[str, str], room: int) -> str:
     parts = []
     for path, text in files.items():
         if room < 200:
-            parts.append(f"{blocks.code(path)}: {len(text)} characters, not shown.")
+            parts.append(f"{blocks.code(path)}: {counted(len(text), 'character')}, not shown.")
             continue
         kept = blocks.head(text, room)
         room -= len(kept)

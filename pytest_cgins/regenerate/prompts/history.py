@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_cgins.regenerate.prompts import blocks
 from pytest_cgins.regenerate.prompts.context import Context
+from pytest_cgins.text import counted
 
 _MOST_ATTEMPTS = 8
 _MOST_AVOIDED = 20
@@ -24,7 +25,10 @@ def _attempts(context: Context) -> str:
         for one in shown
     ]
     if len(shown) < len(context.attempts):
-        lines.insert(0, f"({len(context.attempts) - len(shown)} earlier ones are left out)")
+        lines.insert(
+            0,
+            f"({counted(len(context.attempts) - len(shown), 'earlier one is', 'earlier ones are')} left out)",
+        )
     digests = [one.digest for one in context.attempts if one.digest]
     if len(set(digests)) < len(digests):
         lines.append("(the same source was sent more than once)")

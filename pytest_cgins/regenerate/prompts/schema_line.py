@@ -15,9 +15,9 @@ from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.schema import SchemaArgument
 from pytest_cgins.kernels.source import read
+from pytest_cgins.kernels.torch_schema import defaults, overloads
 from pytest_cgins.model import Argument, Trace
 from pytest_cgins.regenerate.prompts import calls, schema_types
-from pytest_cgins.regenerate.prompts.torch_schema import defaults, overloads
 
 _C_NAMES = frozenset(
     [

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pytest_cgins.model import Argument, Trace
 from pytest_cgins.regenerate.prompts import blocks, calls, values
 from pytest_cgins.regenerate.prompts.context import Context
+from pytest_cgins.text import counted
 from pytest_cgins.trace.store import PackReader
 
 MOST_CASES = 12
@@ -45,8 +46,8 @@ def described(context: Context) -> str:
     shown = _ordered(_groups(context, traces, common))
     lines = [
         (
-            f"The op was called {sum(trace.count for _, trace in traces)} times, in {len(traces)} "
-            "distinct ways; every one is a "
+            f"The op was called {counted(sum(trace.count for _, trace in traces), 'time')}, in "
+            f"{counted(len(traces), 'distinct way')}; every one is a "
             "case that the kernel must pass. `T` stands for each of the element types that are "
             "listed; tensors are contiguous "
             "(row-major) unless strides are given, in elements."
@@ -144,7 +145,7 @@ def _listing(groups: Sequence[Group], common: dict[str, str], traces: Sequence[T
         dtypes = ", ".join(calls.SHORT.get(one, one) for one in group.dtypes)
         failing = [calls.SHORT.get(one, one) for one in group.failing]
         mark = f"  <- FAILS for {', '.join(failing)}" if failing else ""
-        lines.append(f"{number}. T: {dtypes}; {group.count} calls{mark}")
+        lines.append(f"{number}. T: {dtypes}; {counted(group.count, 'call')}{mark}")
         lines.append(f"   {group.varying}")
         if group.facts and not everywhere:
             lines.append(f"   ({'; '.join(group.facts)})")
@@ -153,7 +154,7 @@ def _listing(groups: Sequence[Group], common: dict[str, str], traces: Sequence[T
     lengths = sorted({size for trace in traces for length in trace.lengths for size in length.sizes})
     if lengths:
         lines.append(
-            f"one size grows from call to call (a cache): {lengths[0]} to {lengths[-1]}, {len(lengths)} sizes met"
+            f"one size grows from call to call (a cache): {lengths[0]} to {lengths[-1]}, {counted(len(lengths), 'size')} met"
         )
     return lines
 
@@ -162,7 +163,9 @@ def _rest(groups: Sequence[Group]) -> list[str]:
     """How many more there are, and between which sizes their first tensors lie."""
     traces = [trace for group in groups for _, trace in group.traces]
     dtypes = sorted({calls.SHORT.get(trace.dtype, trace.dtype) for trace in traces})
-    lines = [f"and {len(groups)} more, {sum(group.count for group in groups)} calls, T: {', '.join(dtypes)}:"]
+    lines = [
+        f"and {len(groups)} more, {counted(sum(group.count for group in groups), 'call')}, T: {', '.join(dtypes)}:"
+    ]
     by_rank: dict[int, list[tuple[int, ...]]] = {}
     for trace in traces:
         if trace.tensors:

@@ -9,6 +9,7 @@ from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.definitions import word
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.prompts.workload_advice import ADVICE, COMMON, SPELLED, Place
+from pytest_cgins.text import counted
 
 Family = Literal[
     "matmul", "convolution", "elementwise", "norm", "reduction", "attention", "embedding", "pooling", "fused"
@@ -178,13 +179,13 @@ def _numbers(it: Hardware) -> list[str]:
     said = []
     if it.device == "cuda" and it.sm_count:
         said.append(
-            f"The GPU has {it.sm_count} SMs: fewer than {it.sm_count} blocks leave some idle; small "
+            f"The GPU has {it.sm_count} SMs: fewer than {counted(it.sm_count, 'block leaves', 'blocks leave')} some idle; small "
             "grids want smaller tiles, or work split along the "
             "reduction (each part into scratch memory, then a second pass in a fixed order)."
         )
     if it.device == "cpu" and it.cores:
         said.append(
-            f"{it.cores} cores: starting threads costs some microseconds, so small calls stay on one."
+            f"{counted(it.cores, 'core')}: starting threads costs some microseconds, so small calls stay on one."
         )
     rates = [rate for name, rate in it.peak_flops_per_s.items() if name == "float32"]
     if it.peak_bytes_per_s and rates:

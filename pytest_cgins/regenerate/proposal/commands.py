@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import ProposalError
+from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.proposal.read import Contents
@@ -111,7 +112,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
         raise ProposalError(f"{arguments.proposal}: no such folder", remedy="name the folder of a proposal")
     try:
         contents = read(arguments.proposal)
-        print(f"ok    in order: {len(contents.files)} files, digests, patch and evidence agree")
+        print(f"ok    in order: {counted(len(contents.files), 'file')}, digests, patch and evidence agree")
         top, repository = proposal_tree.top_of(arguments.root)
         proposal_tree.check_own_sources(contents, top)
         print(f"ok    changes {contents.proposal.target.name} alone, by {contents.proposal.config}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,14 +40,17 @@ def check_new_entry(
     if config not in new:
         # Only the entry says which files are the kernel's: without it they could be anybody's.
         raise ProposalError(f"{config}: is not among the files, and {target.name} is new", remedy=_REMEDY)
-    was = _loaded(base[config]) if config in base else None
-    now = _loaded(new[config])
+    # One folder for both, so that equal texts give equal paths: one that is nowhere, whose name no text can know, and as
+    # deep as no project is, so that paths that lead out of it with `..` stay apart.
+    root = Path("/", secrets.token_hex(16), *["d"] * 16)
+    was = _loaded(base[config], root) if config in base else None
+    now = _loaded(new[config], root)
     entry, added = find(now, target)
-    own = _sources(added, config)
+    own = _sources(added, root, config)
     foreign = [path for path in others if path not in own]
     if foreign:
         raise ProposalError(f"{foreign[0]}: is no source of {target.name}", remedy=_REMEDY)
-    _check_case(others, was, config)
+    _check_case(others, was, root, config)
     if was is None:
         if len(now.kernels) > 1 or len(entry.implementations) > 1:
             raise ProposalError(f"{config}: has more than {target.name}", remedy=_REMEDY)
@@ -59,10 +62,10 @@ def check_new_entry(
         _check_settings(config, entry, was)
 
 
-def _check_case(new: Sequence[str], was: Config | None, config: str) -> None:
+def _check_case(new: Sequence[str], was: Config | None, root: Path, config: str) -> None:
     """No new file stands in for another kernel's where upper and lower case are the same."""
     entries = [one for entry in (was.kernels if was is not None else ()) for one in entry.implementations]
-    known = {path.casefold(): path for one in entries for path in _sources(one, config)}
+    known = {path.casefold(): path for one in entries for path in _sources(one, root, config)}
     for path in new:
         other = known.get(path.casefold(), path)
         if other != path:
@@ -105,44 +108,12 @@ def _check_settings(config: str, entry: KernelEntry, was: Config) -> None:
         raise ProposalError(f"{config}: {entry.name} has settings of its own", remedy=_REMEDY)
 
 
-def _loaded(text: bytes) -> Config:
-    with tempfile.TemporaryDirectory(prefix="cgins-") as folder:
-        # As deep as no project is: paths that lead out of it with `..` stay apart.
-        root = Path(os.path.realpath(folder), *["d"] * 16)
-        root.mkdir(parents=True)
-        file = root / CONFIG_NAME
-        file.write_bytes(text)
-        try:
-            found = load(file, require_traces=False, require_sources=False)
-        except ConfigError as error:
-            raise ProposalError(f"{error.what}", remedy="make the proposal again") from error
-        # Paths in it begin at its folder, which has another name each time.
-        return _moved(found, root)
-
-
-def _moved(config: Config, folder: Path) -> Config:
-    def move(path: Path) -> Path:
-        return Path("/") / os.path.relpath(path, folder)
-
-    return replace(
-        config,
-        file=move(config.file),
-        traces=tuple(move(path) for path in config.traces),
-        kernels=tuple(
-            replace(
-                entry,
-                implementations=tuple(
-                    replace(
-                        one,
-                        sources=tuple(move(path) for path in one.sources),
-                        flags=tuple(flag.replace(str(folder), "") for flag in one.flags),
-                    )
-                    for one in entry.implementations
-                ),
-            )
-            for entry in config.kernels
-        ),
-    )
+def _loaded(text: bytes, root: Path) -> Config:
+    try:
+        return load(root / CONFIG_NAME, require_traces=False, require_sources=False, content=text)
+    except ConfigError as error:
+        what = error.what.replace(f"{root}/", "")
+        raise ProposalError(what, remedy="make the proposal again") from error
 
 
 def module_files(one: Implementation) -> tuple[str, ...]:
@@ -153,10 +124,10 @@ def module_files(one: Implementation) -> tuple[str, ...]:
     return f"{module}.py", f"{module}/__init__.py"
 
 
-def _sources(one: Implementation, config: str) -> set[str]:
+def _sources(one: Implementation, root: Path, config: str) -> set[str]:
     """Sources of an implementation, from the top of the repository."""
     folder = config.rpartition("/")[0]
-    files = [*(str(file).removeprefix("/") for file in one.sources), *module_files(one)]
+    files = [*(os.path.relpath(file, root) for file in one.sources), *module_files(one)]
     return {os.path.normpath(f"{folder}/{file}") if folder else os.path.normpath(file) for file in files}
 
 

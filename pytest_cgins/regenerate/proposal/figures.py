@@ -12,6 +12,7 @@ from pytest_cgins.regenerate.model import Goal
 from pytest_cgins.regenerate.proposal.model import Before, Proposal
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times
+from pytest_cgins.text import counted
 
 NOTHING = "–"
 OWN_WORDS = "Notes, messages and what a search found are the run's own words: nobody has checked them."
@@ -98,7 +99,7 @@ def _probes(one: Evaluation) -> str:
 def facts(proposal: Proposal, evidence: SessionReport) -> list[tuple[str, str]]:
     """What was done, how, and at what cost: pairs of a word and a text."""
     target, cost = proposal.target, proposal.cost
-    tokens = f"{cost.prompt_tokens:,} tokens asked ({cost.cached_tokens:,} cached), {cost.answer_tokens:,} answered"
+    tokens = f"{counted(cost.prompt_tokens, 'token', grouped=True)} asked ({cost.cached_tokens:,} cached), {cost.answer_tokens:,} answered"
     paid = "price unknown" if cost.usd is None else f"{cost.usd:.4f} USD"
     seed = proposal.held_out_seed
     return [
@@ -131,7 +132,7 @@ def notes(proposal: Proposal, evidence: SessionReport) -> list[str]:
         said.append(f"The sandbox was off: {proposal.sandbox_note}")
     undecided = sum(one.verdict.status is Status.INCONCLUSIVE for one in evidence.evaluations)
     if undecided:
-        said.append(f"Times of {undecided} cases were left open by noise")
+        said.append(f"Times of {counted(undecided, 'case was', 'cases were')} left open by noise")
     foreign = [one for one in evidence.evaluations if not is_of(one.case, proposal.target)]
     failing = [one.case.name for one in foreign if one.verdict.status.outcome in ("fail", "error")]
     said += [f"{name} fails, as it did before: it shares a file with this kernel" for name in failing]

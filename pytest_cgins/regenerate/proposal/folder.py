@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_cgins.errors import ProposalError
 from pytest_cgins.regenerate.proposal.paths import quoted
+from pytest_cgins.text import counted
 
 REMEDY = "do not use it: it is not what cgins wrote; make the proposal again"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -64,10 +65,10 @@ class Folder:
             if not stat.S_ISREG(status.st_mode):
                 raise self._error(name, "is not a regular file")
             if status.st_size > limit:
-                raise self._error(name, f"has {status.st_size} bytes; at most {limit} are allowed")
+                raise self._error(name, f"has {counted(status.st_size, 'byte')}; at most {limit} are allowed")
             content = file.read(limit + 1)
         if len(content) > limit:
-            raise self._error(name, f"has more than {limit} bytes")
+            raise self._error(name, f"has more than {counted(limit, 'byte')}")
         return content
 
     def require_only(self, names: Iterable[str]) -> None:

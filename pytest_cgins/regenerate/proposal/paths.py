@@ -26,7 +26,10 @@ _PART = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+=, -]*[A-Za-z0-9_+=-])?")
 _RUN_BY_OTHERS = re.compile(
     r"(conftest|setup|noxfile|sitecustomize|usercustomize|test_.*|.*_test)\.py", re.IGNORECASE
 )
-_REMEDY = "only a kernel's own sources can be proposed: C++, CUDA and Python files with plain names"
+_REMEDY = (
+    "only a kernel's own sources can be proposed, C++, CUDA and Python files with plain names: "
+    "rename the file or folder, in cgins.yaml too"
+)
 
 
 def check_path(path: str, *, goal: Goal, config: str = CONFIG_NAME) -> None:

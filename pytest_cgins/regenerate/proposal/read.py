@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from pytest_cgins import documents
 from pytest_cgins.errors import ProposalError
-from pytest_cgins.model import REPORT_VERSION, Evaluation, SessionReport
-from pytest_cgins.regenerate.model import Target
+from pytest_cgins.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.regenerate.model import Goal, Target
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from pytest_cgins.regenerate.proposal.entry import check_new_entry
@@ -180,7 +180,7 @@ def _complaint(error: ValueError) -> str:
 
 def _check_evidence(proposal: Proposal, evidence: SessionReport) -> None:
     """The evidence is that of the acceptance, and says that the target passed."""
-    check_accepted(proposal.target, evidence.evaluations)
+    check_accepted(proposal.target, proposal.goal, evidence.evaluations)
     for what, mine, theirs in (
         ("held_out_seed", proposal.held_out_seed, evidence.seed),
         ("environments", proposal.environments, evidence.environments),
@@ -189,11 +189,11 @@ def _check_evidence(proposal: Proposal, evidence: SessionReport) -> None:
             raise ProposalError(f"{PROPOSAL}: {what}: is not that of {EVIDENCE}", remedy=REMEDY)
 
 
-def check_accepted(target: Target, evaluations: tuple[Evaluation, ...]) -> None:
+def check_accepted(target: Target, goal: Goal, evaluations: tuple[Evaluation, ...]) -> None:
     """Refuse evidence by which no candidate is accepted.
 
     Raises:
-        ProposalError: the target has no cases, or one of them failed.
+        ProposalError: the target has no cases, or one of them failed, or may be slower where all are to be faster.
     """
     own = [one for one in evaluations if is_of(one.case, target)]
     if not any(one.verdict.status.outcome == "pass" for one in own):
@@ -202,7 +202,8 @@ def check_accepted(target: Target, evaluations: tuple[Evaluation, ...]) -> None:
             remedy="propose what the gate has accepted",
         )
     for one in own:
-        if one.verdict.status.outcome in ("fail", "error"):
+        status = one.verdict.status
+        if status.outcome in ("fail", "error") or (goal == "optimise" and status is Status.INCONCLUSIVE):
             raise ProposalError(
                 f"{EVIDENCE}: {proposal_paths.quoted(one.case.name)[1:-1]} is {one.verdict.status.value}",
                 remedy="propose what the gate has accepted",

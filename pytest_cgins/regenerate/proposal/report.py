@@ -13,6 +13,7 @@ from pytest_cgins.model import SessionReport
 from pytest_cgins.regenerate.proposal import figures
 from pytest_cgins.regenerate.proposal.model import Proposal
 from pytest_cgins.report.escape import block, code, no_command, visible
+from pytest_cgins.text import counted
 
 LIMIT = 60_000
 """Most characters: GitHub refuses a body with more than 65,536."""
@@ -75,7 +76,7 @@ def fenced(patch: bytes) -> str:
     longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     left_out = len(lines) - len(shown)
-    more = f"\n<p>… {left_out} more lines: patch.diff has them all.</p>\n" if left_out else ""
+    more = f"\n<p>… {counted(left_out, 'more line')}: patch.diff has them all.</p>\n" if left_out else ""
     body = "\n".join(shown)
     return f"\n{fence}diff\n{body}\n{fence}\n{more}"
 
@@ -114,7 +115,7 @@ def _wrong(failures: Sequence[tuple[str, str]]) -> str:
             break
         text, shown = text + part, shown + 1
     left_out = len(failures) - shown
-    return text + (f"<p>… {left_out} more cases failed.</p>\n" if left_out > 0 else "")
+    return text + (f"<p>… {counted(left_out, 'more case')} failed.</p>\n" if left_out > 0 else "")
 
 
 def _search(lines: Sequence[str]) -> str:
@@ -139,7 +140,7 @@ def _cases(rows: tuple[figures.Row, ...]) -> str:
             break
         lines.append(line)
     left_out = len(rows) - len(lines)
-    more = f"<p>… {left_out} more cases: evidence.json has them all.</p>\n" if left_out else ""
+    more = f"<p>… {counted(left_out, 'more case')}: evidence.json has them all.</p>\n" if left_out else ""
     return f"\n### Before and after\n\n<table>\n<tr>{head}</tr>\n{''.join(lines)}</table>\n{more}"
 
 
@@ -166,5 +167,5 @@ def _attempts(proposal: Proposal) -> str:
         for one in proposal.attempts[-ATTEMPTS:]
     )
     left_out = len(proposal.attempts) - ATTEMPTS
-    more = f"<p>… {left_out} earlier ones.</p>\n" if left_out > 0 else ""
+    more = f"<p>… {counted(left_out, 'earlier one')}.</p>\n" if left_out > 0 else ""
     return f"\n<table>\n{head}{lines}</table>\n{more}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -41,6 +41,7 @@ from pytest_cgins.regenerate.proposal.read import (
     read,
 )
 from pytest_cgins.report.escape import cut
+from pytest_cgins.text import counted
 
 MOST_BEFORE = 1000
 MESSAGES_BEFORE = 50
@@ -107,17 +108,12 @@ def write(
     contents = {path: content for path, content in sorted(_bytes(new).items()) if old.get(path) != content}
     if not contents:
         raise ProposalError("the candidate is what was there", remedy="there is nothing to propose")
-    proposal_paths.check_paths(contents, goal=goal, config=config)
     old = {path: old[path] for path in contents if path in old}
-    for path, content in (*old.items(), *contents.items()):
-        if len(content) > FILE_LIMIT_NBYTES:
-            raise ProposalError(
-                f"{path}: has {len(content)} bytes; at most {FILE_LIMIT_NBYTES} are allowed",
-                remedy="part the file",
-            )
+    check_changeable(contents, old, goal=goal, config=config)
+    check_changeable(contents, contents, goal=goal, config=config)
     for path, content in contents.items():
         check_text(path, content)
-    check_accepted(target, after.evaluations)
+    check_accepted(target, goal, after.evaluations)
     patch = proposal_patch.make(old, contents)
     evidence = f"{documents.dump(after, indent=1)}\n".encode()
     about = Proposal(
@@ -182,7 +178,7 @@ def write_anew(
         ProposalError: the evidence has a failure, or the folder is there.
         OSError: the folder cannot be written.
     """
-    check_accepted(contents.proposal.target, after.evaluations)
+    check_accepted(contents.proposal.target, contents.proposal.goal, after.evaluations)
     evidence = f"{documents.dump(after, indent=1)}\n".encode()
     about = replace(
         contents.proposal,
@@ -203,6 +199,28 @@ def write_anew(
     require_absent(folder)
     parts = {f"{FILES}/{path}": content for path, content in contents.files.items()}
     return _write(folder, about, after, {PATCH: contents.patch, EVIDENCE: evidence, **parts})
+
+
+def check_changeable(paths: Iterable[str], contents: Mapping[str, bytes], *, goal: Goal, config: str) -> None:
+    """Refuse files that no proposal may change, by what is known of them before anybody is asked.
+
+    Args:
+        paths: from the top of the repository.
+        contents: those that are there.
+        goal: what is to be reached.
+        config: path of the `cgins.yaml`, whose folder a proposal must be able to name.
+
+    Raises:
+        ProposalError: for the first of them.
+    """
+    proposal_paths.check_path(config, goal="generate", config=config)
+    proposal_paths.check_paths(paths, goal=goal, config=config)
+    for path, content in contents.items():
+        if len(content) > FILE_LIMIT_NBYTES:
+            raise ProposalError(
+                f"{path}: has {counted(len(content), 'byte')}; at most {FILE_LIMIT_NBYTES} are allowed",
+                remedy="part the file",
+            )
 
 
 def require_absent(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,12 @@ from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider import trouble as troubles
 from pytest_cgins.regenerate.provider.arguments import Refused, adjust, arguments_of
-from pytest_cgins.regenerate.provider.files import Failure, Lost
+from pytest_cgins.regenerate.provider.files import MOST_LOST, Failure, Lost
 from pytest_cgins.regenerate.provider.order import Order
 from pytest_cgins.regenerate.provider.prices import priced
 from pytest_cgins.regenerate.provider.reply import Reply
 from pytest_cgins.regenerate.provider.trouble import LIMIT_NBYTES, Trouble
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,7 @@ class Asking:
         """The answer, or why there is none; None if nobody wants another try."""
         arguments = arguments_of(self._request, self._order)
         dropped: set[str] = set()
+        broken: list[int] = []
         failed = 0
         with _client(self._order, self._key or NO_KEY) as client:
             while True:
@@ -90,9 +91,11 @@ class Asking:
                     else:
                         failed += 1
                         pause_s = self._pause_s(trouble, failed)
-                        if trouble.lost:
-                            self.lost.append(replies.estimated(self._request, reply.text))
-                        if why := self._over(trouble, failed, pause_s):
+                        if trouble.lost or reply.nchars or reply.usage:
+                            self.lost.append(replies.usage_of(reply, self._request))
+                        if trouble.broke:
+                            broken.append(reply.nchars)
+                        if why := self._over(trouble, failed, pause_s, broken):
                             return why
                         self._tell(self._clean(f"try {self.tries}: {trouble.what}; again in {pause_s:.1f} s"))
                 if self._alone.wait(pause_s):
@@ -121,7 +124,7 @@ class Asking:
                     )
                 if "event-stream" not in kind:
                     return replies.whole(b"".join(pieces))
-                replies.streamed(pieces, reply)
+                replies.streamed(pieces, reply, self._request.max_tokens)
                 return reply
         except openai.APIStatusError as error:
             raise self._of_status(client, error) from None
@@ -131,6 +134,10 @@ class Asking:
             raise Trouble(f"{type(error).__name__}: {error}", remedy="check model and base_url") from None
 
     def _of_status(self, client: OpenAI, error: APIStatusError) -> Trouble:
+        if 300 <= error.status_code < 400:
+            location = error.response.headers.get("location", "")
+            asked = str(error.request.url)
+            return troubles.of_redirect(error.status_code, location, asked, self._order.base_url)
         body = error.response.text
         trouble = Refused(
             troubles.of_status(
@@ -186,12 +193,21 @@ class Asking:
         # A little more than is asked for, so that those who were sent off together do not come back together.
         return pause_s if trouble.after_s is None else trouble.after_s + pause_s / 10
 
-    def _over(self, trouble: Trouble, failed: int, pause_s: float) -> Failure | None:
-        """Why there is no further try, if there is none."""
+    def _over(self, trouble: Trouble, failed: int, pause_s: float, broken: Sequence[int]) -> Failure | None:
+        """Why there is no further try, if there is none. `broken` has how much came of answers that broke off."""
         limits = self._order.limits
         what, remedy = f'{self._server} was asked for "{self._request.model}": {trouble.what}', trouble.remedy
-        if trouble.retry and failed >= limits.tries:
-            what = f"{what} (after {failed} tries)"
+        if len(broken) > 1 and broken[-1] == broken[-2]:
+            # No accident, and each try may be billed.
+            what = f"{what} (twice after {counted(broken[-1], 'character', grouped=True)})"
+            remedy = f"see what the server says of it; if it is its context: {troubles.CONTEXT_REMEDY}"
+        elif trouble.retry and len(self.lost) >= MOST_LOST:
+            what = (
+                f"{what} (after {counted(failed, 'try', 'tries')}, of which {len(self.lost)} may be billed)"
+            )
+            remedy = "see what the server says of it, and resume the run later"
+        elif trouble.retry and failed >= limits.tries:
+            what = f"{what} (after {counted(failed, 'try', 'tries')})"
             remedy = "see whether the server is up, and resume the run later"
         elif trouble.retry and time.monotonic() + pause_s >= self._deadline:
             wish = f"; it wants to be left alone for {trouble.after_s:.0f} s" if trouble.after_s else ""
@@ -199,12 +215,16 @@ class Asking:
             remedy = "resume the run later, or allow more time"
         elif trouble.retry:
             return None
+        taken = self.taken()
+        if taken is not None:
+            how = "in part by estimate" if taken.estimated else "as the server counted"
+            what = f"{what}; {counted(taken.prompt_tokens + taken.answer_tokens, 'token is', 'tokens are', grouped=True)} booked for it, {how}"
         return Failure(
             what=self._clean(what),
             remedy=self._clean(remedy),
             retry=trouble.retry,
             tries=self.tries,
-            usage=self.taken(),
+            usage=taken,
         )
 
     def _clean(self, text: str) -> str:
@@ -218,8 +238,9 @@ def _client(order: Order, key: str) -> OpenAI:
     import openai
 
     try:
-        # Tries are counted and told here, hence none by the client.
-        return openai.OpenAI(api_key=key, base_url=order.base_url, max_retries=0)
+        # Redirects would take the prompt to whom the server names. Tries are counted here, hence none by the client.
+        http = openai.DefaultHttpxClient(follow_redirects=False)
+        return openai.OpenAI(api_key=key, base_url=order.base_url, max_retries=0, http_client=http)
     except (openai.OpenAIError, ValueError, TypeError) as error:
         raise ProviderError(
             f"no client for {troubles.shown_url(order.base_url)}: {error}", remedy="check base_url"
@@ -242,7 +263,7 @@ def _pieces(response: Any, ends: float, most_nbytes: int) -> Iterator[bytes]:
         raise Trouble("the server fell silent in the middle of its answer", retry=True, lost=True) from None
     except http.RequestError as error:
         raise Trouble(
-            f"the answer broke off: {error or type(error).__name__}", retry=True, lost=True
+            f"the answer broke off: {error or type(error).__name__}", retry=True, lost=True, broke=True
         ) from None
 
 

@@ -73,7 +73,7 @@ def settle(order: Order, alone: threading.Event) -> None:
             request = files.request_in(place)
             lost = files.lost_in(place)
             if (place / files.SENT).exists():
-                lost = _more(lost, [replies.estimated(request, "")], order)
+                lost = _more(lost, [replies.estimated(request)], order)
                 files.note_lost(place, lost)
             asking = Asking(order, request, key, alone=alone, lost=lost, tell=lambda line: _tell(place, line))
             files.mark_sent(place, request.model, _now())

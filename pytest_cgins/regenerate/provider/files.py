@@ -36,6 +36,8 @@ SENT = "sent.json"
 LOST = "lost.json"
 LOCK = "request.lock"
 TRIES = "tries.log"
+MOST_LOST = 3
+"""So often may an answer be lost before its place is given up: by then it is no accident."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,14 @@ def taken_in(place: Path) -> Usage | None:
     failure = failure_in(place)
     # A failure's usage has in it what was lost before.
     return (failure.usage if failure is not None else None) or lost_in(place).usage
+
+
+def tries_in(place: Path) -> str:
+    """What was told of the tries of a place that failed, a line each; "" where none has."""
+    try:
+        return (place / TRIES).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def is_held(place: Path) -> bool:

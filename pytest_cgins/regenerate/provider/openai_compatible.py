@@ -25,13 +25,12 @@ from pytest_cgins.regenerate.provider.order import Limits, Order, TokensField
 from pytest_cgins.regenerate.provider.prices import price_of
 from pytest_cgins.regenerate.provider.trouble import key_remedy, scrubbed, shown_url
 from pytest_cgins.secrets import without_secrets
+from pytest_cgins.text import counted
+from pytest_cgins.waiting import Wait
 
 OPENAI_URL = "https://api.openai.com/v1"
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta/openai/"
 OLLAMA_URL = "http://localhost:11434/v1"
-
-MOST_LOST = 3
-"""So often may an answer be lost before its place is given up: by then it is no accident."""
 
 _LOOK_EVERY_S = 0.05
 _MOST_COURIERS = 3
@@ -82,6 +81,9 @@ class OpenAICompatible:
         # Places that this process has ordered, and those that another is at.
         self._ordered: set[Path] = set()
         self._elsewhere: set[Path] = set()
+        # Of the tries of each place so much is of earlier runs; and the waits for new tries and for other processes.
+        self._told_before: dict[Path, int] = {}
+        self._waits: dict[Path, Wait] = {}
 
     def ask(self, request: Request, place: Path) -> Answer | None:
         """The answer if it is there, None while it is under way.
@@ -93,6 +95,7 @@ class OpenAICompatible:
         if files.is_settled(place):
             self._ordered.discard(place)
             self._elsewhere.discard(place)
+            self._end_wait(place)
             return files.answer_in(place)
         self._look_after_courier()
         if place in self._ordered:
@@ -117,11 +120,27 @@ class OpenAICompatible:
                 return True
             if self._ordered and self._courier is not None and self._courier.poll() is not None:
                 return True
+            self._tell_of_waits()
             time.sleep(min(_LOOK_EVERY_S, timeout_s))
         return True
 
+    def _tell_of_waits(self) -> None:
+        """Say what keeps answers: tries that failed, and other processes that ask."""
+        server = shown_url(self._base_url)
+        for place in self._ordered:
+            if failed := files.tries_in(place)[self._told_before.get(place, 0) :].strip():
+                self._waits.setdefault(place, Wait(server)).tick(failed.splitlines()[-1].partition(" ")[2])
+        for place in self._elsewhere:
+            self._waits.setdefault(place, Wait(server)).tick("another process asks it the same")
+
+    def _end_wait(self, place: Path) -> None:
+        if place in self._waits:
+            self._waits.pop(place).end()
+
     def close(self) -> None:
         """Ask for nothing more. The courier ends by itself when what is under way has come."""
+        for place in tuple(self._waits):
+            self._end_wait(place)
         courier, self._courier = self._courier, None
         if courier is None:
             return
@@ -140,12 +159,14 @@ class OpenAICompatible:
 
     def _order(self, request: Request, place: Path) -> None:
         order = self._order_for(request, place)
+        told_before = files.tries_in(place)
         if self._courier is None:
             self._courier = self._start()
         assert self._courier.stdin is not None
         with suppress(BrokenPipeError):  # If it died, the next look finds out.
             self._courier.stdin.write(documents.dump(order).encode() + b"\n")
             self._courier.stdin.flush()
+        self._told_before[place] = len(told_before)
         self._ordered.add(place)
 
     def _order_for(self, request: Request, place: Path) -> Order:
@@ -155,9 +176,9 @@ class OpenAICompatible:
                 f"there is no key for {shown_url(self._base_url)}: {self._api_key_env} is not set",
                 remedy=key_remedy(self._api_key_env),
             )
-        if (lost := files.lost_in(place).count) >= MOST_LOST:
+        if (lost := files.lost_in(place).count) >= files.MOST_LOST:
             raise ProviderError(
-                f"the answer to {request.id} was lost {lost} times: the process that waited for it died",
+                f"the answer to {request.id} was lost {counted(lost, 'time')}: the process that waited for it died",
                 remedy="see why it dies, as by lack of memory; "
                 f'then write 0 for "count" in {place / files.LOST}, and resume',
             )
@@ -210,7 +231,7 @@ class OpenAICompatible:
         if self._died >= _MOST_COURIERS:
             key = os.environ.get(self._api_key_env, "").strip()
             raise ProviderError(
-                f"the process that asks {shown_url(self._base_url)} died {self._died} times, last with "
+                f"the process that asks {shown_url(self._base_url)} died {counted(self._died, 'time')}, last with "
                 f"{courier.returncode}: {scrubbed(said, key) or 'it said nothing'}",
                 remedy="if it was killed for lack of memory, ask for fewer kernels at a time; then resume",
                 retry=True,

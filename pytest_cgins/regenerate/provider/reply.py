@@ -14,6 +14,8 @@ from pytest_cgins.regenerate.provider.trouble import LIMIT_NBYTES, Trouble, of_e
 _FILTERED = {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"}
 _CALLS = {"tool_calls", "function_call", "tool_use"}
 _CUT = {"length", "max_tokens", "model_length"}
+MOST_CHARACTERS_PER_TOKEN = 8
+"""Source code has three or four on the average. A stream with more is longer than was asked for, and is ended."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class Reply:
     model: str = ""
     usage: dict[str, Any] = field(default_factory=dict)
     nchars: int = 0
+    """Characters of all that came, hidden thought among it."""
 
     @property
     def text(self) -> str:
@@ -48,6 +51,11 @@ class Reply:
         if reason in _CUT:
             return "length"
         return "stop" if "".join(self.texts).strip() else "empty"
+
+    def is_beyond(self, max_tokens: int) -> bool:
+        """Whether more came than so many tokens, by the server's own count or by any tokenizer's."""
+        told = _number(self.usage.get("completion_tokens")) or 0
+        return told > max_tokens or self.nchars > MOST_CHARACTERS_PER_TOKEN * max_tokens
 
     def add(self, data: object, part: str) -> None:
         """Take in a whole completion (`part` is `message`) or a piece of one (`delta`).
@@ -76,6 +84,7 @@ class Reply:
             return
         self._put(self.texts, _content(said.get("content")))
         self._put(self.refusals, _text(said.get("refusal")))
+        self.nchars += len(_text(said.get("reasoning_content")) or _text(said.get("reasoning")))
         calls = said.get("tool_calls")
         functions = (
             [one.get("function") for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
@@ -123,8 +132,10 @@ def events(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"\n".join(data)
 
 
-def streamed(pieces: Iterable[bytes], reply: Reply) -> None:
+def streamed(pieces: Iterable[bytes], reply: Reply, max_tokens: int) -> None:
     """Read a stream into a reply, which has what came before it if the stream breaks.
+
+    Nothing is read beyond `max_tokens`: a server that does not heed them stops when nobody listens.
 
     Raises:
         Trouble: it broke off, or is no stream of a completion.
@@ -134,8 +145,11 @@ def streamed(pieces: Iterable[bytes], reply: Reply) -> None:
             reply.reason = reply.reason or "stop"
             break
         reply.add(_parse(data), "delta")
+        if not reply.reason and reply.is_beyond(max_tokens):
+            reply.reason = "length"
+            break
     if not reply.reason:
-        raise Trouble("the stream ended before the answer did", retry=True, lost=True)
+        raise Trouble("the stream ended before the answer did", retry=True, lost=True, broke=True)
 
 
 def usage_of(reply: Reply, request: Request) -> Usage:
@@ -143,7 +157,7 @@ def usage_of(reply: Reply, request: Request) -> Usage:
     told = [_number(reply.usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
     prompt, answer = told
     if prompt is None or answer is None:
-        return estimated(request, reply.text)
+        return estimated(request, reply.nchars)
     details = reply.usage.get("prompt_tokens_details")
     cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
     if cached is None:
@@ -158,12 +172,12 @@ def usage_of(reply: Reply, request: Request) -> Usage:
     )
 
 
-def estimated(request: Request, text: str) -> Usage:
-    """What a request and the words of its answer may take."""
+def estimated(request: Request, nchars: int = 0) -> Usage:
+    """What a request may take, and so many characters of its answer."""
     return Usage(
-        prompt_tokens=sum(estimated_tokens(message.text) for message in request.messages),
+        prompt_tokens=sum(estimated_tokens(len(message.text)) for message in request.messages),
         cached_tokens=0,
-        answer_tokens=estimated_tokens(text),
+        answer_tokens=estimated_tokens(nchars),
         usd=None,
         estimated=True,
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 LIMIT_NBYTES = 2**22
 """Most characters of an answer, and bytes of a body that is not streamed."""
@@ -24,7 +24,13 @@ _RETRIED_CODES = re.compile(
     r"rate.?limit|overloaded|unavailable|timeout|server.?error|try.?again", re.IGNORECASE
 )
 _QUOTA = re.compile(r"insufficient.?quota|billing|credit balance", re.IGNORECASE)
+_CONTEXT = re.compile(
+    r"context.?(length|size|window|limit|overflow)|(prompt|input|request)( is|s are)? too (long|large)",
+    re.IGNORECASE,
+)
 _BAD_KEY = re.compile(r"api.?key", re.IGNORECASE)
+CONTEXT_REMEDY = "give the model a longer context, or lower llm.max_answer_tokens; then resume the run"
+"""Where a prompt and its answer do not fit."""
 
 
 class Trouble(Exception):
@@ -36,6 +42,7 @@ class Trouble(Exception):
         retry: whether another try may do.
         after_s: how long the server wants to be left alone.
         lost: whether the model may have answered, and the provider may want money for it.
+        broke: whether the server ended an answer in its middle.
     """
 
     def __init__(
@@ -46,6 +53,7 @@ class Trouble(Exception):
         retry: bool = False,
         after_s: float | None = None,
         lost: bool = False,
+        broke: bool = False,
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -53,6 +61,7 @@ class Trouble(Exception):
         self.retry = retry
         self.after_s = after_s
         self.lost = lost
+        self.broke = broke
 
 
 def too_large() -> Trouble:
@@ -70,11 +79,35 @@ def of_status(status: int, headers: Mapping[str, str], body: str, *, api_key_env
     what = f"{status} {said}".rstrip()
     if status == 429 and _QUOTA.search(body):
         return Trouble(what, remedy="the account has no credit left: pay the provider, or take another model")
+    if status != 429 and _CONTEXT.search(said):
+        return Trouble(what, remedy=CONTEXT_REMEDY)
     if status in RETRIED or (status >= 500 and status not in _NEVER):
         return Trouble(what, retry=True, after_s=retry_after_s(headers), lost=status in {408, 504})
     if status in {401, 403} or (status == 400 and _BAD_KEY.search(body)):
         return Trouble(what, remedy=key_remedy(api_key_env))
     return Trouble(what, remedy="change what it complains about: model, max_tokens, temperature or base_url")
+
+
+def of_redirect(status: int, location: str, asked: str, base_url: str) -> Trouble:
+    """The trouble of a server that sends requests elsewhere: there the prompt and the key would go, so nobody does.
+
+    Args:
+        status: 3xx.
+        location: where to, as the server says.
+        asked: the address that was asked.
+        base_url: of which it is a part.
+    """
+    try:
+        there = shown_url(urljoin(asked, location))
+        path = urlsplit(asked).path.removeprefix(urlsplit(base_url).path.rstrip("/"))
+    except ValueError:
+        there, path = "", ""
+    there = "".join(one for one in there if one.isprintable())[:300]
+    what = f"{status}: it sends requests on to {there or 'nowhere'}, where nothing was sent"
+    instead = there.removesuffix(path)
+    if not path or instead in (there, shown_url(base_url).rstrip("/")):
+        return Trouble(what, remedy="check base_url: a login page or a proxy may be in between")
+    return Trouble(what, remedy=f"if prompts and the key may go there, set llm.base_url to {instead}")
 
 
 def of_error_object(error: object) -> Trouble:
@@ -84,9 +117,12 @@ def of_error_object(error: object) -> Trouble:
     code = str(fields.get("code") or fields.get("status") or "")
     number = int(code) if re.fullmatch(r"[0-9]{3}", code) else 0
     words = f"{code} {fields.get('type')} {said if not fields.get('type') else ''}"
+    what = f"an error in place of an answer: {said}"
+    if number != 429 and _CONTEXT.search(f"{words} {said}"):
+        return Trouble(what, remedy=CONTEXT_REMEDY)
     again = number in RETRIED or number >= 500 or (not number and bool(_RETRIED_CODES.search(words)))
     return Trouble(
-        f"an error in place of an answer: {said}",
+        what,
         retry=again,
         remedy="" if again else "change what it complains about",
         # It may have begun to answer.

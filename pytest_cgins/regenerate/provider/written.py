@@ -23,6 +23,7 @@ from pytest_cgins.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Finish, Request, Usage
 from pytest_cgins.regenerate.provider.prices import estimated_tokens
 from pytest_cgins.regenerate.provider.trouble import LIMIT_NBYTES
+from pytest_cgins.text import counted
 
 _HEAD = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 _KINDS: dict[str, type | tuple[type, ...]] = {
@@ -60,11 +61,13 @@ class Written:
     def answer(self, request: Request) -> Answer:
         """The same as an answer to a request; tokens are estimated where it does not say them."""
         known = self.prompt_tokens is not None and self.answer_tokens is not None
-        prompt = sum(estimated_tokens(one.text) for one in request.messages)
+        prompt = sum(estimated_tokens(len(one.text)) for one in request.messages)
         usage = Usage(
             prompt_tokens=prompt if self.prompt_tokens is None else self.prompt_tokens,
             cached_tokens=0,
-            answer_tokens=estimated_tokens(self.text) if self.answer_tokens is None else self.answer_tokens,
+            answer_tokens=estimated_tokens(len(self.text))
+            if self.answer_tokens is None
+            else self.answer_tokens,
             usd=None,
             estimated=not known,
         )
@@ -95,7 +98,7 @@ def parse(data: bytes, where: str) -> Written:
     """
     if len(data) > LIMIT_NBYTES:
         raise ProviderError(
-            f"{where}: an answer of {len(data)} bytes is larger than {LIMIT_NBYTES}",
+            f"{where}: an answer of {counted(len(data), 'byte')} is larger than {LIMIT_NBYTES}",
             remedy="shorten it",
             retry=True,
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from pytest_cgins.regenerate.model import INCUMBENT, Ask
+from pytest_cgins.text import counted
 
 
 def decided(policy: str, asks: Sequence[Ask]) -> str:
@@ -18,11 +19,6 @@ def decided(policy: str, asks: Sequence[Ask]) -> str:
 def name_of(number: int) -> str:
     """`candidate 3`, or the incumbent."""
     return "the incumbent" if number == INCUMBENT else f"candidate {number}"
-
-
-def counted(number: int, one: str, several: str = "") -> str:
-    """`1 branch`, `2 branches`; several are one with an s unless said otherwise."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def _part(policy: str, kind: str, asks: list[Ask]) -> str:

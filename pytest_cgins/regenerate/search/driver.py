@@ -37,6 +37,7 @@ from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 from pytest_cgins.regenerate.trial import Bench, rejections
+from pytest_cgins.text import counted
 
 MOST_ACCEPTANCES = 3
 """So many champions, the best first, are measured again before a search ends with nothing."""
@@ -358,9 +359,10 @@ class Search:
     def _on_the_bench(self, made: Attempt, sources: dict[str, str]) -> Attempt:
         self._tell(made.number, "checking")
         check = self._bench.check(sources)
-        moved = self._goalposts.moved()
-        if moved:
-            return accepted(replace(made, trials=(check,)), self.target, self._bench, moved)
+        self._goalposts.require(sources)
+        touched = self._goalposts.touched()
+        if touched:
+            return accepted(replace(made, trials=(check,)), self.target, self._bench, touched)
         bad = rejections(check.evaluations, self.target)
         if bad:
             return judged(made, "failed", bad, (check,))
@@ -400,7 +402,7 @@ class Search:
                 break
         else:
             count = len(self._tree)
-            text = f"nothing faster in {count} candidate{'s'[: count != 1]}: {why}"
+            text = f"nothing faster in {counted(count, 'candidate')}: {why}"
             return self._finished("failed", text, {}, text)
         if attempt.outcome == "tampered":
             return self._finished("failed", attempt.message, self._sources(attempt.number), attempt.message)
@@ -414,7 +416,8 @@ class Search:
         sources = self._sources(champion.number)
         trial = self._bench.accept(sources, goal=self.target.goal, alpha_share=share)
         made = replace(champion, trials=(*champion.trials, trial))
-        found = accepted(made, self.target, self._bench, self._goalposts.moved())
+        self._goalposts.require(sources)
+        found = accepted(made, self.target, self._bench, self._goalposts.touched())
         self._journal.keep_attempt(self.target, found, sources)
         candidates = [found if one.number == found.number else one for one in self._tree]
         self._tree = Tree(candidates)

@@ -12,6 +12,7 @@ from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.profiling import gaps as profiled_gaps
 from pytest_cgins.profiling import triggers
 from pytest_cgins.profiling.model import CaseProfile, MetricValue, TidyFinding
+from pytest_cgins.text import counted
 
 _MOST_KERNELS = 6
 _MOST_FUNCTIONS = 6
@@ -95,7 +96,7 @@ def _lines(profile: CaseProfile, gaps: Gaps, peak: str) -> list[str]:
     for one in profile.functions[:_MOST_FUNCTIONS]:
         spills = one.spill_nbytes_per_thread
         told = "" if spills is None else f", {spills} B spilled"
-        lines.append(f"ptxas: {one.function}: {one.registers_per_thread} registers a thread{told}")
+        lines.append(f"ptxas: {one.function}: {counted(one.registers_per_thread, 'register')} a thread{told}")
     return lines
 
 

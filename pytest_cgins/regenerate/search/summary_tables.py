@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.methods.model import AXES
 from pytest_cgins.profiling.model import Ratio
-from pytest_cgins.regenerate.search.decided import counted, name_of
+from pytest_cgins.regenerate.search.decided import name_of
 from pytest_cgins.regenerate.search.summary_model import (
     AGAINST,
     Ablation,
@@ -22,6 +22,7 @@ from pytest_cgins.regenerate.search.summary_model import (
     Verifiers,
 )
 from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.text import counted
 
 NOTHING = "–"
 ALL_CASES = "geometric mean, median of peaks"
@@ -67,7 +68,7 @@ def sections(summary: SearchSummary) -> tuple[Section, ...]:
 def money(cost: Cost) -> str:
     """`41,203 tokens, 0.42 USD`."""
     spent = Spent(usd=cost.usd, unpriced=cost.unpriced)
-    return f"{cost.prompt_tokens + cost.answer_tokens:,} tokens, {spent.cost()}"
+    return f"{counted(cost.prompt_tokens + cost.answer_tokens, 'token', grouped=True)}, {spent.cost()}"
 
 
 # ---- before and after

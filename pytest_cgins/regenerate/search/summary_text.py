@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pytest_cgins.figures import change, percent, ratio, speedup
 from pytest_cgins.methods.classes import Tried
-from pytest_cgins.regenerate.search.decided import counted, name_of
+from pytest_cgins.regenerate.search.decided import name_of
 from pytest_cgins.regenerate.search.summary_model import (
     Against,
     Headline,
@@ -24,6 +24,7 @@ from pytest_cgins.regenerate.search.summary_model import (
 from pytest_cgins.regenerate.search.summary_tables import Section, money, sections
 from pytest_cgins.report import console
 from pytest_cgins.report.escape import code, cut, visible
+from pytest_cgins.text import counted
 
 CELL_LENGTH = 400
 _STATES = {
@@ -130,7 +131,7 @@ def _counts(summary: SearchSummary) -> str:
 
 
 def _faster(one: Mean) -> str:
-    cases = f", geometric mean over {one.cases} cases" if one.cases > 1 else ""
+    cases = f", geometric mean over {counted(one.cases, 'case')}" if one.cases > 1 else ""
     return f"{speedup(one.ratio)} as fast as {_RIVALS[one.against]} ({ratio(one.low)}..{ratio(one.high)} at 95%{cases})"
 
 

@@ -248,6 +248,7 @@ def searched(
     verifiers_asked: tuple[str, ...] = ("",),
     budget: Budget = Budget(),  # noqa: B008
     check: Callable[[Mapping[str, str]], tuple[Finding, ...]] = lambda _: (),
+    moved: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda _: (),
 ) -> Result:
     """What a search comes to; its journal is in `folder`."""
     (folder / "cgins.yaml").parent.mkdir(exist_ok=True, parents=True)
@@ -260,7 +261,7 @@ def searched(
             TARGET, journal, cast(Bench, bench), Writes(), policy(name, MEANS, attempts),
             settings=SearchSettings(attempts=attempts, verifiers=verifiers_asked, max_tokens=1000),
             incumbent=INCUMBENT, check=check,
-            goalposts=Goalposts(kept=None, now=lambda: Guarded(files={}), touched=lambda: ()),
+            goalposts=Goalposts(moved=moved, touched=lambda: ()),
             on_event=lambda _: None,
         )  # fmt: skip
         (result,) = Loop([search], journal, model, Ledger(budget, {})).run()

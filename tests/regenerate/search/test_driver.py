@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cgins.config.llm import Budget
+from pytest_cgins.model import Reason, Status, Verdict
 from pytest_cgins.options import POLICIES
 from pytest_cgins.regenerate.model import Finding, Request, Result, Trial
 from pytest_cgins.regenerate.search import verifiers
@@ -72,6 +74,60 @@ def test_luck_does_not_survive_the_second_measurement(
         3: "right",
     }
     assert result.attempts[1].reason == "not-faster"
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("moves_at", [1, 2])
+def test_a_search_whose_goalposts_moved_goes_on_when_they_are_back(
+    name: str, moves_at: int, tmp_path: Path, make_evaluation: MakeEvaluation
+) -> None:
+    """It stops, names all of them, blames no candidate, and resumed it ends as one that nobody disturbed."""
+
+    def says(request: Request, number: int) -> str:
+        return answer(source(1000 * 0.9**number))
+
+    whole = searched(tmp_path / "whole", Oracle(make_evaluation), Model(says), name)
+    names = tuple(f"tests/test_{number}.py" for number in range(9))
+    looks = iter(range(1, 1000))
+    first = searched(
+        tmp_path / "cut", Oracle(make_evaluation), Model(says), name,
+        moved=lambda _: names if next(looks) >= moves_at else (),
+    )  # fmt: skip
+    assert first.state == "stopped"
+    assert first.why == f"changed since the run began: {', '.join(names)}"
+    assert first.remedy.startswith("undo that and resume the run")
+    assert "tampered" not in {one.outcome for one in first.attempts}
+    result = searched(tmp_path / "cut", Oracle(make_evaluation), Model(says), name)
+    assert [(one.number, one.outcome, one.time_ratio) for one in result.attempts] == [
+        (one.number, one.outcome, one.time_ratio) for one in whole.attempts
+    ]
+    assert result.state == whole.state == "accepted"
+
+
+@pytest.mark.parametrize("undecided", [(0,), (1,), (2,), (0, 1), (0, 1, 2)], ids=str)
+def test_nothing_is_accepted_while_a_case_is_undecided(
+    undecided: tuple[int, ...], tmp_path: Path, make_evaluation: MakeEvaluation
+) -> None:
+    """A candidate that is faster in some cases may be slower in one of which noise tells nothing, whatever fails the gate."""
+
+    class Noisy(Oracle):
+        def accept(self, files: Mapping[str, str], *, goal: str, alpha_share: float) -> Trial:
+            trial = super().accept(files, goal=goal, alpha_share=alpha_share)
+            verdict = Verdict(status=Status.INCONCLUSIVE, reason=Reason.NOISE, message="noisy", numbers={})
+            told = [
+                replace(one, verdict=verdict) if place in undecided else one
+                for place, one in enumerate(trial.evaluations)
+            ]
+            return replace(trial, evaluations=tuple(told))
+
+    bench = Noisy(make_evaluation)
+    bench.cases = ("f32-2x3-0001", "f32-8x3-0002", "f32-9x3-0003")
+    model = Model(lambda request, number: answer(source(1000 * 0.9**number)))
+    result = searched(tmp_path, bench, model, "refine", attempts=2)
+    assert result.state == "failed"
+    tried = [one for one in result.attempts if one.outcome == "not-accepted"]
+    assert [one.reason for one in tried] == ["noise", "noise"]
+    assert tried[0].message.count("INCONCLUSIVE (noise): noisy") == len(undecided)
 
 
 @pytest.mark.parametrize("name", POLICIES)

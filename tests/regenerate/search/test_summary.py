@@ -618,7 +618,7 @@ def test_runs_show_has_the_short_form(
     assert (
         "  round 3     best 0.815 of the incumbent's time, champion 4: next step from candidate 2, " in shown
     )
-    assert max(map(len, shown.splitlines())) <= run_text.WIDTH
+    assert "…" not in shown
 
 
 def test_runs_show_prints_the_summary_of_a_target(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
+from pytest_cgins.text import counted
 
 RETRIES = 3
 """Most repetitions of a round in which every candidate was wrong."""
@@ -50,10 +51,10 @@ class Branch:
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
         if len(tree) >= self._attempts:
-            return f"{self._attempts} answers are used up"
+            return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
         if self._retries(tree) > RETRIES:
-            return f"every branch was wrong {RETRIES + 1} times in a row"
-        return f"{self._means.rounds} rounds are done"
+            return f"every branch was wrong {counted(RETRIES + 1, 'time')} in a row"
+        return f"{counted(self._means.rounds, 'round is', 'rounds are')} done"
 
     def _branches(self, tree: Tree) -> tuple[Ask, ...]:
         start = self._start(tree)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
+from pytest_cgins.text import counted
 
 GENERATIONS = 10
 PROPOSED = 6
@@ -63,7 +64,7 @@ class Evolve:
         """Which limit was met."""
         if tree.rounds >= GENERATIONS:
             return f"{GENERATIONS} generations are done"
-        return f"{self._attempts} answers are used up"
+        return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
 
 
 def archive_of(tree: Tree) -> tuple[Attempt, ...]:

@@ -12,6 +12,7 @@ import math
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
+from pytest_cgins.text import counted
 
 EXPLORATION = 1.0
 """C of UCT."""
@@ -65,7 +66,7 @@ class Mcts:
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
         if len(tree) >= self._attempts:
-            return f"{self._attempts} answers are used up"
+            return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
         return f"{STAGNANT} visits brought nothing better below any kernel"
 
 

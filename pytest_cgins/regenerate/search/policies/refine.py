@@ -8,6 +8,7 @@ from __future__ import annotations
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
+from pytest_cgins.text import counted
 
 DEPTH = 10
 """Steps."""
@@ -47,7 +48,7 @@ class Refine:
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
         if len(tree) >= self._attempts:
-            return f"{self._attempts} answers are used up"
+            return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
         if self._stagnates(tree):
             return f"{STAGNANT} steps brought nothing"
         return f"{DEPTH} steps are done"
