@@ -29,6 +29,7 @@ from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.kernel_timing import seed_for
 from pytest_cgins.model import Case, CompiledKernel, Status
+from pytest_cgins.text import counted
 from pytest_cgins.timing.process_noise import ALARMING, LEAST_BLOCKS, Levels, estimate
 
 logger = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class CalibrationRun:
             classes = self._measured(chosen)
         if not classes:
             raise InfrastructureError(
-                f"none of {len(cases)} cases could be timed against a second build of its kernel on {self._device}",
+                f"none of {counted(len(cases), 'case')} could be timed against a second build of its kernel on {self._device}",
                 remedy="the lines above say why; `pytest --cgins` says what is wrong with a kernel",
             )
         return Calibration(
@@ -202,7 +203,7 @@ class CalibrationRun:
         failed: set[str] = set()
         for process in range(self._plan.processes):
             self._say(
-                f"process {process + 1} of {self._plan.processes}: {len(subjects) - len(failed)} kernels"
+                f"process {process + 1} of {self._plan.processes}: {counted(len(subjects) - len(failed), 'kernel')}"
             )
             for role in {subject.role for subject, _ in subjects}:
                 self._evaluator.stage.renew(role)

@@ -196,7 +196,9 @@ class CaseTiming:
             uncalibrated=self._noise(_ns_per_call(prepared)).why if "base" in prepared.arms else "",
         )
         try:
-            told = kernel_timing.told_of(reply.result, wanted.pairs, measurement)
+            told = kernel_timing.told_of(
+                reply.result, wanted.pairs, measurement, launch_ns=prepared.launch_ns
+            )
         except _MALFORMED as error:
             for buffer in reply.buffers:
                 buffer.close()

@@ -9,6 +9,7 @@ from typing import Any
 from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.model import Case, TracePack
+from pytest_cgins.text import counted
 from pytest_cgins.trace.store import open_pack
 
 
@@ -38,7 +39,7 @@ def cases_of(
         if kernel.op not in recorded:
             raise ConfigError(
                 f"{config.file}:{kernel.line}: kernel {kernel.name!r} replaces {kernel.op}, of which "
-                f"none of the {len(packs)} trace packs has a record",
+                f"none of the {counted(len(packs), 'trace pack')} has a record",
                 remedy=_how_to_have_traces(kernel.op, recorded),
             )
         for implementation in kernel.implementations:
@@ -122,4 +123,6 @@ def _case(kernel: KernelEntry, implementation: Implementation, path: Path, pack:
         trace_id=trace.id,
         signature=trace.signature,
         dtype=trace.dtype,
+        call=trace.call,
+        tensors=trace.tensors,
     )

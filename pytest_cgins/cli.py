@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
 
-from pytest_cgins import __version__, logs
+from pytest_cgins import __version__, logs, waiting
 from pytest_cgins.doctor import commands as doctor
 from pytest_cgins.errors import CginsError
 from pytest_cgins.github import annotate_command, comment_command
@@ -23,12 +27,16 @@ from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
 from pytest_cgins.report import history_commands, merge_command
 from pytest_cgins.session import build_command, calibrate_command, resume_command
+from pytest_cgins.text import nearest
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
 from pytest_cgins.trace.importers import commands as importers
 from pytest_cgins.verify import commands as verify
 from pytest_cgins.whole_model import commands as whole_model
 
+PLUMBING = ("summary", "merge", "annotate", "comment", "proposal")
+"""Commands that the GitHub Action and other pipelines call, and people seldom."""
+SHELLS = ("bash", "zsh", "fish")
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -39,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
     """
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
     )
     parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
@@ -70,29 +78,108 @@ def main(argv: Sequence[str] | None = None) -> int:
     github.add_parsers(subparsers)
     annotate_command.add_parser(subparsers)
     comment_command.add_parser(subparsers)
+    _add_completion(parser, subparsers)
+    _hide_plumbing(parser, subparsers)
     arguments = parser.parse_args(export_commands.kind_first(sys.argv[1:] if argv is None else argv))
-    messages = logs.to_stderr(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In a locale without arrows they are spelled out.
         sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        code: int = arguments.run(arguments)
-        sys.stdout.flush()
-    except CginsError as error:
-        _print_error(str(error))
-        return EXIT_ERROR
-    except BrokenPipeError:
-        # Who reads our output has enough of it; what is left must not be written to the pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_ERROR
-    except OSError as error:
-        _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
-        return EXIT_ERROR
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    finally:
-        messages.close()
+    with _messages(arguments):
+        try:
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+        except CginsError as error:
+            _print_error(str(error))
+            return EXIT_ERROR
+        except BrokenPipeError:
+            # Who reads our output has enough of it; what is left must not be written to the pipe at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_ERROR
+        except OSError as error:
+            _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
+            return EXIT_ERROR
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
     return code
+
+
+@contextmanager
+def _messages(arguments: argparse.Namespace) -> Iterator[None]:
+    """Around a command: its messages go to stderr, at the end what it waited for."""
+    messages = logs.to_stderr(arguments)
+    try:
+        yield
+    finally:
+        waiting.sum_up()
+        messages.close()
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that guesses which word was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and end with 2."""
+        found = re.search(r"invalid choice: '(?P<word>[^']*)'", message)
+        if found:
+            # Of several with choices it is the one that is told of, by its name or its place.
+            told = message.removeprefix("argument ").partition(":")[0]
+            names = {"/".join(one.option_strings) or one.metavar or one.dest: one for one in self._actions}
+            last = self._actions[-1]  # commands without a name of their own are told of by all their names
+            known = names.get(told, last).choices or ()
+            guess = nearest(found["word"], map(str, known))
+            message = f"{found['word']} is not known → {guess or 'there are ' + ', '.join(map(str, known))}"
+        super().error(message)
+
+
+def _add_completion(
+    parser: argparse.ArgumentParser, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
+) -> None:
+    """`cgins completion SHELL`: a script for a shell, from the commands as they are declared here."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        import shtab
+
+        _complete_paths(parser, shtab.FILE)
+        print(shtab.complete(parser, shell=arguments.shell))
+        return 0
+
+    completion = subparsers.add_parser(
+        "completion",
+        help="print a script that completes commands and options in your shell",
+        description='Print a script for a shell. In bash: eval "$(cgins completion bash)"; in zsh, after compinit: '
+        'eval "$(cgins completion zsh)"; in fish: cgins completion fish | source.',
+    )
+    completion.add_argument("shell", choices=SHELLS)
+    completion.set_defaults(run=run)
+
+
+def _complete_paths(parser: argparse.ArgumentParser, files: object) -> None:
+    """Have names of files completed where a command takes a path."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                _complete_paths(child, files)
+        elif action.type is Path:
+            action.complete = files  # type: ignore[attr-defined]
+
+
+def _hide_plumbing(
+    parser: argparse.ArgumentParser, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
+) -> None:
+    """Leave commands that pipelines use out of the first help; `cgins help --all` lists them."""
+    everything = subparsers._choices_actions
+    listed = [one for one in everything if one.dest not in PLUMBING]
+
+    def run(arguments: argparse.Namespace) -> int:
+        subparsers._choices_actions = everything if arguments.all else listed
+        parser.print_help()
+        return 0
+
+    helper = subparsers.add_parser("help", help="this list; with --all, the commands of pipelines too")
+    helper.add_argument("--all", action="store_true", help="list every command")
+    helper.set_defaults(run=run)
+    listed.append(everything[-1])
+    subparsers._choices_actions = listed
 
 
 def _print_error(text: str) -> None:

@@ -191,7 +191,6 @@ class Compiler:
                 base,
                 revision=self._label,
                 limits=target.kernel.limits,
-                kernel=target.kernel.name,
             )
         return replace(
             _compilation(target, verdict),

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_cgins.text import counted
+
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
@@ -17,6 +19,7 @@ MAX_COMPLAINTS = 100
 """More than these are counted only: to put each into words takes longer than to find it."""
 
 _PIECE = 2**18
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_MARKS = bytes(set(range(256)) - set(b'"[]{},'))
 
 # Making one takes milliseconds.
@@ -32,8 +35,15 @@ def _adapter(cls: type[T]) -> TypeAdapter[T]:
 
 
 def dump(document: object, *, indent: int | None = None) -> str:
-    """JSON text of a `model` dataclass."""
-    return _adapter(type(document)).dump_json(document, indent=indent).decode()
+    """JSON text of a `model` dataclass; lone surrogates, which no JSON can have, are spelled out."""
+    import json
+
+    from pydantic_core import PydanticSerializationError
+
+    try:
+        return _adapter(type(document)).dump_json(document, indent=indent).decode()
+    except PydanticSerializationError:
+        return _spelled(json.dumps(dump_python(document), ensure_ascii=False, indent=indent))
 
 
 def dump_python(document: object) -> Any:
@@ -54,7 +64,9 @@ def load(cls: type[T], text: str | bytes) -> T:
     except ValidationError as error:
         if (count := error.error_count()) <= MAX_COMPLAINTS:
             raise
-    raise ValueError(f"{count} values are wrong for a {getattr(cls, '__name__', cls)}")
+    raise ValueError(
+        f"{counted(count, 'value is', 'values are')} wrong for a {getattr(cls, '__name__', cls)}"
+    )
 
 
 def extent(text: bytes, most: int) -> tuple[int, int]:
@@ -84,7 +96,12 @@ def load_python(cls: type[T], value: Any) -> T:
     """Validate plain dicts and lists, as `dump_python` gives them."""
     import json
 
-    return load(cls, json.dumps(value))
+    return load(cls, _spelled(json.dumps(value, ensure_ascii=False)))
+
+
+def _spelled(text: str) -> str:
+    """JSON text in which bytes that were no characters are spelled out."""
+    return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def json_schema(cls: type[T]) -> dict[str, Any]:

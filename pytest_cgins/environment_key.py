@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pytest_cgins.document_base import Document
 from pytest_cgins.model import Environment
 
-TIMING_PROTOCOL = 1
+TIMING_PROTOCOL = 2
 """Version of how times are taken. It is raised where a change of the procedure moves numbers that no kernel moved."""
 DIGEST_LENGTH = 16
 

@@ -34,7 +34,7 @@ from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.kernels import doomed
+from pytest_cgins.kernels import doomed, stream_lines
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.compilers import Fence
@@ -54,12 +54,15 @@ from pytest_cgins.model import (
 from pytest_cgins.options import BARE_VARIABLE, PROBE_LEVELS
 from pytest_cgins.probes.registry import switched_on
 from pytest_cgins.sanitize import Sanitizers
+from pytest_cgins.text import counted
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
 
 logger = logging.getLogger(__name__)
 
+MOST_HANGS = 2
+"""Cases in which a build may hang before its other cases are skipped: each costs the whole limit."""
 REFERENCE_TIMEOUT_S = 600.0
 """Limit of one request to the trusted worker: four runs of the op on three sets of inputs, some in fp64."""
 
@@ -136,6 +139,7 @@ class Evaluator:
         self._cases: tuple[Case, ...] | None = None
         self._environments: dict[str, Environment] | None = None
         self._locks: dict[str, str] = {}
+        self._hung: dict[str, list[str]] = {}
         self._runs = KernelRuns(self._pool, seed=seed, timeout_s=timeout_s)
         self.stage = TimingStage(
             config,
@@ -221,6 +225,7 @@ class Evaluator:
         try:
             self._require_device(case)
             compiled = self._compiled(case)
+            self._require_no_hangs(compiled)
             result = replace(
                 result,
                 kernel_digest=compiled.source.digest,
@@ -230,6 +235,8 @@ class Evaluator:
             result = self._verified_and_timed(result, compiled)
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
+            if end.verdict.status is Status.TIMEOUT:
+                self._hung.setdefault(compiled.key, []).append(case.signature)
         seconds = time.monotonic() - started
         numbers = "".join(f", {name} {number:.4g}" for name, number in result.verdict.numbers.items())
         status, reason = result.verdict.status.value, result.verdict.reason.value
@@ -371,6 +378,17 @@ class Evaluator:
         # Asked for by name: a skip would make a pipeline green that gated nothing.
         raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_ABSENT, self._absence(device))
 
+    def _require_no_hangs(self, compiled: CompiledKernel) -> None:
+        """Raise EndedError for a build that has hung too often: the rest of its cases would most likely, too."""
+        hung = self._hung.get(compiled.key, [])
+        if len(hung) >= MOST_HANGS:
+            raise EndedError(
+                Status.SKIPPED,
+                Reason.TIMED_OUT,
+                f"it hung in {counted(len(hung), 'case')} ({', '.join(hung)}), each for {self._timeout_s:g} s: not run in its others\n"
+                "→ mend the loop or the deadlock, or raise the time limit with --cgins-timeout",
+            )
+
     def warm(self) -> None:
         """Have all workers import torch at the same time, while something else is awaited."""
         self._trusted.warm(["reference"])
@@ -420,7 +438,7 @@ class Evaluator:
             try:
                 answers = self._run_kernel(case, compiled, sets, prepared.buffers)
                 _closing(open_buffers, answers)
-                correctness = self._judge(question, answers)
+                correctness = _with_lines(self._judge(question, answers), compiled)
             except EndedError as end:
                 found = self._sanitizers.findings(
                     *self._sanitizable(case, compiled), sets, prepared.buffers, end=end
@@ -632,6 +650,20 @@ class Evaluator:
                         Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
                     ) from error
         raise AssertionError("the loop above returns or raises")
+
+
+def _with_lines(correctness: Correctness, compiled: CompiledKernel) -> Correctness:
+    """With the lines of the source that probably take a kernel off its stream, where that was seen."""
+    lines = stream_lines.suspect(compiled.source.files)
+    return replace(
+        correctness,
+        probes=tuple(
+            replace(probe, message="\n".join([probe.message, *(f"  {line}" for line in lines)]))
+            if probe.reason is Reason.NOT_ON_STREAM
+            else probe
+            for probe in correctness.probes
+        ),
+    )
 
 
 def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -> Sandbox:

@@ -64,7 +64,7 @@ def stale(file: Path, evaluations: Iterable[Evaluation]) -> tuple[str, ...]:
 
 def _changed_kernels(file: Path, first: dict[tuple[str, str, str], Evaluation]) -> Iterable[str]:
     try:
-        config = configuration.load(file, require_traces=False)
+        config = configuration.load(file, require_traces=False, require_sources=False)
     except CginsError as error:
         yield f"{file.name} can no longer be read: {error.what}"
         return

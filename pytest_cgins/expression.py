@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_cgins import syntax
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 LARGEST = 2**63
 MAX_TEXT = 2000
@@ -113,7 +113,7 @@ def parse(text: str) -> Expression:
         ExpressionError: it is not an expression, or has what the language has not.
     """
     if len(text) > MAX_TEXT:
-        raise ExpressionError(f"an expression of {len(text)} characters; {MAX_TEXT} are allowed")
+        raise ExpressionError(f"an expression of {counted(len(text), 'character')}; {MAX_TEXT} are allowed")
     try:
         tree = syntax.expression(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -304,7 +304,9 @@ def _stride(tensor: Any, dimension: Any) -> int:
 def _of_dimension(tensor: TensorFacts, listed: Sequence[int], dimension: Any) -> int:
     index = _integer(dimension, "a dimension")
     if not -len(listed) <= index < len(listed):
-        raise ExpressionError(f"{tensor.name} has {len(listed)} dimensions, none with number {index}")
+        raise ExpressionError(
+            f"{tensor.name} has {counted(len(listed), 'dimension')}, none with number {index}"
+        )
     return listed[index]
 
 
@@ -331,7 +333,7 @@ def _shift(value: Any, bits: Any) -> int:
 def _at(value: Any, nbytes: Any) -> Passed:
     offset = _integer(nbytes, "an offset")
     if not 0 <= offset <= _tensor(value).numel * _tensor(value).element_nbytes:
-        raise ExpressionError(f"an offset of {offset} bytes is outside of {_tensor(value).name}")
+        raise ExpressionError(f"an offset of {counted(offset, 'byte')} is outside of {_tensor(value).name}")
     return Passed(_tensor(value), "data", offset)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+NO_TOLERANCE = 1e300
+"""What stands in documents, which have no infinity, for an error where none is tolerated, as of integers."""
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
@@ -14,6 +16,8 @@ def ratio(value: float) -> str:
     """
     if not math.isfinite(value):
         return str(value)
+    if value >= NO_TOLERANCE:
+        return "inf"
     for digits in range(3, 18):
         text = _significant(value, digits)
         if (float(text) > 1) == (value > 1) and (float(text) < 1) == (value < 1):

@@ -10,6 +10,7 @@ from pytest_cgins.config import ResourceLimits
 from pytest_cgins.measurement import Measurement
 from pytest_cgins.model import Correctness, KernelResources, Reason, Status, Verdict
 from pytest_cgins.probes.registry import SPECS
+from pytest_cgins.text import counted
 
 WARP_THREADS = 32
 REGISTERS_PER_PARTITION = 16384
@@ -115,7 +116,6 @@ def decide_resources(
     *,
     revision: str,
     limits: ResourceLimits,
-    kernel: str,
 ) -> Verdict:
     """Judge what a build takes against what it took at the base revision.
 
@@ -124,7 +124,6 @@ def decide_resources(
         base: every function of the base's build for the same architecture.
         revision: of the base, for messages.
         limits: growth that is accepted.
-        kernel: its name in cgins.yaml.
 
     Returns:
         `RESOURCES` if a function spills more bytes, or spills no fewer, has more registers, and fewer warps
@@ -142,11 +141,13 @@ def decide_resources(
         return Verdict(status=Status.PASSED, reason=Reason.OK, message="; ".join(news), numbers=numbers)
     lines = [growth.message for growth in growths[:SHOWN_FUNCTIONS]]
     if len(growths) > SHOWN_FUNCTIONS:
-        lines.append(f"and {len(growths) - SHOWN_FUNCTIONS} more functions: the JSON report has them all")
+        lines.append(
+            f"and {counted(len(growths) - SHOWN_FUNCTIONS, 'more function')}: the JSON report has them all"
+        )
     return Verdict(
         status=Status.RESOURCES,
         reason=growths[0].reason,
-        message="\n".join([*lines, *news, f"→ {_remedy(growths, matched, kernel)}"]),
+        message="\n".join([*lines, *news]),
         numbers=numbers,
     )
 
@@ -237,7 +238,7 @@ def _growths(
         yield Growth(
             function=now.function,
             reason=Reason.SPILLS_GREW,
-            message=f"{now.function} on {now.arch} spills {spilled:,} bytes a thread ({now.spill_store_nbytes:,} "
+            message=f"{now.function} on {now.arch} spills {counted(spilled, 'byte', grouped=True)} a thread ({now.spill_store_nbytes:,} "
             f"stored, {now.spill_load_nbytes:,} loaded), {before:,} at {revision}: they go through local memory",
             amount=spilled - before,
         )
@@ -248,8 +249,8 @@ def _growths(
         yield Growth(
             function=now.function,
             reason=Reason.REGISTERS_GREW,
-            message=f"{now.function} on {now.arch} takes {now.registers_per_thread} registers a thread, "
-            f"{then.registers_per_thread} at {revision}: at most {warps} warps fit on a multiprocessor, "
+            message=f"{now.function} on {now.arch} takes {counted(now.registers_per_thread, 'register')} a thread, "
+            f"{then.registers_per_thread} at {revision}: at most {counted(warps, 'warp fits', 'warps fit')} on a multiprocessor, "
             f"{warps_before} before",
             amount=now.registers_per_thread - then.registers_per_thread,
         )
@@ -264,18 +265,3 @@ def _names(functions: tuple[KernelResources, ...]) -> str:
     names = [one.function for one in functions[:SHOWN_FUNCTIONS]]
     more = len(functions) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
-
-
-def _remedy(growths: list[Growth], matched: Matched, kernel: str) -> str:
-    """What to do, with the limits that would accept each growth."""
-    grown = {growth.function for growth in growths}
-    members = [now for now, _ in matched.pairs if now.function in grown]
-    limits = []
-    if any(growth.reason is Reason.REGISTERS_GREW for growth in growths):
-        limits.append(f"registers: {max(one.registers_per_thread for one in members)}")
-    if any(growth.reason is Reason.SPILLS_GREW for growth in growths):
-        limits.append(f"spill_bytes: {max(map(spilled_nbytes, members))}")
-    return (
-        f"take less, or accept it: gate: {{{', '.join(limits)}}} under {kernel} in cgins.yaml; once it is in the base "
-        "revision the line can go"
-    )

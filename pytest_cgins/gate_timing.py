@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_cgins.config.model import TimingGate
+from pytest_cgins.config.timing_gate import MOST_BLOCKS
 from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.measurement import Arm, Comparison, Measurement
 from pytest_cgins.model import Reason, Status, Verdict
+from pytest_cgins.text import counted
 
 Against = Literal["base", "torch"]
 Found = Literal["slower", "unconfirmed", "clean", "faster", "inconclusive"]
@@ -185,10 +187,10 @@ def _against_base(told: _Told, state: str, note: str) -> _Finding:
                 message=_unconfirmed(told, comparison),
             )
         case "faster":
-            text = f"faster than {told.label}: {span} in {blocks} blocks"
+            text = f"faster than {told.label}: {span} in {counted(blocks, 'block')}"
             return _Finding(status=Status.FASTER, reason=Reason.FASTER_THAN_BASE, message=text)
         case "clean":
-            text = f"not slower than {told.label}: {span} in {blocks} blocks, where {percent(comparison.catch)} is found"
+            text = f"not slower than {told.label}: {span} in {counted(blocks, 'block')}, where {percent(comparison.catch)} is found"
             return _Finding(status=Status.SAME, reason=Reason.NOT_SLOWER, message=text)
     return _Finding(
         status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=_undecided(told, comparison, told.label)
@@ -250,7 +252,7 @@ def seen(comparison: Comparison) -> str:
         else "not even a doubled time would have been found"
     )
     needed = (
-        f"{power.blocks_needed:,} blocks decide as a rule"
+        f"{counted(power.blocks_needed, 'block decides', 'blocks decide', grouped=True)} as a rule"
         if power.blocks_needed is not None
         else "no number of blocks decides"
     )
@@ -279,29 +281,21 @@ def chance(log_e: float) -> str:
 def _slower(told: _Told, first: Comparison) -> str:
     again = confirmation(told.measurement, "base")
     assert again is not None
-    tolerate = math.ceil(100 * (max(first.ratio_high, again.ratio_high) - 1)) / 100
-    catch = tolerate + max(0.01, first.catch - first.tolerate)
     head = (
         f"time {change(first.ratio)} against {told.label}, {change(again.ratio)} in a fresh process; "
         f"{percent(first.tolerate)} is let pass"
     )
-    accept = (
-        f"→ accept it: {told.setting(f'tolerate: {tolerate:.4g}, catch: {catch:.4g}')}; once it is in the base "
-        "revision the line can go"
-    )
-    return "\n".join([head, *_processes(told.measurement, "base"), accept])
+    return "\n".join([head, *_processes(told.measurement, "base")])
 
 
 def _below(told: _Told, first: Comparison) -> str:
     again = confirmation(told.measurement, "torch")
     assert again is not None
-    least = math.floor(100 / max(first.ratio_high, again.ratio_high)) / 100
     head = (
         f"{speedup(1 / first.ratio)} of torch's speed, {speedup(1 / again.ratio)} in a fresh process; "
         f"{speedup(floor(first))} is declared"
     )
-    accept = f"→ be faster, or declare less: {told.setting(f'floor_vs_torch: {least:.4g}')}"
-    return "\n".join([head, *_processes(told.measurement, "torch"), accept])
+    return "\n".join([head, *_processes(told.measurement, "torch")])
 
 
 def _processes(measurement: Measurement, against: Against) -> list[str]:
@@ -337,15 +331,14 @@ def _unconfirmed(told: _Told, first: Comparison) -> str:
     else:
         second = f"a fresh process found {interval(again)} in {len(again.log_ratios)} ({again.outcome})"
     return (
-        f"{interval(first)} against {rival} in {len(first.log_ratios)} blocks of one process, which would be slower, "
-        f"but {second}: nothing is proven\n"
-        "→ run it again; `cgins calibrate` measures how far processes differ on this device, and lets that pass"
+        f"{interval(first)} against {rival} in {counted(len(first.log_ratios), 'block')} of one process, which would be slower, "
+        f"but {second}: nothing is proven\n→ run it again"
     )
 
 
 def _undecided(told: _Told, comparison: Comparison, rival: str) -> str:
     return (
-        f"undecided after {len(comparison.log_ratios)} blocks: {interval(comparison)} against {rival}\n"
+        f"undecided after {counted(len(comparison.log_ratios), 'block')}: {interval(comparison)} against {rival}\n"
         f"{seen(comparison)}\n→ {_budget(told, comparison)}"
     )
 
@@ -354,18 +347,19 @@ def _budget(told: _Told, comparison: Comparison) -> str:
     """What would decide it the next time."""
     needed, taken = comparison.power.blocks_needed, len(comparison.log_ratios)
     if needed is None:
-        quiet = "quiet the device and the host: `cgins doctor`, nothing else running, clocks at rest"
-        if comparison.power.detectable is None:
-            return quiet
-        less = math.ceil(100 * comparison.power.detectable + 1) / 100
-        return f"{quiet}; or ask for less: {told.setting(f'catch: {less:.4g}')}"
+        return "run it again while nothing else runs on the device and the host"
     if comparison.most_blocks < min(needed, told.gate.max_blocks):
         return "record a smaller call: this one takes so long that the time for a test holds no more blocks"
     if needed > comparison.most_blocks:
-        return f"take more: {told.setting(f'max_blocks: {needed}')}"
+        return f"take more: {told.setting(f'max_blocks: {_round(needed)}')}"
     if taken < comparison.most_blocks:
         return "run it again: it was ended before it had its blocks"
     return (
         "its time lies between what is let pass and what must be found, or it had bad luck: run it again, with more "
-        f"if it stays so: {told.setting(f'max_blocks: {2 * comparison.most_blocks}')}"
+        f"if it stays so: {told.setting(f'max_blocks: {_round(2 * comparison.most_blocks)}')}"
     )
+
+
+def _round(blocks: int) -> int:
+    """The next power of two, up to the most that there may be: cases of one kernel are told one number, mostly."""
+    return min(MOST_BLOCKS, 1 << (blocks - 1).bit_length())

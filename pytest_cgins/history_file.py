@@ -19,6 +19,8 @@ from typing import Any
 from pytest_cgins import documents
 from pytest_cgins.errors import HistoryError
 from pytest_cgins.history import HistoryEntry
+from pytest_cgins.text import counted
+from pytest_cgins.waiting import Wait
 
 FILE_LIMIT_NBYTES = 2**28
 """A line has some 1.5 KB."""
@@ -52,7 +54,7 @@ def append(path: Path, entries: Iterable[HistoryEntry]) -> str:
     lines = [documents.dump(one).encode() + b"\n" for one in entries]
     if too_long := next((line for line in lines if len(line) > LINE_LIMIT_NBYTES), None):
         raise HistoryError(
-            f"an entry of {len(too_long)} bytes is longer than {LINE_LIMIT_NBYTES}: {too_long[:60]!r}…",
+            f"an entry of {counted(len(too_long), 'byte')} is longer than {LINE_LIMIT_NBYTES}: {too_long[:60]!r}…",
             remedy="shorten the names of kernels and traces",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +85,7 @@ def read(path: Path) -> History:
         nbytes = path.stat().st_size if path.is_file() else 0
         if nbytes > FILE_LIMIT_NBYTES:
             raise HistoryError(
-                f"{path}: {nbytes} bytes are more than {FILE_LIMIT_NBYTES}",
+                f"{path}: {counted(nbytes, 'byte is', 'bytes are')} more than {FILE_LIMIT_NBYTES}",
                 remedy="move old lines to another file",
             )
         if path.exists() and not path.is_file():
@@ -120,7 +122,7 @@ def history_schema() -> dict[str, Any]:
 def _parse(line: bytes, path: Path, number: int) -> HistoryEntry:
     if len(line) > LINE_LIMIT_NBYTES:
         raise HistoryError(
-            f"{path}:{number}: no entry of a history: {len(line)} bytes are more than {LINE_LIMIT_NBYTES}",
+            f"{path}:{number}: no entry of a history: {counted(len(line), 'byte is', 'bytes are')} more than {LINE_LIMIT_NBYTES}",
             remedy=_REMEDY,
         )
     try:
@@ -149,17 +151,18 @@ def _is_torn(line: bytes) -> bool:
 
 def _lock(handle: int, path: Path) -> None:
     deadline = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise HistoryError(
-                    f"{path} was locked by another process for {LOCK_WAIT_S:g} s",
-                    remedy="end that process, or give this run a file of its own",
-                ) from None
-        time.sleep(0.01)
+    with Wait(str(path), "another process has locked it") as wait:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise HistoryError(
+                        f"{path} was locked by another process for {LOCK_WAIT_S:g} s",
+                        remedy="end that process, or give this run a file of its own",
+                    ) from None
+            wait.sleep(0.01)
 
 
 def _mend(handle: int, path: Path) -> str:
@@ -181,7 +184,7 @@ def _mend(handle: int, path: Path) -> str:
         if not _is_torn(torn):
             raise
         os.ftruncate(handle, size - len(torn))
-        return f"line {number} was torn and has been cut off: {len(torn)} bytes"
+        return f"line {number} was torn and has been cut off: {counted(len(torn), 'byte')}"
     _write(handle, b"\n")
     return ""
 
@@ -205,7 +208,10 @@ def _write(handle: int, data: bytes) -> None:
         raise
     if written != len(data):
         os.ftruncate(handle, size)
-        raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes were written: the disk is full")
+        raise OSError(
+            errno.ENOSPC,
+            f"only {written} of {counted(len(data), 'byte was', 'bytes were')} written: the disk is full",
+        )
 
 
 def _sync_folder(folder: Path) -> None:

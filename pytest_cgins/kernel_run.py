@@ -20,6 +20,8 @@ _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
 _FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 NOT_RUN = "NotRun"
 """Kind of error of a set that a worker no longer ran: see `execute.verification`."""
+AFTER_HANG = 0.1
+"""Share of the limit that a kernel gets again to show on which inputs it hangs: a hang costs its limit once."""
 
 
 class KernelRuns:
@@ -93,12 +95,17 @@ class KernelRuns:
         return forged(role, f"{type(error).__name__}: {error}", output)
 
     def _ask(
-        self, role: str, request: dict[str, Any], pairs: Sequence[tuple[dict[str, Any], Buffer]]
+        self,
+        role: str,
+        request: dict[str, Any],
+        pairs: Sequence[tuple[dict[str, Any], Buffer]],
+        *,
+        share: float = 1.0,
     ) -> Reply:
-        """Have the kernel run on sets whose names it does not learn."""
+        """Have the kernel run on sets whose names it does not learn, within a share of the limit."""
         disguise = Disguise(pairs, seed=f"{self._seed}/{request['kernel']['key']}")
         asked = {**request, "sets": disguise.sets}
-        reply = self.ask(role, "run", asked, disguise.buffers, timeout_s=self._timeout_s)
+        reply = self.ask(role, "run", asked, disguise.buffers, timeout_s=share * self._timeout_s)
         try:
             disguise.take_off(reply.result)
         except _MALFORMED as error:
@@ -135,20 +142,34 @@ class KernelRuns:
     ) -> tuple[Reply, list[str]]:
         """The sets that are no probe's, then each of the others alone; the reply, and notes.
 
+        After a hang all of that has but a share of the limit, and ends with the first set that does not answer in it.
+
         Raises:
             EndedError: there are no probes' sets, the kernel dies without them, or `end` does not come again.
         """
         core = [pair for pair in pairs if not pair[0].get("probe")]
         if len(core) == len(pairs):
             raise end
-        reply = self._ask(role, request, core)
-        died = False
+        hung = end.verdict.status is Status.TIMEOUT
+        share = AFTER_HANG if hung else 1.0
+        try:
+            reply = self._ask(role, request, core, share=share)
+        except EndedError as again:
+            if hung and again.verdict.status is Status.TIMEOUT:
+                raise end from again
+            raise
+        died = has_hung = False
         for pair in pairs:
             if pair[0].get("probe"):
                 try:
-                    part = self._ask(role, request, [pair])
+                    part = (
+                        _not_run(pair[0]["name"])
+                        if has_hung
+                        else self._ask(role, request, [pair], share=share)
+                    )
                 except EndedError as death:
-                    part = _dead(pair[0]["name"], death)
+                    has_hung = death.verdict.status is Status.TIMEOUT
+                    part = _dead(pair[0]["name"], end if has_hung and hung else death)
                 try:
                     died = _mark_death(part) or died
                     reply = _joined(reply, part)
@@ -266,6 +287,17 @@ def _both(one: Reply, other: Reply) -> dict[str, list[Any]]:
 
 def _dead(name: str, death: EndedError) -> Reply:
     """What stands for the answer to a probe's set on which the kernel died."""
-    error = {"phase": "died", "kind": death.verdict.reason.value, "message": death.verdict.message}
+    return _failed(
+        name, {"phase": "died", "kind": death.verdict.reason.value, "message": death.verdict.message}
+    )
+
+
+def _not_run(name: str) -> Reply:
+    """What stands for the answer to a probe's set that was not tried any more."""
+    message = "not run: the kernel hung on another set of inputs"
+    return _failed(name, {"phase": "run", "kind": NOT_RUN, "message": message, "remedy": "", "trace": ""})
+
+
+def _failed(name: str, error: dict[str, Any]) -> Reply:
     answer = {"name": name, "error": error, "devices": [], "tensors": {"metas": [], "spans": []}}
     return Reply({"sets": [answer], "deviations": [], "observed": {}}, (Buffer.from_chunks([]),), Printed())

@@ -11,6 +11,7 @@ from pytest_cgins import documents
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.measurement import ARM_LETTERS, ArmName, Measurement, Method
 from pytest_cgins.model import Case, Correctness, Probe
+from pytest_cgins.text import counted
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Prepared
 
@@ -89,6 +90,7 @@ def prepared_of(result: Mapping[str, Any]) -> tuple[Prepared, dict[str, str]]:
             if arm in result["host_ns_per_call"]
         },
         cold=bool(result["cold"]),
+        launch_ns=_within(result["launch_ns"], MOST_NS, least=0),
         notes=tuple(str(note)[:_SHOWN] for note in result["notes"][:_MOST_NOTES]),
     )
     return prepared, {str(arm): str(why)[:_SHOWN] for arm, why in result["refused"].items()}
@@ -110,7 +112,7 @@ def blocks_of(result: Mapping[str, Any], orders: Sequence[str]) -> list[Block]:
         for one in result["blocks"]
     ]
     if [block.order for block in blocks] != list(orders):
-        raise ValueError(f"{len(blocks)} blocks came for {len(orders)}, or in other orders")
+        raise ValueError(f"{counted(len(blocks), 'block')} came for {len(orders)}, or in other orders")
     return blocks
 
 
@@ -122,7 +124,11 @@ def _within(told: Any, most: float, *, least: float = LEAST) -> float:
 
 
 def told_of(
-    result: Mapping[str, Any], pairs: Sequence[tuple[Any, Buffer]], measurement: Measurement
+    result: Mapping[str, Any],
+    pairs: Sequence[tuple[Any, Buffer]],
+    measurement: Measurement,
+    *,
+    launch_ns: float,
 ) -> dict[str, Any]:
     """What the worker tells at the end, with the sets' real names, and the measurement for the judge.
 
@@ -133,6 +139,7 @@ def told_of(
     return {
         "cold": measurement.cache == "cold",
         "median_ns_per_call": measurement.kernel.median_ns_per_call,
+        "launch_ns": launch_ns,
         "answers": [{**answer, "name": names[answer["name"]]} for answer in result["answers"]],
         "observed": dict(result["observed"]),
     }

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 ROOT = "pytest_cgins"
 BUILDS = "pytest_cgins.kernels"
@@ -28,6 +29,19 @@ def levels(option: str, verbosity: int) -> dict[str, int]:
     if verbosity >= 3:
         base = logging.DEBUG
     return {ROOT: base, BUILDS: min(base, logging.INFO) if verbosity >= 2 else base}
+
+
+_above: list[Callable[[str], object]] = []
+
+
+@contextmanager
+def written_above(write: Callable[[str], object]) -> Iterator[None]:
+    """Have all messages written by whoever keeps lines of a terminal up to date meanwhile, above these."""
+    _above.append(write)
+    try:
+        yield
+    finally:
+        _above.remove(write)
 
 
 class Lines(logging.Handler):
@@ -62,13 +76,15 @@ class Lines(logging.Handler):
         if record.levelno < self._wanted[name]:
             return
         try:
-            self._write(text(record))
+            (_above[-1] if _above else self._write)(text(record))
         except Exception:  # noqa: BLE001
             self.handleError(record)
 
 
 def text(record: logging.LogRecord) -> str:
-    """`cgins.kernels.build: MESSAGE`, with the level from `warning` on."""
+    """`cgins.kernels.build: MESSAGE`, with the level from `warning` on; of the package's own logger only `cgins: MESSAGE`."""
+    if record.name == ROOT:
+        return f"cgins: {record.getMessage()}"
     level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
     return f"{record.name.removeprefix('pytest_')}: {level}{record.getMessage()}"
 

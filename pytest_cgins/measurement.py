@@ -13,7 +13,9 @@ from pytest_cgins.document_base import Document
 ArmName = Literal["kernel", "base", "torch", "compile"]
 ARM_LETTERS: dict[ArmName, str] = {"kernel": "K", "base": "B", "torch": "T", "compile": "C"}
 """How orders of blocks write the arms."""
-Method = Literal["cuda-graph", "cuda-event", "perf-counter"]
+Method = Literal["cuda-graph", "fenced-loop", "perf-counter", "cuda-event"]
+"""How batches are timed: CUDA events around graphs; the host's clock around loops of calls, on a GPU between waits for the
+whole device. `cuda-event` is in files of versions before 0.2 only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from pytest_cgins.document_base import Document
 from pytest_cgins.measurement import Measurement
+from pytest_cgins.text import counted
 
 TRACE_PACK_VERSION = 2
 REPORT_VERSION = 2
@@ -48,7 +49,9 @@ class Value(Document):
         if self.items and self.kind not in containers:
             raise ValueError(f"a {self.kind} node cannot have items")
         if len(self.keys) != (len(self.items) if self.kind == "dict" else 0):
-            raise ValueError(f"a {self.kind} node with {len(self.items)} items has {len(self.keys)} keys")
+            raise ValueError(
+                f"a {self.kind} node with {counted(len(self.items), 'item')} has {counted(len(self.keys), 'key')}"
+            )
         if self.kind == "slice" and len(self.items) != 3:
             raise ValueError(f"a slice has 3 items, not {len(self.items)}")
         if self.kind == "adapted" and len(self.items) != 1:
@@ -493,6 +496,10 @@ class Case(Document):
     """Signature of the trace."""
     dtype: str
     """Data type of the case."""
+    call: OpCall | None = None
+    """The recorded call; None in reports from before they had it."""
+    tensors: tuple[TensorMeta, ...] = ()
+    """Its argument tensors."""
 
     @property
     def name(self) -> str:
@@ -556,6 +563,10 @@ class Reason(str, Enum):
     INFINITE_PATTERN = "infinite-pattern"
     GOLD_MISMATCH = "gold-mismatch"
     REFERENCE_MISMATCH = "reference-mismatch"
+    INDEX_OUT_OF_RANGE = "index-out-of-range"
+    INDEX_MISMATCH = "index-mismatch"
+    INDEX_REPEATED = "index-repeated"
+    UNSTABLE_ORDER = "unstable-order"
     RAISED = "raised"
     ERROR_CODE = "error-code"
     CRASHED = "crashed"
@@ -577,6 +588,7 @@ class Reason(str, Enum):
     # probes
     NOT_REPEATABLE = "not-repeatable"
     STALE_ANSWER = "stale-answer"
+    NOT_ON_STREAM = "not-on-stream"
     LATE_WORK = "late-work"
     LAZY_OUTPUT = "lazy-output"
     OP_CALLBACK = "op-callback"
@@ -673,7 +685,7 @@ class Power(Document):
 
 
 PROBES = (
-    "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
+    "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
     "op_callback", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",

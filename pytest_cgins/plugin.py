@@ -196,9 +196,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "the arguments choose the cases of cgins_case and the kernel of cgins_kernel",
     )
     if config.getoption("--cgins"):
+        from pytest_cgins.session.collect import take_from_above
         from pytest_cgins.session.livelog import LiveLog
         from pytest_cgins.session.run import GateSession
 
+        take_from_above(config)
         config.pluginmanager.register(LiveLog(config), LiveLog.plugin_name)
         gate = GateSession(config)
         config.pluginmanager.register(gate, GateSession.plugin_name)

@@ -16,6 +16,7 @@ from pytest_cgins.config import DeclaredWork, KernelEntry
 from pytest_cgins.expression import ExpressionError
 from pytest_cgins.measurement import Measurement, Roofline
 from pytest_cgins.model import Case, Context, OpCall, TensorMeta
+from pytest_cgins.text import counted
 from pytest_cgins.timing import declared_work
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.nominal_work import nominal
@@ -137,12 +138,12 @@ def _doubts(found: Roofline, cache: Literal["cold", "warm"], declared: DeclaredW
     if found.share_of_bandwidth > LEEWAY and cache == "cold":
         yield (
             f"roofline: {found.share_of_bandwidth:.0%} of the bandwidth of a copy, with inputs that no cache holds: the "
-            f"call moves less than the {found.nbytes:,} bytes that {nbytes_by}, or the device was busy when its peaks were "
+            f"call moves less than the {counted(found.nbytes, 'byte', grouped=True)} that {nbytes_by}, or the device was busy when its peaks were "
             "measured; say what it moves with work: {bytes: …}, or measure them again: cgins calibrate --peaks"
         )
     if found.share_of_compute > LEEWAY:
         yield (
             f"roofline: {found.share_of_compute:.0%} of what a product of matrices reaches: the call computes less than "
-            f"the {found.flops:,} operations that {flops_by}, or the device was busy when its peaks were measured; say what it "
+            f"the {counted(found.flops, 'operation', grouped=True)} that {flops_by}, or the device was busy when its peaks were measured; say what it "
             "computes with work: {flops: …}, or measure them again: cgins calibrate --peaks"
         )

@@ -2,8 +2,56 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+from typing import TextIO
+
+UNLIMITED = 100_000
+"""Columns at which nothing is folded or cut."""
+
+
+def columns(stream: TextIO) -> int:
+    """Columns of the terminal that a stream writes to; without one, as in a log of CI, nothing is folded.
+
+    A name or a remedy that is broken into lines can be neither searched for nor copied.
+    """
+    return shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+
+
+def why_unnameable(path: Path) -> tuple[str, str] | None:
+    """What is wrong with a path that no document can name, and what to do; None if nothing is.
+
+    Python stands lone surrogates for bytes that the locale cannot decode, and no JSON has these.
+    """
+    name = str(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = name.encode(errors="backslashreplace").decode()
+    else:
+        return None
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        return f"{shown}: a name in this path is not UTF-8", "rename it"
+    return f"{shown}: the locale cannot encode this path", "set PYTHONUTF8=1, or a locale such as C.UTF-8"
+
+
+def upwards(folder: Path, name: str = "cgins.yaml") -> Path | None:
+    """The file of a name in a folder, or in the nearest folder above it; None if there is none."""
+    above = (folder.absolute(), *folder.absolute().parents)
+    return next((place / name for place in above if (place / name).is_file()), None)
+
+
+def counted(number: int, one: str, several: str = "", *, grouped: bool = False) -> str:
+    """`1 branch`, `2 branches`; several are one with an s unless said otherwise.
+
+    A verb goes along: `counted(n, "case was", "cases were")`. Grouped, thousands are set off by commas.
+    """
+    return f"{number:{',' if grouped else ''}} {one if number == 1 else several or f'{one}s'}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

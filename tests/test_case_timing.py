@@ -94,7 +94,7 @@ class Pool:
         batch_s = 3e-4 * self._params["longer"]
         return {
             "arms": arms, "method": "cuda-graph", "calls": {arm: round(batch_s * 1e9 / ns[arm]) for arm in arms},
-            "batch_seconds": dict.fromkeys(arms, batch_s), "host_ns_per_call": {}, "cold": True, "notes": [],
+            "batch_seconds": dict.fromkeys(arms, batch_s), "host_ns_per_call": {}, "launch_ns": 0.0, "cold": True, "notes": [],
             "refused": {}, **worker.changes,
         }  # fmt: skip
 
@@ -416,6 +416,7 @@ def lies() -> Iterator[Any]:
     rest = {
         "batch_seconds": {"kernel": 1e-3, "torch": 1e-3},
         "host_ns_per_call": {},
+        "launch_ns": 0.0,
         "cold": True,
         "notes": [],
     }

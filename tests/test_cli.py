@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +33,61 @@ def test_version_is_told_without_heavy_imports() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == f"pytest-cgins {__version__}\n[]\n"
+
+
+COMPLETE = """
+source <(printf '%s' "$SCRIPT")
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+"$(complete -p cgins | sed 's/.*-F \\([^ ]*\\).*/\\1/')" cgins
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+"""What bash does at Tab: it calls the function that was registered for the command with the words of the line."""
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cgins tr", {"traces"}),
+        ("cgins traces au", {"audit"}),
+        ("cgins traces audit --st", {"--strict"}),
+        ("cgins traces audit pac", {"pack.json"}),
+        ("cgins record --tier re", {"recipe"}),
+        ("cgins completion ", {"bash", "zsh", "fish"}),
+        ("cgins export t", {"torch-library"}),
+        ("cgins ann", {""}),
+    ],
+)
+def test_bash_completes_commands_options_and_files(line: str, offered: set[str], tmp_path: Path) -> None:
+    """Commands, options, their choices and paths; commands of pipelines are not offered."""
+    (tmp_path / "pack.json").touch()
+    script = run("completion", "bash").stdout
+    done = subprocess.run(
+        ["bash", "-c", COMPLETE, "bash", *line.split(" ")],
+        cwd=tmp_path,
+        env={**os.environ, "SCRIPT": script},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert set(done.stdout.removesuffix("\n").split("\n")) == offered, done.stderr
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_a_script(shell: str) -> None:
+    """It has every command and leaves out none of its options; where the shell is here, it reads the script."""
+    done = run("completion", shell)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("traces", "audit", "record"))
+    assert "strict" in done.stdout
+    if (program := shutil.which(shell)) is not None:
+        subprocess.run([program, "-n"], input=done.stdout, text=True, check=True)
+
+
+def test_an_unknown_shell_is_refused() -> None:
+    """With the shells that there are."""
+    done = run("completion", "bsh")
+    assert done.returncode == 2
+    assert 'bsh is not known → did you mean "bash"?' in done.stderr
 
 
 def test_help_lists_all_commands() -> None:
@@ -118,3 +176,46 @@ def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "\\u2192\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "guess"),
+    [
+        (["recrd"], "record"),
+        (["traces", "shw"], "show"),
+        (["--log-level", "inof", "doctor"], "info"),
+        (["record", "--tier", "ful", "x"], "full"),
+        (["docter"], "doctor"),
+    ],
+)
+def test_a_misspelt_word_is_guessed(words: list[str], guess: str) -> None:
+    """Of commands, their own commands, and values of options."""
+    done = run(*words)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f'is not known → did you mean "{guess}"?\n')
+
+
+def test_a_word_like_none_lists_what_there_is() -> None:
+    """What is offered is what the word stands for."""
+    assert "is not known → there are ls, show, verify" in run("traces", "zzz").stderr
+
+
+def test_commands_of_pipelines_are_not_in_the_first_help() -> None:
+    """They run as ever, and `cgins help --all` lists them."""
+    first, whole = run("--help").stdout, run("help", "--all").stdout
+    for command in cli.PLUMBING:
+        assert f"\n    {command} " not in first
+        assert f"\n    {command} " in whole
+        assert run(command, "--help").returncode == 0
+    assert run("help").stdout == first
+
+
+def test_schema_lines_of_ops() -> None:
+    """By any name that people have for an op; a misspelt one is guessed."""
+    assert run("schema", "--op", "F.silu").stdout == "// cgins: silu(Tensor self) -> Tensor\n"
+    assert "// cgins: topk(Tensor self, int k," in run("schema", "--op", "topk").stdout
+    assert "// cgins: add(Tensor self, Tensor other" in run("schema", "--op", "aten::add").stdout
+    missed = run("schema", "--op", "tpok")
+    assert missed.returncode == 2
+    assert "did you mean torch.topk" in missed.stderr
+    assert run("schema").returncode == 2

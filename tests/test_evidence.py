@@ -94,7 +94,7 @@ def test_what_is_gone_is_named(project: tuple[Path, Evaluation]) -> None:
     file, evaluation = project
     (file.parent / "relu.cpp").unlink()
     (said,) = evidence.stale(file, [evaluation])
-    assert said.startswith("cgins.yaml can no longer be read: ")
+    assert said.startswith("kernel relu/cpp (cpu): its sources can no longer be read: ")
     assert "no such file: relu.cpp" in said
 
 

@@ -60,3 +60,10 @@ def test_ratio_text(value: float, text: str) -> None:
 def test_speedup_says_times() -> None:
     """A speed-up carries its unit."""
     assert figures.speedup(1.234) == "1.23x"
+
+
+def test_an_error_where_none_is_tolerated_is_no_number() -> None:
+    """Integers are right or wrong: nobody reads that one is 1e+300 times the tolerance."""
+    assert figures.ratio(figures.NO_TOLERANCE) == "inf"
+    assert figures.ratio(math.inf) == "inf"
+    assert figures.ratio(1e299) == "1e+299"

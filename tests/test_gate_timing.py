@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -167,7 +168,7 @@ def test_a_kernel_that_is_not_right_is_not_judged_by_its_time(status: Status) ->
 
 
 def test_the_message_of_slower_has_all_numbers() -> None:
-    """Both processes with interval, medians, blocks and the chance of noise; what is let pass; how to accept it."""
+    """Both processes with interval, medians, blocks and the chance of noise; what is let pass. Nobody is told to accept it."""
     first, again = base(SLOW), compared("base", blocks(SLOW, seed=2), rule=RULE.alone())
     one = measured(first, kernel_ns=12_345.0, base_ns=11_400.0, again=[again])
     lines = decided(one).message.splitlines()
@@ -176,24 +177,16 @@ def test_the_message_of_slower_has_all_numbers() -> None:
         "       time/base (95%)    kernel   base     blocks  by noise, at most",
         "first  1.08 (1.07..1.09)  12.3 us  11.4 us  17      1 in 22,000; 1 in 20,000 proves it",
         "fresh  1.08 (1.07..1.09)  12.3 us  11.4 us  9       1 in 140; 1 in 100 proves it",
-        (
-            "→ accept it: gate: {tolerate: 0.1, catch: 0.13} under scale in cgins.yaml; once it is in the base revision "
-            "the line can go"
-        ),
     ]
 
 
 @given(st.floats(0.05, 1.0), st.floats(0.0, 0.02), st.integers(0, 99))
-def test_what_the_remedy_accepts_is_accepted(middle: float, sigma: float, seed: int) -> None:
-    """With the settings that the message of SLOWER proposes, the same blocks are not slower."""
+def test_no_regression_is_told_to_be_tolerated(middle: float, sigma: float, seed: int) -> None:
+    """However large a proven slowdown is, no setting is proposed that would let it pass."""
     one = base(middle, sigma, seed)
     verdict = decided(measured(one, again=[one]))
-    if verdict.status is not Status.SLOWER:
-        return
-    _, _, rest = verdict.message.partition("accept it: gate: {tolerate: ")
-    tolerate, catch = (float(part) for part in rest[: rest.index("}")].split(", catch: "))
-    rule = replace(RULE, tolerate=tolerate, catch=catch)
-    assert compared("base", blocks(middle, sigma, seed=seed), rule=rule).outcome != "slower"
+    if verdict.status is Status.SLOWER:
+        assert not re.search("→|tolerate|catch|floor", verdict.message)
 
 
 def test_the_message_of_noise_says_what_could_be_seen_and_what_would_decide() -> None:
@@ -208,7 +201,9 @@ def test_the_message_of_noise_says_what_could_be_seen_and_what_would_decide() ->
         f"blocks scatter by 5%: in 64 of them a slowdown of {percent(one.power.detectable or 0)} would have been found, "
         f"5% is asked for; {one.power.blocks_needed} blocks decide as a rule"
     )
-    assert remedy == f"→ take more: gate: {{max_blocks: {one.power.blocks_needed}}} under scale in cgins.yaml"
+    least = one.power.blocks_needed or 0
+    assert least <= 256 < 2 * least
+    assert remedy == "→ take more: gate: {max_blocks: 256} under scale in cgins.yaml"
 
 
 def test_noise_that_no_budget_overcomes_has_another_remedy() -> None:
@@ -219,10 +214,7 @@ def test_noise_that_no_budget_overcomes_has_another_remedy() -> None:
         "blocks scatter by 250%: in 64 of them not even a doubled time would have been found, 5% is asked for; no "
         "number of blocks decides"
     )
-    assert remedy == "→ quiet the device and the host: `cgins doctor`, nothing else running, clocks at rest"
-    some = replace(base(0.0, 3.0), power=replace(base(0.0, 3.0).power, detectable=0.213))
-    remedy = decided(measured(some)).message.splitlines()[2]
-    assert remedy.endswith("clocks at rest; or ask for less: gate: {catch: 0.23} under scale in cgins.yaml")
+    assert remedy == "→ run it again while nothing else runs on the device and the host"
 
 
 def test_a_time_between_both_bounds_has_another_remedy() -> None:
@@ -247,19 +239,19 @@ def test_the_message_of_not_confirmed_has_both_ratios() -> None:
         f"+8.36% (+7.34%..+8.68%) against {LABEL} in 17 blocks of one process, which would be slower, but a fresh process "
         "found +0.03% (-1.09%..+1.30%) in 9 (clean): nothing is proven"
     )
-    assert "cgins calibrate" in text
+    assert text.endswith("nothing is proven\n→ run it again")
     text = decided(measured(base(SLOW))).message
     assert "but no fresh process has been asked: nothing is proven" in text
 
 
 def test_the_message_of_the_floor_speaks_of_speed() -> None:
-    """Speed against torch, what is declared, both processes, and how to declare less."""
+    """Speed against torch, what is declared, both processes, and nothing on how to declare less."""
     one = torch(0.2)
     text = decided(measured(one, kernel_ns=24_400.0, again=[one])).message
     assert text.startswith("0.818x of torch's speed, 0.818x in a fresh process; 0.9x is declared\n")
     assert "kernel   torch  blocks" in text
     assert "24.4 us  20 us" in text
-    assert "→ be faster, or declare less: gate: {floor_vs_torch: 0.81} under scale in cgins.yaml" in text
+    assert "→" not in text
 
 
 def test_numbers_are_those_of_the_measurement() -> None:

@@ -65,13 +65,17 @@ def test_the_worker_learns_no_names(one_set: Callable[..., dict[str, Any]]) -> N
     assert [one["name"] for one in asked] == ["0", "1"]
     assert "probe" not in asked[0]
     result = {"answers": [{"name": "1", "when": "last"}], "observed": {"integrity": []}}
-    assert kernel_timing.told_of(result, pairs, MEASUREMENT) == {
+    assert kernel_timing.told_of(result, pairs, MEASUREMENT, launch_ns=900.0) == {
         "cold": False,
         "median_ns_per_call": 1.0,
+        "launch_ns": 900.0,
         "answers": [{"name": "fresh", "when": "last"}],
         "observed": {"integrity": []},
     }
-    assert kernel_timing.told_of(result, pairs, replace(MEASUREMENT, cache="cold"))["cold"] is True
+    assert (
+        kernel_timing.told_of(result, pairs, replace(MEASUREMENT, cache="cold"), launch_ns=0.0)["cold"]
+        is True
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,7 @@ def test_a_forged_end_is_noticed(one_set: Callable[..., dict[str, Any]], result:
     """By the errors that whoever asks takes for a forged answer."""
     pairs = [(one_set("recorded"), Buffer.from_chunks([]))]
     with pytest.raises(MALFORMED):
-        kernel_timing.told_of(result, pairs, MEASUREMENT)
+        kernel_timing.told_of(result, pairs, MEASUREMENT, launch_ns=900.0)
 
 
 def test_the_seed_of_the_run_is_not_told(case: Case) -> None:
@@ -124,7 +128,7 @@ def ready(**changes: Any) -> dict[str, Any]:
     arms = ("torch", "kernel", "base")
     return {
         "arms": list(arms), "method": "cuda-graph", "calls": dict.fromkeys(arms, 100),
-        "batch_seconds": dict.fromkeys(arms, 3e-4), "host_ns_per_call": dict.fromkeys(arms, 5000.0), "cold": True,
+        "batch_seconds": dict.fromkeys(arms, 3e-4), "host_ns_per_call": dict.fromkeys(arms, 5000.0), "launch_ns": 900.0, "cold": True,
         "notes": ["fell back"], "refused": {"compile": "no compiler"}, **changes,
     }  # fmt: skip
 
@@ -137,6 +141,7 @@ def test_what_is_ready_is_read() -> None:
     assert prepared.seconds(("kernel", "base")) == pytest.approx(12e-4)
     assert prepared.host_ns_per_call == {"kernel": 5000.0, "base": 5000.0, "torch": 5000.0}
     assert (prepared.method, prepared.cold, prepared.notes) == ("cuda-graph", True, ("fell back",))
+    assert prepared.launch_ns == 900.0
     assert refused == {"compile": "no compiler"}
     assert kernel_timing.prepared_of(ready(host_ns_per_call={}))[0].host_ns_per_call == {}
 

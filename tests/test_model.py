@@ -1,7 +1,7 @@
 import pytest
 
 from pytest_cgins import documents
-from pytest_cgins.model import Blob, Case, Recipe, Storage, TensorMeta, Value, Verdict
+from pytest_cgins.model import Blob, Case, Reason, Recipe, Status, Storage, TensorMeta, Value, Verdict
 
 META = {"dtype": "float32", "shape": (2, 3), "stride": (3, 1), "offset": 0, "storage": 0}
 
@@ -52,6 +52,18 @@ def test_documents_round_trip() -> None:
     meta = TensorMeta(**META)  # type: ignore[arg-type]
     assert documents.load(TensorMeta, documents.dump(meta)) == meta
     assert documents.load_python(TensorMeta, documents.dump_python(meta)) == meta
+
+
+def test_a_document_with_a_byte_that_was_no_character_is_written_and_read() -> None:
+    """A lone surrogate, as Python has it in a path, is spelled out."""
+    verdict = Verdict(
+        status=Status.INFRASTRUCTURE, reason=Reason.TOOL_MISSING, message="f\udcffold", numbers={}
+    )
+    for read in (
+        documents.load(Verdict, documents.dump(verdict)),
+        documents.load_python(Verdict, documents.dump_python(verdict)),
+    ):
+        assert read.message == "f\\udcffold"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_time_fails_as_the_gate_says(
     with pytest.raises(pytest.fail.Exception) as caught:
         settled(evaluation)
     text = str(caught.value)
-    assert text.startswith(f"{status.value} (noise): time +8%\n\n→ accept it\n\nop  ")
+    assert text.startswith(f"{status.value} (noise): time +8%\n\n→ accept it\n\ncall  ")
     assert text.endswith("\nagain   pytest scale/cpu-cpp/tiny/a")
 
 

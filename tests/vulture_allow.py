@@ -8,10 +8,12 @@ _.pytest_configure
 _.pytest_configure_node
 _.pytest_benchmark_update_json
 _.pytest_collect_file
+_.pytest_ignore_collect
 _.pytest_collection_finish
 _.pytest_collectstart
 _.pytest_collection_modifyitems
 _.pytest_generate_tests
+_.pytest_ignore_collect
 _.pytest_report_header
 _.pytest_sessionstart
 _.pytest_runtestloop

@@ -14,7 +14,7 @@ from pytest_cgins.config.model import (
     Tolerance,
 )
 from pytest_cgins.config.pull_request import PullRequestSettings
-from pytest_cgins.config.semantics import Declared, SemanticsError, declared
+from pytest_cgins.config.semantics import Declared, IndexOutput, SemanticsError, declared
 
 __all__ = [
     "PROFILES",
@@ -22,6 +22,7 @@ __all__ = [
     "Declared",
     "DeclaredWork",
     "Implementation",
+    "IndexOutput",
     "KernelEntry",
     "ProbeException",
     "PullRequestSettings",

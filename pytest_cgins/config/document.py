@@ -38,12 +38,13 @@ def shown(file: Path) -> str:
         return str(file)
 
 
-def read(file: Path, *, alone: bool = False) -> Section:
+def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Section:
     """The top-level mapping of a YAML file.
 
     Args:
         file: the YAML file.
         alone: whether it is read without the files and folders that it names.
+        content: what it is to have; None for what it has.
 
     Raises:
         ConfigError: it cannot be read, is too large, is not YAML, or is not a mapping.
@@ -51,7 +52,7 @@ def read(file: Path, *, alone: bool = False) -> Section:
     import yaml
 
     name = shown(file)
-    text = _text(file, name)
+    text = _text(file, name, content)
     try:
         node = yaml.compose(text, Loader=_loader())
     except RecursionError:
@@ -70,17 +71,17 @@ def read(file: Path, *, alone: bool = False) -> Section:
     return Section(file, name, node, "the file", line=1, alone=alone)
 
 
-def _text(file: Path, name: str) -> str:
+def _text(file: Path, name: str, content: bytes | None) -> str:
     """Content of a regular file; a FIFO would be waited for, and a device has no end."""
     try:
-        status = file.stat()
-        if not stat.S_ISREG(status.st_mode):
+        status = file.stat() if content is None else None
+        if status is not None and not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{name}: not a regular file", remedy="put a YAML file there")
-        if status.st_size > MAX_NBYTES:
+        if (len(content or b"") if status is None else status.st_size) > MAX_NBYTES:
             raise ConfigError(
                 f"{name}: larger than {MAX_NBYTES >> 20} MiB", remedy="a configuration is a few kilobytes"
             )
-        return file.read_text(encoding="utf-8")
+        return (file.read_bytes() if content is None else content).decode("utf-8")
     except OSError as error:
         raise ConfigError(
             f"{name}: {error.strerror}", remedy="create it, or name the folder where it lies"

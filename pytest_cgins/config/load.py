@@ -15,7 +15,9 @@ from pytest_cgins.config.pull_request import pull_request_settings
 from pytest_cgins.config.semantics import semantics
 from pytest_cgins.config.specialize import specialized
 from pytest_cgins.config.work import declared_work
+from pytest_cgins.errors import ConfigError
 from pytest_cgins.model import Contract
+from pytest_cgins.text import counted, why_unnameable
 
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -29,20 +31,25 @@ IMPLEMENTATION_KEYS = (
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx")
 
 
-def load(path: Path, *, require_traces: bool = True, require_sources: bool = True) -> Config:
+def load(
+    path: Path, *, require_traces: bool = True, require_sources: bool = True, content: bytes | None = None
+) -> Config:
     """Read a `cgins.yaml`.
 
     Args:
         path: the file.
         require_traces: whether the folders under `traces` must exist.
         require_sources: whether the sources of kernels must exist.
+        content: what the file is to have, which then need not be there; None for what it has.
 
     Raises:
         ConfigError: anything in it is unknown, missing, twice there or of the wrong type; the message leads
             with file and line and ends with the nearest right word.
     """
     file = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a symlinked file away
-    top = read(file, alone=not require_sources)
+    if wrong := why_unnameable(file):
+        raise ConfigError(wrong[0], remedy=wrong[1])
+    top = read(file, alone=not require_sources, content=content)
     top.refuse_unknown(TOP_KEYS)
     _check_version(top)
     traces = top.get("traces")
@@ -257,7 +264,7 @@ def _check_device_kernel(section: Section, sources: tuple[Path, ...], device: st
         section.fail(f"{section.title} has contract device and device {device}", remedy="write device: cuda")
     if len(sources) > 1:
         section.fail(
-            f"{section.title} has {len(sources)} sources; a device kernel is one file",
+            f"{section.title} has {counted(len(sources), 'source')}; a device kernel is one file",
             remedy='keep the main one, and include the others in it: #include "rows.cuh"',
         )
     if sources[0].suffix != ".cu":

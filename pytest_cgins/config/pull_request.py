@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytest_cgins.config.document import Section, Value
 from pytest_cgins.config.llm_costs import read
+from pytest_cgins.text import counted
 
 PULL_REQUEST_KEYS = ("draft", "labels", "reviewers", "team_reviewers", "assignees")
 MOST_LABELS = 100
@@ -73,7 +74,10 @@ def wrong_with_label(name: str) -> Wrong:
     if name != name.strip() or not name.replace(_JOINER, "").isprintable():
         return "is no name of a label", "write it without control characters, and without space around it"
     if len(name) > MOST_LABEL_CHARACTERS:
-        return f"has {len(name)} characters", f"write at most {MOST_LABEL_CHARACTERS}: GitHub takes no more"
+        return (
+            f"has {counted(len(name), 'character')}",
+            f"write at most {MOST_LABEL_CHARACTERS}: GitHub takes no more",
+        )
     return None
 
 

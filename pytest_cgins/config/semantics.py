@@ -19,6 +19,9 @@ ROLES = ("data", "weight", "parameter", "positive", "index", "mask", "table", "k
 KEYS = ("kind", "roles", "domain", "rows", "fixed", "mutated", "outputs")
 RANDOM = "random"
 """What an output can be said to be: drawn anew by every call."""
+INDEX_INTO = "index_into"
+"""What an output can be said to be: positions in an argument."""
+_INDEX_KEYS = (INDEX_INTO, "dim", "distinct", "stable")
 _DIMENSION = re.compile(r"(?P<name>.+?)\[(?P<dim>\d+)\]")
 
 
@@ -33,6 +36,37 @@ class SemanticsError(ValueError):
     def __init__(self, what: str, *, remedy: str) -> None:
         super().__init__(f"{what}\n→ {remedy}")
         self.what, self.remedy = what, remedy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOutput:
+    """An output that holds positions in an argument: of positions of equal values, any is right."""
+
+    number: int
+    """Of the output."""
+    into: str
+    """The argument."""
+    dims: tuple[int, ...] = ()
+    """The dimensions of the argument that a position counts along, row-major; none: all of it, flattened."""
+    distinct: bool | None = None
+    """Whether no position comes twice in a row; None: as in the op's own answer."""
+    stable: bool = False
+    """Whether the op promises which of equal values it takes: then there is one right answer, the op's own."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON, and as it stands in cgins.yaml."""
+        return {
+            INDEX_INTO: self.into,
+            **({"dim": self.dims[0] if len(self.dims) == 1 else list(self.dims)} if self.dims else {}),
+            **({} if self.distinct is None else {"distinct": self.distinct}),
+            **({"stable": True} if self.stable else {}),
+        }
+
+    @property
+    def yaml(self) -> str:
+        """All that is to be written of it in cgins.yaml."""
+        said = ", ".join(f"{key}: {value}" for key, value in self.plain().items())
+        return f"semantics: {{outputs: {{{self.number}: {{{said}}}}}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +88,19 @@ class Declared:
     outputs: tuple[tuple[int, float, float], ...] = ()
     """Number of an output that is random, least and greatest value; infinite where there is no end. Returned tensors
     come first, then the mutated arguments."""
+    indices: tuple[IndexOutput, ...] = ()
+    """Outputs that hold positions in an argument, numbered likewise."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments that are spoken of."""
         spoken = [entry[0] for part in (self.roles, self.domain, self.rows, self.fixed) for entry in part]
-        return tuple(dict.fromkeys((*spoken, *self.mutated)))
+        return tuple(dict.fromkeys((*spoken, *self.mutated, *(one.into for one in self.indices))))
+
+    @property
+    def _numbers(self) -> set[int]:
+        """The outputs that are spoken of."""
+        return {*(entry[0] for entry in self.outputs), *(one.number for one in self.indices)}
 
     def __or__(self, other: Declared) -> Declared:
         """Both, where this one comes first."""
@@ -70,7 +111,8 @@ class Declared:
             rows=_first_of(self.rows, other.rows),
             fixed=tuple(dict.fromkeys((*self.fixed, *other.fixed))),
             mutated=tuple(dict.fromkeys((*self.mutated, *other.mutated))),
-            outputs=_first_of(self.outputs, other.outputs),
+            outputs=(*self.outputs, *(one for one in other.outputs if one[0] not in self._numbers)),
+            indices=(*self.indices, *(one for one in other.indices if one.number not in self._numbers)),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -82,7 +124,10 @@ class Declared:
             "rows": {name: list(dims) for name, dims in self.rows},
             "fixed": [name if dim is None else f"{name}[{dim}]" for name, dim in self.fixed],
             "mutated": list(self.mutated),
-            "outputs": {str(number): {RANDOM: _open(low, high)} for number, low, high in self.outputs},
+            "outputs": {
+                **{str(number): {RANDOM: _open(low, high)} for number, low, high in self.outputs},
+                **{str(one.number): one.plain() for one in self.indices},
+            },
         }
 
 
@@ -114,6 +159,7 @@ def declared(given: Mapping[str, Any]) -> Declared:
         _known("kind", [kind], KINDS)
     roles = _mapping(given, "roles")
     _known("role", roles.values(), ROLES)
+    drawn, indices = _outputs(given.get("outputs", {}))
     return Declared(
         kind=str(kind),
         roles=tuple((name, str(role)) for name, role in roles.items()),
@@ -121,7 +167,8 @@ def declared(given: Mapping[str, Any]) -> Declared:
         rows=tuple((name, _dims(name, dims)) for name, dims in _mapping(given, "rows").items()),
         fixed=tuple(_place(one) for one in _list(given, "fixed", "[heads, 'x[1]']")),
         mutated=_list(given, "mutated", "[x, running_mean]"),
-        outputs=_outputs(given.get("outputs", {})),
+        outputs=drawn,
+        indices=indices,
     )
 
 
@@ -146,22 +193,51 @@ def _list(given: Mapping[str, Any], key: str, example: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _outputs(given: Any) -> tuple[tuple[int, float, float], ...]:
-    """`{1: random}`, or `{1: {random: [0, 1]}}` with the least and greatest value."""
-    wanted = "write e.g. outputs: {1: random}, counted from 0, or {1: {random: [0, 1]}} with its domain"
+def _outputs(given: Any) -> tuple[tuple[tuple[int, float, float], ...], tuple[IndexOutput, ...]]:
+    """Random outputs and those of positions: `{0: random}`, `{0: {random: [0, 1]}}`, `{1: {index_into: x, dim: -1}}`."""
+    wanted = (
+        "write e.g. outputs: {1: random}, counted from 0, {1: {random: [0, 1]}} with its domain, or "
+        "{1: {index_into: x, dim: -1}}"
+    )
     if not isinstance(given, Mapping):
         raise SemanticsError("outputs is no mapping of numbers", remedy=wanted)
-    found = []
+    drawn, indices = [], []
     for key, said in given.items():
         if not str(key).isdecimal():
             raise SemanticsError(f'the output "{key}" is no number', remedy=wanted)
-        if isinstance(said, Mapping):
-            _known("property of an output", said, (RANDOM,))
-        else:
-            _known("property of an output", [said], (RANDOM,))
-        ends = said.get(RANDOM, []) if isinstance(said, Mapping) else (None, None)
-        found.append((int(key), *_ends(f"output {key}", ends)))
-    return tuple(found)
+        if isinstance(said, Mapping) and RANDOM not in said:
+            indices.append(_index_output(int(key), said))
+            continue
+        _known("property of an output", said if isinstance(said, Mapping) else [said], (RANDOM,))
+        ends = said[RANDOM] if isinstance(said, Mapping) else (None, None)
+        drawn.append((int(key), *_ends(f"output {key}", ends)))
+    return tuple(drawn), tuple(indices)
+
+
+def _index_output(number: int, said: Mapping[str, Any]) -> IndexOutput:
+    """`{index_into: x, dim: -1}`; `dim` may be a list, and all of `x` is counted through without it."""
+    wanted = f"write e.g. {number}: {{{INDEX_INTO}: x, dim: -1}}"
+    _known("property of an output", said, (RANDOM, *_INDEX_KEYS))
+    into, dim = said.get(INDEX_INTO), said.get("dim")
+    if not isinstance(into, str):
+        raise SemanticsError(f"{INDEX_INTO} of output {number} is no argument", remedy=wanted)
+    dims = list(dim) if isinstance(dim, (list, tuple)) else [] if dim is None else [dim]
+    if not all(type(one) is int for one in dims) or len(set(dims)) < len(dims):
+        raise SemanticsError(
+            f"dim of output {number} is neither a dimension nor a list of them", remedy=wanted
+        )
+    for key in ("distinct", "stable"):
+        if not isinstance(said.get(key, False), bool):
+            raise SemanticsError(
+                f"{key} of output {number} is neither true nor false", remedy=f"write {key}: true"
+            )
+    return IndexOutput(
+        number=number,
+        into=into,
+        dims=tuple(dims),
+        distinct=said.get("distinct"),
+        stable=said.get("stable", False),
+    )
 
 
 def _open(low: float, high: float) -> list[float | None]:
@@ -206,7 +282,7 @@ def _place(text: str) -> tuple[str, int | None]:
 
 
 def _plain(node: Node) -> Any:
-    """A YAML node as plain data; single values but numbers and null are text."""
+    """A YAML node as plain data; single values but whole numbers, true, false and null are text."""
     tag = node.tag.rpartition(":")[2]
     if tag == "map":
         return {str(key.value): _plain(value) for key, value in node.value}
@@ -214,6 +290,8 @@ def _plain(node: Node) -> Any:
         return [_plain(item) for item in node.value]
     if tag == "null":
         return None
-    if tag == "int" and str(node.value).isdecimal():
+    if tag == "int" and str(node.value).removeprefix("-").isdecimal():
         return int(node.value)
+    if tag == "bool" and str(node.value).lower() in ("true", "false"):
+        return str(node.value).lower() == "true"
     return str(node.value)

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from pytest_cgins.config.document import Section, Value
 from pytest_cgins.model import OpCall, Specialized, TensorMeta
+from pytest_cgins.text import counted
 
 MOST_BUILDS = 16
 """Each is one more compilation of all sources."""
@@ -106,7 +107,8 @@ def specialized(value: Value | None, title: str, defines: tuple[str, ...]) -> Sp
     items = listed.items()
     if not 1 <= len(items) <= MOST_BUILDS:
         listed.fail(
-            f"builds of {section.title} has {len(items)} entries", remedy=f"list 1 to {MOST_BUILDS} builds"
+            f"builds of {section.title} has {counted(len(items), 'entry', 'entries')}",
+            remedy=f"list 1 to {MOST_BUILDS} builds",
         )
     builds: dict[tuple[int, ...], int] = {}
     for number, item in enumerate(items, 1):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from pytest_cgins.text import columns
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -38,6 +39,5 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         # Not by `documents`: the doctor must work where a package that we need is missing.
         print(json.dumps(asdict(report), indent=1, ensure_ascii=False))
     else:
-        width = shutil.get_terminal_size((80, 24)).columns
-        print(render(report, width=width, colour=sys.stdout.isatty()), end="")
+        print(render(report, width=columns(sys.stdout), colour=sys.stdout.isatty()), end="")
     return report.exit_status

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pytest_cgins.doctor.findings import DoctorReport, Finding
+from pytest_cgins.text import counted
 
 NARROWEST = 60
 STATE_WIDTH = 10
@@ -77,7 +78,7 @@ def _verdict(report: DoctorReport, width: int) -> Iterator[Line]:
         return
     optional = [one for one in report.findings if one.state != "ok"]
     text = "Ready." if not optional else (
-        f"Ready. {len(optional)} of {len(report.findings)} parts are not there or not known; "
+        f"Ready. {len(optional)} of {counted(len(report.findings), 'part is', 'parts are')} not there or not known; "
         "each says what that disables."
     )  # fmt: skip
     yield from ([(line, "green")] for line in _fold(text, width))

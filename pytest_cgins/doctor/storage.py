@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_cgins.doctor import parse
 from pytest_cgins.doctor.findings import Finding, State
 from pytest_cgins.kernels.build import default_cache
+from pytest_cgins.text import counted
 
 STORAGE = "Storage"
 LEAST_FREE_NBYTES = 1 << 30
@@ -53,7 +54,7 @@ def _held(folder: Path) -> str:
                 nbytes += (Path(place) / file).lstat().st_size
             except OSError:  # another process may be at work there
                 continue
-    return f"{builds} builds, {parse.size(nbytes)}"
+    return f"{counted(builds, 'build')}, {parse.size(nbytes)}"
 
 
 def memory() -> tuple[Finding, ...]:

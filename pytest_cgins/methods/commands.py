@@ -16,7 +16,7 @@ from pytest_cgins.methods.model import AXES, DTYPES, FAMILIES, FIGURES, LANGUAGE
 from pytest_cgins.methods.near_peak import near_peak
 from pytest_cgins.methods.registry import Registry
 from pytest_cgins.methods.select import Situation, not_again, select
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -117,7 +117,7 @@ def run_ls(arguments: argparse.Namespace) -> int:
     width = max((len(method.id) for method in found), default=0)
     for method in sorted(found, key=lambda one: (one.device, AXES.index(one.axis), one.priority, one.id)):
         print(f"{method.id:{width}}  {method.axis:7}  {method.priority}  {_archs(method):9}  {method.title}")
-    print(f"{len(found)} methods")
+    print(f"{counted(len(found), 'method')}")
     return 0
 
 
@@ -180,7 +180,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     before = registry.shipped()
     after = registry.merged(arguments.files, base=before)
     changed = [name for name, method in after.methods.items() if before.methods.get(name) != method]
-    print(f"{len(changed)} methods are right: {', '.join(changed)}")
+    print(f"{counted(len(changed), 'method is', 'methods are')} right: {', '.join(changed)}")
     if replaced := [name for name in changed if name in before]:
         print(f"instead of ours: {', '.join(replaced)}")
     return 0
@@ -250,7 +250,7 @@ def run_results(arguments: argparse.Namespace) -> int:
             f"{one.kernel} ({one.language}, {one.device_name}) {one.method}: {one.result}, SASS {one.shown}{gain}; "
             f"round {one.round} of {one.run}" + (f"; {one.note}" if one.note else "")
         )
-    print(f"{len(found)} results in {arguments.memory}")
+    print(f"{counted(len(found), 'result')} in {arguments.memory}")
     return 0
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from pytest_cgins import documents
 from pytest_cgins.errors import JournalError
 from pytest_cgins.methods.classes import MethodMemory, Tried
+from pytest_cgins.text import counted
+from pytest_cgins.waiting import Wait
 
 FOLDER = ".cgins"
 """Of a project, beside its cgins.yaml."""
@@ -36,7 +38,9 @@ def read(file: Path) -> MethodMemory:
             raise JournalError(f"{file} is no regular file", remedy="name another one")
         nbytes = file.stat().st_size
         if nbytes > LIMIT_NBYTES:
-            raise JournalError(f"{file}: {nbytes} bytes are more than {LIMIT_NBYTES}", remedy=_REMEDY)
+            raise JournalError(
+                f"{file}: {counted(nbytes, 'byte is', 'bytes are')} more than {LIMIT_NBYTES}", remedy=_REMEDY
+            )
         return documents.load(MethodMemory, file.read_bytes())
     except OSError as error:
         raise JournalError(f"{file}: {error.strerror or error}", remedy="make it readable") from None
@@ -65,17 +69,18 @@ def _locked(file: Path) -> Iterator[None]:
     handle = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         deadline = time.monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise JournalError(
-                        f"{file} was locked by another process for {LOCK_WAIT_S:g} s",
-                        remedy="end that process",
-                    ) from None
-            time.sleep(0.01)
+        with Wait(str(file), "another process has locked it") as wait:
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise JournalError(
+                            f"{file} was locked by another process for {LOCK_WAIT_S:g} s",
+                            remedy="end that process",
+                        ) from None
+                wait.sleep(0.01)
         yield
     finally:
         os.close(handle)

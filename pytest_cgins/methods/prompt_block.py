@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pytest_cgins.methods.axis_budget import TIES, AxisBudget
 from pytest_cgins.methods.model import Language
 from pytest_cgins.methods.select import Offer
+from pytest_cgins.text import counted
 
 ANSWER = '{"picks": [{"method": "ID", "why": "REASON"}], "skipped": {"ID": "REASON"}}'
 """What `validator.read_choice` reads."""
@@ -40,7 +41,7 @@ def render(offers: Sequence[Offer], budget: AxisBudget, language: Language, barr
 def _rule(budget: AxisBudget) -> str:
     shares = ", ".join(f"{budget.of(axis)} of {axis}" for axis in TIES if budget.of(axis))
     return (
-        f"Choose at most {budget.total} methods ({shares}). Priority 1 comes before 2 and 3: where you leave one out for "
+        f"Choose at most {counted(budget.total, 'method')} ({shares}). Priority 1 comes before 2 and 3: where you leave one out for "
         "another of its axis, say why under skipped. Apply each so that it can be taken out again alone."
     )
 

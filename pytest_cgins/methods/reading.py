@@ -22,7 +22,7 @@ from pytest_cgins.methods.model import (
     Trigger,
     is_metric,
 )
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 VERSION = 1
 _KEYS = (
@@ -89,7 +89,7 @@ def _text(it: Section, key: str, remedy: str) -> str:
     text = " ".join(value.text().split())
     if len(text) > _MOST_CHARACTERS:
         value.fail(
-            f'"{key}" of {it.title} has {len(text)} characters',
+            f'"{key}" of {it.title} has {counted(len(text), "character")}',
             remedy=f"say it in {_MOST_CHARACTERS}: prompts quote it",
         )
     return text

@@ -14,7 +14,7 @@ from pytest_cgins.methods.classes import MethodMemory
 from pytest_cgins.methods.model import Method
 from pytest_cgins.methods.registry import Registry
 from pytest_cgins.methods.select import Offer, Situation, conflicts, not_again, unfit
-from pytest_cgins.text import nearest
+from pytest_cgins.text import counted, nearest
 
 _BLOCK = re.compile(r"```[^\n]*\n(\s*\{.*?\})\s*```", re.DOTALL)
 _LIMIT = 2**16
@@ -128,7 +128,7 @@ def _over_budget(methods: dict[str, Method], budget: AxisBudget) -> Iterator[Com
         if len(names) > budget.of(axis):
             yield _say(
                 "budget", names[-1],
-                f"{len(names)} methods of the {axis} axis ({', '.join(names)}), and its budget is {budget.of(axis)}: "
+                f"{counted(len(names), 'method')} of the {axis} axis ({', '.join(names)}), and its budget is {budget.of(axis)}: "
                 "leave out the least promising",
             )  # fmt: skip
 

@@ -14,6 +14,7 @@ from pytest_cgins.measurement import Comparison
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.profiling import bench
 from pytest_cgins.profiling.model import Attribution, CaseAttribution
+from pytest_cgins.text import counted
 from pytest_cgins.timing.sequential import median_interval
 
 State = Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]
@@ -51,7 +52,10 @@ def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
     outcomes = [(_comparison(one), one) for one in evaluations if one.verdict.status not in _UNTRIED]
     slower = [one for _, one in outcomes if _is_slower(one)]
     if slower:
-        return "contributes", f"proven slower without it in {len(slower)} of {len(evaluations)} cases"
+        return (
+            "contributes",
+            f"proven slower without it in {len(slower)} of {counted(len(evaluations), 'case')}",
+        )
     unchanged = [one for _, one in outcomes if one.verdict.reason is Reason.UNCHANGED]
     if outcomes and len(unchanged) == len(outcomes):
         return "not-ablated", "the variant is the champion's own build: nothing was taken out"
@@ -60,7 +64,10 @@ def _state(evaluations: Sequence[Evaluation]) -> tuple[State, str]:
         why = _said(evaluations[0]) if evaluations else "no case was tried"
         return "not-ablated", f"it was not timed against the champion: {why}"
     if all(found.outcome in ("clean", "faster") for found in tested):
-        return "no-gain", f"proven not slower without it in {len(tested)} of {len(evaluations)} cases"
+        return (
+            "no-gain",
+            f"proven not slower without it in {len(tested)} of {counted(len(evaluations), 'case')}",
+        )
     return "undecided", "noise hides what it is worth: the blocks were used up, and neither is proven"
 
 

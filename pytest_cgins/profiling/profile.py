@@ -32,6 +32,7 @@ from pytest_cgins.profiling.model import (
     TimelineKernel,
 )
 from pytest_cgins.profiling.ncu_csv import Launch
+from pytest_cgins.text import counted
 
 TOP = 5
 COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
@@ -178,7 +179,7 @@ class Profiler:
             found.degraded.append(NO_NCU)
             return
         for extra in EXTRAS:
-            self._say(f"under ncu, {len(extra)} counters besides its sections'")
+            self._say(f"under ncu, {counted(len(extra), 'counter')} besides its sections'")
             begun.wait()
             with self._evaluator.stage.alone_on(case.device):
                 told = begun.go()

@@ -20,6 +20,7 @@ from pytest_cgins.profiling.model import (
     SassRow,
     TidyEvidence,
 )
+from pytest_cgins.text import counted
 from pytest_cgins.trace.console import new_table
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _profile(one: CaseProfile) -> list[Table | str]:
             )  # fmt: skip
         parts.append(table)
         if len(one.functions) > SHOWN_FUNCTIONS:
-            parts.append(f"and {len(one.functions) - SHOWN_FUNCTIONS} more functions")
+            parts.append(f"and {counted(len(one.functions) - SHOWN_FUNCTIONS, 'more function')}")
     parts += [f"compiler: {line}" for line in one.compiler]
     parts += [f"note: {line}" for line in one.notes]
     return [*parts, *_degraded(one.degraded), ""]
@@ -171,7 +172,7 @@ def tidy(made: TidyEvidence) -> list[Table | str]:
     """A line a finding."""
     lines = [f"{one.file}:{one.line}: {one.level}: {one.message} [{one.check}]" for one in made.findings]
     if made.clang_tidy and not lines:
-        lines = [f"clang-tidy {made.clang_tidy}: nothing found in {len(made.files)} files"]
+        lines = [f"clang-tidy {made.clang_tidy}: nothing found in {counted(len(made.files), 'file')}"]
     return [*lines, *_degraded(made.degraded)]
 
 

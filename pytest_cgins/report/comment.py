@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_cgins.figures import change, ratio, speedup
 from pytest_cgins.model import Evaluation, SessionReport
-from pytest_cgins.report import markdown, summary, times
+from pytest_cgins.report import in_common, markdown, summary, times
 from pytest_cgins.report.counts import counts
 from pytest_cgins.report.escape import code
 from pytest_cgins.report.failure import headline
@@ -21,7 +21,9 @@ def comment(report: SessionReport, *, limit_nbytes: int = COMMENT_LIMIT_NBYTES) 
     _add_verdicts(page, "Verdicts", _noticed(report), report, share=0.5)
     failed = summary.failures(report.evaluations, strict=report.strict)
     name = summary.names(report)
-    shown = [markdown.failure_message(one, report, name(one)) for one in failed[: markdown.MESSAGES]]
+    shared = in_common.in_common(report)
+    markdown.add_in_common(page, shared)
+    shown = [markdown.failure_message(one, report, name(one), shared) for one in failed[: markdown.MESSAGES]]
     page.elements(shown, total=len(failed), share=0.6)
     _add_kernels(page, report)
     return page.text()
@@ -60,14 +62,10 @@ def _add_verdicts(
 
 def _worst_first(report: SessionReport) -> list[Evaluation]:
     """All cases: those that fail by what is proven of them, then by how slow they seem."""
-
-    def order(evaluation: Evaluation) -> tuple[bool, int, float, str]:
-        test = times.comparison(evaluation)
-        passes = summary.outcome(evaluation, strict=report.strict) not in ("fail", "error")
-        slow = -(test.ratio if test is not None else 0.0)
-        return passes, summary.rank(evaluation.verdict.status), slow, evaluation.label
-
-    return sorted(report.evaluations, key=order)
+    ordered = summary.worst_first(report.evaluations)
+    return sorted(
+        ordered, key=lambda one: summary.outcome(one, strict=report.strict) not in ("fail", "error")
+    )
 
 
 def _noticed(report: SessionReport) -> list[Evaluation]:

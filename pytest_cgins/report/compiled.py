@@ -16,6 +16,7 @@ from pytest_cgins.figures import time_ns
 from pytest_cgins.model import Compilation, KernelResources, Status
 from pytest_cgins.report import console
 from pytest_cgins.report.summary import rank
+from pytest_cgins.text import counted
 
 SHOWN_OPCODES = 6
 EXPLAINED = (Status.PASSED, Status.NEW, Status.SKIPPED)
@@ -234,7 +235,7 @@ def lines(
             status, _, rest = headline(one).partition(" ")
             yield Text(f"{status} ", style=console.style(one.verdict.status)) + Text(f"{one.name} {rest}")
         if shown is not None and len(failed) > shown:
-            yield Text(f"... {len(failed) - shown} more failures: -v lists them all")
+            yield Text(f"... {counted(len(failed) - shown, 'more failure')}: -v lists them all")
     for status in EXPLAINED:
         for reason, count in reasons(compilations, status):
             yield Text(f"{status.value} {_builds(count)}: {reason}", style=console.style(status))
@@ -249,4 +250,4 @@ def lines(
 
 
 def _builds(count: int) -> str:
-    return f"{count} build{'s' * (count != 1)}"
+    return f"{counted(count, 'build')}"

@@ -13,9 +13,8 @@ from rich.text import Span, Text
 
 from pytest_cgins.model import Status
 from pytest_cgins.report import escape
+from pytest_cgins.text import UNLIMITED
 
-_UNLIMITED = 100_000
-"""Width at which nothing is folded; tables take only what they need."""
 GAP = 2
 """Blanks between columns."""
 OUTCOME_STYLES = {"pass": "green", "fail": "red", "error": "magenta", "skip": "yellow"}
@@ -31,7 +30,7 @@ def text(part: Table | Text, *, colour: bool) -> str:
     # Whether there is colour and how wide the terminal is, pytest has settled: the environment is not asked.
     console = Console(
         file=out,
-        width=_UNLIMITED,
+        width=UNLIMITED,
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from pytest_cgins.model import SessionReport
 from pytest_cgins.report.summary import Ungated
+from pytest_cgins.text import counted
 
 SHOWN_CASES = 10
 """Missing cases that are listed one by one, unless `-v` asks for all."""
@@ -33,7 +34,7 @@ def lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
 
 def headline(report: SessionReport) -> str:
     """How many cases are missing, and of what; one line."""
-    cases = "1 case" if len(report.missing) == 1 else f"{len(report.missing)} cases"
+    cases = counted(len(report.missing), "case")
     verb = "is" if len(report.missing) == 1 else "are"
     return f"{cases} of {report.base_revision} {verb} no longer there"
 
@@ -59,7 +60,7 @@ def empty(report: SessionReport) -> str:
 
 def ungated(one: Ungated) -> str:
     """Why nothing gates an implementation; one line."""
-    cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
+    cases = counted(one.cases, "case")
     return f"its contract covers none of its {cases}: {one.message}"
 
 

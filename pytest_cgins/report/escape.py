@@ -12,6 +12,8 @@ import html
 import re
 import unicodedata
 
+from pytest_cgins.text import counted
+
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories that are shown as `\\uXXXX`: among them are marks that reverse the text after them."""
 _COMMAND = re.compile(r"(?P<before>^(?:\s|\x1b\[[\d;]*m)*):(?=:)|#(?=#\w*\[)")
@@ -32,7 +34,7 @@ def block(text: str, *, length: int) -> str:
 def cut(text: str, length: int) -> str:
     """The text, or its beginning and how much was left out."""
     left_out = len(text) - length
-    return text if left_out <= 0 else f"{text[:length]} ... ({left_out} more characters)"
+    return text if left_out <= 0 else f"{text[:length]} ... ({counted(left_out, 'more character')})"
 
 
 def visible(text: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_cgins.figures import ratio
+from pytest_cgins.call_text import case_line
+from pytest_cgins.figures import NO_TOLERANCE, ratio
 from pytest_cgins.model import Check, Evaluation, Reason, Status
+from pytest_cgins.report.escape import visible
+from pytest_cgins.text import counted
 
 OUTPUT_LINES = 40
 """Lines of what the kernel or its compiler printed that a message quotes, from the end."""
@@ -11,12 +14,13 @@ LINE_LENGTH = 200
 """Characters of each: Python's list of extension modules after a crash alone is a screen long."""
 
 
-def message(evaluation: Evaluation, *, command: str) -> str:
+def message(evaluation: Evaluation, *, command: str, in_common: str = "") -> str:
     """All that a person needs to start looking for the error.
 
     Args:
         evaluation: of a case that failed or ended in an error.
         command: shell command that runs this case again with the same inputs.
+        in_common: what it has in common with the kernel's other failing cases, where all of them are known.
     """
     parts = [headline(evaluation)]
     verdict = evaluation.verdict
@@ -29,7 +33,9 @@ def message(evaluation: Evaluation, *, command: str) -> str:
         parts += ["\n".join(_line(check) for check in failed[1:])] if failed[1:] else []
     if evaluation.output.strip() and not _says_output(evaluation):
         parts.append(_quoted_output(evaluation.output))
-    parts.append("\n".join([f"op      {evaluation.case.op}", *_changed(evaluation), f"again   {command}"]))
+    shared = [f"common  {visible(in_common)}"] if in_common else []
+    call = f"call    {visible(case_line(evaluation.case))}"
+    parts.append("\n".join([call, *shared, *_changed(evaluation), f"again   {command}"]))
     return "\n\n".join(parts)
 
 
@@ -64,8 +70,16 @@ def _checks(evaluation: Evaluation) -> tuple[Check, ...]:
 
 def _line(check: Check) -> str:
     """One failed comparison: which, why, how much is wrong and how far out it is."""
-    share = "" if check.share is None else f", error {ratio(check.share)} times the tolerance"
-    counts = f"; {check.wrong:,} of {check.compared:,} elements wrong{share}" if check.compared else ""
+    share = (
+        ""
+        if check.share is None or check.share >= NO_TOLERANCE
+        else f", error {ratio(check.share)} times the tolerance"
+    )
+    counts = (
+        f"; {check.wrong:,} of {counted(check.compared, 'element', grouped=True)} wrong{share}"
+        if check.compared
+        else ""
+    )
     return f"{check.rule} rule on {check.inputs} inputs: {check.reason.value}{counts}"
 
 
@@ -88,10 +102,10 @@ def _place(check: Check) -> str:
 def _quoted_output(output: str) -> str:
     lines = output.rstrip().splitlines()
     left_out = len(lines) - OUTPUT_LINES
-    head = [f"… {left_out} earlier lines"] if left_out > 0 else []
+    head = [f"… {counted(left_out, 'earlier line')}"] if left_out > 0 else []
     return "\n".join(["output:", *head, *(f"  | {_cut(line)}" for line in lines[-OUTPUT_LINES:])])
 
 
 def _cut(line: str) -> str:
     left_out = len(line) - LINE_LENGTH
-    return f"{line[:LINE_LENGTH]} ... ({left_out} more characters)" if left_out > 0 else line
+    return f"{line[:LINE_LENGTH]} ... ({counted(left_out, 'more character')})" if left_out > 0 else line

@@ -26,8 +26,14 @@ def _named_on_one_line(report: SessionReport) -> SessionReport:
     from pytest_cgins.report.escape import visible
 
     def evaluation(one: Evaluation) -> Evaluation:
-        names = ("kernel", "implementation", "device", "pack", "signature")
-        case = replace(one.case, **{name: visible(getattr(one.case, name)) for name in names})
+        case = replace(
+            one.case,
+            kernel=visible(one.case.kernel),
+            implementation=visible(one.case.implementation),
+            device=visible(one.case.device),
+            pack=visible(one.case.pack),
+            signature=visible(one.case.signature),
+        )
         return replace(one, case=case, config=visible(one.config), device_name=visible(one.device_name))
 
     def compilation(one: Compilation) -> Compilation:

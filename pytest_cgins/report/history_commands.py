@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.options import HISTORY_FILE
+from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -67,7 +68,10 @@ def run_history(arguments: argparse.Namespace) -> int:
     elif trends:
         print(trend_table.render(trends, last=arguments.last, colour=sys.stdout.isatty()), end="")
     else:
-        print(f"cgins: {arguments.path}: none of {len(found.entries)} entries is asked for", file=sys.stderr)
+        print(
+            f"cgins: {arguments.path}: none of {counted(len(found.entries), 'entry', 'entries')} is asked for",
+            file=sys.stderr,
+        )
     return 0 if trends else 1
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from pytest_cgins.call_text import case_line
 from pytest_cgins.model import Compilation, Environment, Evaluation, SessionReport
-from pytest_cgins.report import compiled, coverage, failure, markdown, summary
+from pytest_cgins.report import compiled, coverage, failure, in_common, markdown, summary
 from pytest_cgins.report.escape import cut
 from pytest_cgins.report.exit_code import settled
 
@@ -52,8 +53,9 @@ class _Entry:
 def render(report: SessionReport) -> str:
     """The document as text, to be written as UTF-8. Characters that XML 1.0 has no place for are left out."""
     several = summary.several_configs([*report.evaluations, *report.compilations])
+    shared = in_common.in_common(report)
     entries = [
-        *(_behind_config(_case(one, report), one, several=several) for one in report.evaluations),
+        *(_behind_config(_case(one, report, shared), one, several=several) for one in report.evaluations),
         *(_behind_config(_build(one), one, several=several) for one in report.compilations),
         *_whole(report),
     ]
@@ -135,11 +137,13 @@ def _behind_config(entry: _Entry, one: Evaluation | Compilation, *, several: boo
     return replace(entry, suite=f"{place}{entry.suite}", group=f"{place}{entry.group}")
 
 
-def _case(evaluation: Evaluation, report: SessionReport) -> _Entry:
+def _case(evaluation: Evaluation, report: SessionReport, shared: Sequence[in_common.InCommon]) -> _Entry:
     case, again = evaluation.case, markdown.reproduction(evaluation, report)
     group, _, name = evaluation.label.removeprefix(f"{case.kernel}/").partition("/")
     outcome = summary.outcome(evaluation, strict=report.strict)
-    told = failure.message(evaluation, command=again) if outcome in ("fail", "error") else ""
+    words = in_common.of_case(shared, evaluation, report)
+    failed = outcome in ("fail", "error")
+    told = failure.message(evaluation, command=again, in_common=words) if failed else ""
     return _Entry(
         suite=case.kernel,
         group=f"{case.kernel}.{group}",
@@ -149,7 +153,10 @@ def _case(evaluation: Evaluation, report: SessionReport) -> _Entry:
         reason=evaluation.verdict.reason.value,
         message=failure.headline(evaluation),
         text=told or evaluation.verdict.message,
-        properties=properties(evaluation, report),
+        properties={
+            **properties(evaluation, report),
+            **({"failing_cases_have_in_common": words} if words else {}),
+        },
     )
 
 
@@ -169,6 +176,7 @@ def properties(evaluation: Evaluation, report: SessionReport) -> dict[str, str]:
         "device": case.device,
         "device_name": device_name(evaluation, report.environments),
         "op": case.op,
+        "call": case_line(case),
         "dtype": case.dtype,
         "seed": str(seeds[0]) if len(seeds) == 1 else "",
         "sources": tested.sources if tested is not None else evaluation.kernel_digest,

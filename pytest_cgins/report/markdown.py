@@ -9,11 +9,13 @@ from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.gate_timing import interval
 from pytest_cgins.measurement import Measurement
 from pytest_cgins.model import Compilation, Environment, Evaluation, SessionReport, Status
-from pytest_cgins.report import compiled, coverage, summary, time_lines, times
+from pytest_cgins.report import compiled, coverage, in_common, summary, time_lines, times
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
+from pytest_cgins.report.in_common import InCommon
 from pytest_cgins.report.limited import LimitedPage, row
+from pytest_cgins.text import counted
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""
@@ -38,7 +40,9 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
         ValueError: the limit is too small.
     """
     if limit_nbytes < LEAST_LIMIT_NBYTES:
-        raise ValueError(f"{limit_nbytes} bytes are fewer than the {LEAST_LIMIT_NBYTES} that a summary needs")
+        raise ValueError(
+            f"{counted(limit_nbytes, 'byte is', 'bytes are')} fewer than the {LEAST_LIMIT_NBYTES} that a summary needs"
+        )
     page = LimitedPage(limit_nbytes)
     page.add(heading(report, counts(report)))
     add_coverage(page, report)
@@ -50,7 +54,9 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
     rows = [kernel_row(one) for one in summary.rows(evaluations)]
     add_figures(page, "Kernels", KERNELS, rows, share=0.25)
     page.table("Failures", _FAILURES, [_failure(one, report, name(one)) for one in failed], share=0.4)
-    shown = [failure_message(one, report, name(one)) for one in failed[:MESSAGES]]
+    shared = in_common.in_common(report)
+    add_in_common(page, shared)
+    shown = [failure_message(one, report, name(one), shared) for one in failed[:MESSAGES]]
     page.elements(shown, total=len(failed), share=0.5)
     let_pass = [_let_pass(one, name(one)) for one in times.let_pass(evaluations)]
     page.table("Slower, and let pass", _UNDECIDED, let_pass, share=0.4)
@@ -155,10 +161,14 @@ _ABOUT_TIME = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
 
 def heading(report: SessionReport, found: Counts) -> str:
     """Counts, exit code, seed and devices."""
-    parts = [(found.failed, "failed"), (found.errors, "errors"), (found.skipped, "skipped")]
-    counted = [f"{number} {word}" for number, word in parts if number]
+    parts = [
+        (found.failed, f"{found.failed} failed"),
+        (found.errors, counted(found.errors, "error")),
+        (found.skipped, f"{found.skipped} skipped"),
+    ]
+    present = [text for number, text in parts if number]
     weak = f" ({found.weak} weak)" if found.weak else ""
-    title = f"## cgins: {', '.join([*counted, f'{found.passed} passed{weak}'])}\n\n"
+    title = f"## cgins: {', '.join([*present, f'{found.passed} passed{weak}'])}\n\n"
     shown = report.environments[:ENVIRONMENTS]
     places = "".join(f"<br>{_environment(environment)}" for environment in shown)
     seed = "" if report.compilations else _seeds(report)
@@ -174,7 +184,7 @@ def _seeds(report: SessionReport) -> str:
     seeds = summary.seeds(report)
     if len(seeds) < 2:
         return f" seed <code>{report.seed}</code> (<code>--cgins-seed={report.seed}</code> repeats the fresh inputs);"
-    return f" {len(seeds)} seeds, as {len(report.merged)} runs were merged;"
+    return f" {counted(len(seeds), 'seed')}, as {counted(len(report.merged), 'run was', 'runs were')} merged;"
 
 
 def _environment(environment: Environment) -> str:
@@ -241,9 +251,28 @@ def _failure(evaluation: Evaluation, report: SessionReport, name: str) -> str:
     )
 
 
-def failure_message(evaluation: Evaluation, report: SessionReport, name: str) -> str:
+_IN_COMMON = ("kernel", "implementation", "what")
+
+
+def add_in_common(page: LimitedPage, found: Sequence[InCommon]) -> None:
+    """What tells the failing cases of kernels from those that pass."""
+    rows = [
+        row(
+            code(one.kernel, length=NAME_LENGTH),
+            code(f"{one.implementation} ({one.device})", length=NAME_LENGTH),
+            code(one.words, length=2 * HEADLINE_LENGTH),
+        )
+        for one in found
+    ]
+    page.table("What failing cases have in common", _IN_COMMON, rows, share=0.2)
+
+
+def failure_message(
+    evaluation: Evaluation, report: SessionReport, name: str, shared: Sequence[InCommon]
+) -> str:
     """All that is told of a failure, below its name."""
-    text = message(evaluation, command=reproduction(evaluation, report))
+    words = in_common.of_case(shared, evaluation, report)
+    text = message(evaluation, command=reproduction(evaluation, report), in_common=words)
     heading = code(name, length=NAME_LENGTH)
     return f"<details><summary>{heading}</summary>{block(text, length=MESSAGE_LENGTH)}</details>\n"
 

@@ -14,6 +14,7 @@ from pytest_cgins.model import MergedRun, SessionReport
 from pytest_cgins.report import exit_code
 from pytest_cgins.report.merge_cases import Part, absent, joined_cases, joined_compilations
 from pytest_cgins.report.redecide import with_tests
+from pytest_cgins.text import counted
 
 ENDED = (exit_code.OK, exit_code.FAILED, exit_code.NOTHING_GATED, exit_code.INFRASTRUCTURE)
 """Exit codes of runs that came to their end."""
@@ -171,7 +172,7 @@ def _all_runs(parts: Sequence[Part], expected: int) -> tuple[MergedRun, ...]:
     found = _each(runs)
     if len(found) < expected:
         raise MergeError(
-            f"{len(found)} different reports are there, {expected} are expected: {_names(parts)}",
+            f"{counted(len(found), 'different report is', 'different reports are')} there, {expected} are expected: {_names(parts)}",
             remedy="find out which job wrote none, and run it again",
         )
     return found
@@ -247,7 +248,7 @@ def _require_shards(parts: Sequence[Part]) -> None:
         verb = "is" if len(missing) == 1 else "are"
         raise MergeError(
             f"{shards} {', '.join(missing)} {verb} missing; there are {_names(parts)}",
-            remedy=f"run what is missing, with --cgins-shard=I/{count}, and merge all {count * wanted} reports",
+            remedy=f"run what is missing, with --cgins-shard=I/{count}, and merge all {counted(count * wanted, 'report')}",
         )
 
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.text import counted
+
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -52,11 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
         if merge.lost_device(part.report):
             print(f"{part.name}: exit code 5, no device for its cases was there, and it gated nothing")
         if failures := part.report.other_failures:
-            print(f"{part.name}: {failures} failure{'s' * (failures != 1)} besides those of cases")
+            print(f"{part.name}: {counted(failures, 'failure')} besides those of cases")
     found, runs = counts(whole), len(whole.merged)
-    tests = f", {tests} tests of times" if (tests := merge.own_tests(whole)) else ""
+    tests = f", {counted(tests, 'test')} of times" if (tests := merge.own_tests(whole)) else ""
     print(
-        f"{runs} run{'s' * (runs != 1)}: {found.passed} passed, {found.failed} failed, {found.errors} errors, "
+        f"{counted(runs, 'run')}: {found.passed} passed, {found.failed} failed, {counted(found.errors, 'error')}, "
         f"{found.skipped} skipped{tests}; exit code {whole.exit_status}"
     )
     return whole.exit_status

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import ConfigError
+from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,9 @@ def load(path: Path) -> SessionReport:
     try:
         nbytes = path.stat().st_size
         if nbytes > REPORT_LIMIT_NBYTES:
-            raise ConfigError(f"{path}: {nbytes} bytes are no report of ours", remedy=_REMEDY)
+            raise ConfigError(
+                f"{path}: {counted(nbytes, 'byte is', 'bytes are')} no report of ours", remedy=_REMEDY
+            )
         report = documents.load(SessionReport, path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", remedy=_REMEDY) from None

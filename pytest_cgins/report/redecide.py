@@ -16,6 +16,7 @@ from pytest_cgins.errors import MergeError
 from pytest_cgins.gate_timing import decide_timing, found, timing_numbers
 from pytest_cgins.measurement import Comparison, Measurement
 from pytest_cgins.model import Evaluation, Reason, Status, Verdict
+from pytest_cgins.text import counted
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 
 _BY_TIME = (
@@ -106,8 +107,8 @@ def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, ba
     if now.status is not old.status:
         first, then_n, now_n = old.message.partition("\n")[0], *_tests(before, after)
         message += (
-            f"\nby itself, as one of {then_n} tests, it was {old.status.value}: {first}"
-            f"\n→ {now_n} tests share the chance of a false alarm: --cgins-suite-tests={now_n} in each run takes the blocks "
+            f"\nby itself, as one of {counted(then_n, 'test')}, it was {old.status.value}: {first}"
+            f"\n→ {counted(now_n, 'test shares', 'tests share')} the chance of a false alarm: --cgins-suite-tests={now_n} in each run takes the blocks "
             "that it then needs"
         )
     return replace(now, message=message, numbers={**old.numbers, **now.numbers})
@@ -136,6 +137,6 @@ def _gate(evaluation: Evaluation, measurement: Measurement) -> TimingGate:
 
 def _undecidable(evaluation: Evaluation, why: str, tests: int) -> MergeError:
     return MergeError(
-        f"{evaluation.label}: its time cannot be judged again as one of {tests} tests: {why}",
+        f"{evaluation.label}: its time cannot be judged again as one of {counted(tests, 'test')}: {why}",
         remedy=f"run again, each run with --cgins-suite-tests={tests}: its verdicts then stand as they are",
     )

@@ -99,10 +99,10 @@ def seeds(report: SessionReport) -> tuple[int, ...]:
 
 def rows(evaluations: Iterable[Evaluation]) -> tuple[KernelRow, ...]:
     """One row a kernel implementation, in the order of their first evaluations."""
-    return tuple(_row(*key, members) for key, members in _by_implementation(evaluations).items())
+    return tuple(_row(*key, members) for key, members in by_implementation(evaluations).items())
 
 
-def _by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str, str], list[Evaluation]]:
+def by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str, str], list[Evaluation]]:
     """Evaluations by kernel, implementation and device.
 
     The kernel is behind its `cgins.yaml` where there are several, for it is another one in each. The device is a type,
@@ -112,11 +112,15 @@ def _by_implementation(evaluations: Iterable[Evaluation]) -> dict[tuple[str, str
     several = several_configs(evaluations)
     groups: dict[tuple[str, str, str], list[Evaluation]] = {}
     for evaluation in evaluations:
-        case = evaluation.case
-        kernel = f"{file(evaluation)}::{case.kernel}" if several else case.kernel
-        device = evaluation.device_name or case.device.split(":")[0]
-        groups.setdefault((kernel, case.implementation, device), []).append(evaluation)
+        groups.setdefault(implementation_of(evaluation, several=several), []).append(evaluation)
     return groups
+
+
+def implementation_of(evaluation: Evaluation, *, several: bool) -> tuple[str, str, str]:
+    """Kernel, implementation and device as in `KernelRow`; `several`: whether there is more than one `cgins.yaml`."""
+    case = evaluation.case
+    kernel = f"{file(evaluation)}::{case.kernel}" if several else case.kernel
+    return kernel, case.implementation, evaluation.device_name or case.device.split(":")[0]
 
 
 def _row(kernel: str, implementation: str, device: str, members: list[Evaluation]) -> KernelRow:
@@ -144,16 +148,13 @@ def _row(kernel: str, implementation: str, device: str, members: list[Evaluation
 
 
 def failures(evaluations: Iterable[Evaluation], *, strict: bool) -> tuple[Evaluation, ...]:
-    """Those that fail the session or end in an error, worst first: by status, then by share of tolerance."""
-    chosen = [
-        evaluation for evaluation in evaluations if outcome(evaluation, strict=strict) in ("fail", "error")
-    ]
+    """Those that fail the session or end in an error, worst first."""
+    return tuple(one for one in worst_first(evaluations) if outcome(one, strict=strict) in ("fail", "error"))
 
-    def order(evaluation: Evaluation) -> tuple[int, float, str]:
-        share = evaluation.correctness.share if evaluation.correctness is not None else None
-        return rank(evaluation.verdict.status), -(share or 0.0), evaluation.label
 
-    return tuple(sorted(chosen, key=order))
+def worst_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    """By status; then slow cases by how slow they are, wrong ones by their share of the tolerance."""
+    return sorted(evaluations, key=lambda one: (rank(one.verdict.status), -times.excess(one), one.label))
 
 
 def outcome(evaluation: Evaluation, *, strict: bool) -> str:
@@ -207,7 +208,7 @@ def ungated(evaluations: Iterable[Evaluation]) -> tuple[Ungated, ...]:
     """Implementations that no case gates although their device is there, by first evaluation."""
     return tuple(
         _ungated(*key, members)
-        for key, members in _by_implementation(evaluations).items()
+        for key, members in by_implementation(evaluations).items()
         if all(
             (member.verdict.status, member.verdict.reason) == (Status.SKIPPED, Reason.CONTRACT)
             for member in members

@@ -11,8 +11,10 @@ from rich.text import Text
 
 from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import compiled, console, coverage, summary, time_lines, times
+from pytest_cgins.report import compiled, console, coverage, in_common, summary, time_lines, times
+from pytest_cgins.report.escape import visible
 from pytest_cgins.report.failure import headline
+from pytest_cgins.text import counted
 
 SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""
@@ -23,7 +25,7 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
 
     Args:
         report: what was found; every number shown is one of its own, or a median or extreme of them.
-        width: columns of the terminal.
+        width: columns of the terminal; `text.UNLIMITED` where there is none.
         colour: whether escape codes and drawn lines may be used; logs get neither.
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
     """
@@ -232,35 +234,36 @@ def _lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
         shown = None if verbosity > 0 else SHOWN_LINES
         for evaluation in failed[:shown]:
             yield _failure(evaluation, strict=report.strict)
-        yield from _left_out(len(failed), shown, "failures")
+        yield from _left_out(len(failed), shown, "more failure")
+        yield from _in_common(report)
         for evaluation, forgeries in weak[:shown]:
             passed = ", ".join(forgeries) or "a forged answer"
             yield Text(f"WEAK {evaluation.label}: {passed} would pass too", style="yellow")
-        yield from _left_out(len(weak), shown, "weak cases")
-        for what, lines in time_lines.lists(report):
+        yield from _left_out(len(weak), shown, "more weak case")
+        for more, lines in time_lines.lists(report):
             yield from lines[:shown]
-            yield from _left_out(len(lines), shown, what)
+            yield from _left_out(len(lines), shown, *more)
     yield from time_lines.totals(report)
     for one in summary.ungated(report.evaluations):
-        cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
+        cases = counted(one.cases, "case")
         yield Text(
             f"NOT GATED {one.kernel}/{one.implementation}: its contract covers none of its {cases}: {one.message}",
             style="red" if report.strict else "yellow",
         )
     yield from coverage.lines(report, verbosity=verbosity)
     for reason, count in summary.skips(report.evaluations):
-        yield Text(f"SKIPPED {count} cases: {reason}", style="yellow")
+        yield Text(f"SKIPPED {counted(count, 'case')}: {reason}", style="yellow")
     if verbosity >= 0:
         for excuse in summary.excused(report.evaluations):
             yield Text(
-                f"EXCUSED {excuse.kernel} from the probe {excuse.probe}, {excuse.cases} cases: {excuse.reason}",
+                f"EXCUSED {excuse.kernel} from the probe {excuse.probe}, {counted(excuse.cases, 'case')}: {excuse.reason}",
                 style="yellow",
             )
         for note, count in summary.notes(report.evaluations):
-            yield Text(f"note, {count} cases: {note}")
+            yield Text(f"note, {counted(count, 'case')}: {note}")
     if verbosity > 0:
         for why, count in summary.probes_not_run(report.evaluations):
-            yield Text(f"probe not run, {count} cases: {why}")
+            yield Text(f"probe not run, {counted(count, 'case')}: {why}")
     again = _seeds(report)
     built = summary.build_seconds(report.evaluations)
     builds = (
@@ -273,7 +276,7 @@ def _seeds(report: SessionReport) -> str:
     seeds = list(dict.fromkeys(one.seed for one in report.merged))
     if len(seeds) < 2:
         return f"seed {report.seed} (--cgins-seed={report.seed} repeats the fresh inputs)"
-    return f"seeds {', '.join(map(str, seeds))} of {len(report.merged)} runs"
+    return f"seeds {', '.join(map(str, seeds))} of {counted(len(report.merged), 'run')}"
 
 
 def _failure(evaluation: Evaluation, *, strict: bool) -> Text:
@@ -282,6 +285,13 @@ def _failure(evaluation: Evaluation, *, strict: bool) -> Text:
     return Text(f"{status} ", style=style) + Text(f"{evaluation.label} {rest}")
 
 
-def _left_out(total: int, shown: int | None, what: str) -> Iterator[Text]:
+def _in_common(report: SessionReport) -> Iterator[Text]:
+    for one in in_common.in_common(report):
+        yield Text(f"IN COMMON {one.kernel}/{one.implementation} ({one.device}): {visible(one.words)}")
+
+
+def _left_out(total: int, shown: int | None, *more: str) -> Iterator[Text]:
     if shown is not None and total > shown:
-        yield Text(f"... {total - shown} more {what}: -v lists them all")
+        yield Text(
+            f"... {counted(total - shown, *more)}: -v lists {'it' if total - shown == 1 else 'them all'}"
+        )

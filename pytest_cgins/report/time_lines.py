@@ -10,6 +10,7 @@ from pytest_cgins.figures import percent
 from pytest_cgins.gate_timing import interval
 from pytest_cgins.model import Evaluation, SessionReport
 from pytest_cgins.report import summary, times
+from pytest_cgins.text import counted
 
 
 def totals(report: SessionReport) -> Iterator[Text]:
@@ -26,20 +27,25 @@ def totals(report: SessionReport) -> Iterator[Text]:
         yield from (Text(f"clocks: {line}") for line in clock_lines(clocks))
 
 
-def lists(report: SessionReport) -> Iterator[tuple[str, list[Text]]]:
-    """What kind of cases, and a line of each: slower and let pass, undecided, probably slower."""
+def lists(report: SessionReport) -> Iterator[tuple[tuple[str, str], list[Text]]]:
+    """How one more and several more of a kind are called, and a line of each: slower and let pass, undecided, probably slower."""
     passed = times.let_pass(report.evaluations)
-    yield "slower cases that were let pass", [_line(one, "let pass by gate.fail_on", "red") for one in passed]
+    more = ("more slower case that was let pass", "more slower cases that were let pass")
+    yield more, [_line(one, "let pass by gate.fail_on", "red") for one in passed]
     # Those that fail are listed with the failures.
     left_open = [
         one
         for one in times.undecided(report.evaluations)
         if summary.outcome(one, strict=report.strict) == "pass"
     ]
-    yield "undecided cases", [_line(one, one.verdict.status.value, "yellow") for one in left_open]
+    yield (
+        ("more undecided case", "more undecided cases"),
+        [_line(one, one.verdict.status.value, "yellow") for one in left_open],
+    )
     likely = times.probably_slower(report.evaluations)
-    yield "cases that are probably slower", [_likely(one) for one in likely]
-    yield "", [Text(LIKELY)] if likely else []
+    more = ("more case that is probably slower", "more cases that are probably slower")
+    yield more, [_likely(one) for one in likely]
+    yield ("", ""), [Text(LIKELY)] if likely else []
 
 
 LIKELY = (
@@ -50,7 +56,7 @@ LIKELY = (
 
 def gate_line(gate: times.TimeGate) -> str:
     """Counts, the base revision and the bound of false alarms."""
-    cases = f"{gate.cases} cases" if gate.cases > 1 else "1 case"
+    cases = counted(gate.cases, "case")
     return (
         f"{cases} timed against {gate.label}: {gate.same} same, {gate.faster} faster, {gate.slower} slower, "
         f"{gate.undecided} undecided; false alarms in the whole suite: at most {percent(gate.false_alarms)}"
@@ -59,22 +65,22 @@ def gate_line(gate: times.TimeGate) -> str:
 
 def not_held_line(one: times.NotHeld) -> str:
     """A reason and its cases."""
-    cases = f"{one.cases} cases" if one.cases > 1 else "1 case"
+    cases = counted(one.cases, "case")
     what = "HELD AGAINST TORCH ALONE" if one.floor else "TIMES GATE NOTHING"
     return f"{what} in {cases}: {one.reason}"
 
 
 def uncalibrated_line(why: str, cases: int) -> str:
     """What is not known of a device's noise, and what to do."""
-    return f"not calibrated, in {cases} case{'s' * (cases > 1)}: {why} → cgins calibrate"
+    return f"not calibrated, in {counted(cases, 'case')}: {why} → cgins calibrate"
 
 
 def clock_lines(clocks: times.ClockNotes) -> Iterator[str]:
     """What was taken anew, and what stood nevertheless."""
     if clocks.redone_blocks:
-        yield f"{clocks.redone_blocks} blocks of {clocks.redone_cases} cases were taken anew, as the clock had moved"
+        yield f"{counted(clocks.redone_blocks, 'block')} of {counted(clocks.redone_cases, 'case')} taken anew, as the clock had moved"
     for reason, cases in clocks.throttled:
-        yield f"throttled while {cases} cases were timed: {reason}"
+        yield f"throttled while {counted(cases, 'case was', 'cases were')} timed: {reason}"
 
 
 def _line(evaluation: Evaluation, word: str, style: str) -> Text:
@@ -87,5 +93,5 @@ def _line(evaluation: Evaluation, word: str, style: str) -> Text:
 def _likely(evaluation: Evaluation) -> Text:
     test = times.comparison(evaluation)
     assert test is not None
-    said = f"{interval(test)} in {len(test.log_ratios)} blocks"
+    said = f"{interval(test)} in {counted(len(test.log_ratios), 'block')}"
     return Text("PROBABLY SLOWER ", style="yellow") + Text(f"{evaluation.label}: {said}")

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from pytest_cgins.gate_timing import NOT_HELD, confirmation, found
+from pytest_cgins import gate_timing
+from pytest_cgins.gate_timing import NOT_HELD, confirmation
 from pytest_cgins.measurement import Comparison, Measurement
 from pytest_cgins.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.timing.e_bh import e_bh
@@ -60,6 +61,16 @@ def comparison(evaluation: Evaluation) -> Comparison | None:
     return evaluation.measurement.against("base")
 
 
+def excess(evaluation: Evaluation) -> float:
+    """How bad a case is among those of its status: by its time where that is the reproach, else by its error."""
+    test, timing = comparison(evaluation), evaluation.measurement
+    if evaluation.verdict.status is Status.BELOW_FLOOR and timing is not None:
+        return 1 / timing.speedup_vs_torch
+    if test is not None:
+        return test.ratio
+    return (evaluation.correctness.share if evaluation.correctness is not None else None) or 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeGate:
     """What gating times came to, over all cases that were held against a base revision; a count each."""
@@ -89,7 +100,7 @@ def time_gate(report: SessionReport) -> TimeGate | None:
     ]
     if not tested:
         return None
-    outcomes = Counter(found(one, "base") for one, _ in tested)
+    outcomes = Counter(gate_timing.found(one, "base") for one, _ in tested)
     # Boole's inequality: tests of one suite share one level, suites that were merged add up.
     spent = sum(test.alpha / test.tests for _, test in tested)
     level = max(test.alpha for _, test in tested)
@@ -146,19 +157,21 @@ def _evidence(evaluation: Evaluation, test: Comparison) -> float:
 
 
 def _found(evaluation: Evaluation) -> str | None:
-    return found(evaluation.measurement, "base") if evaluation.measurement is not None else None
+    return gate_timing.found(evaluation.measurement, "base") if evaluation.measurement is not None else None
 
 
 def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
-    """Cases that are proven slower, or below their floor, and pass because `gate.fail_on` is `never`."""
-    return tuple(
+    """Cases that are proven slower, or below their floor, and pass because `gate.fail_on` is `never`; slowest first."""
+    found = (
         one
         for one in evaluations
         if one.fail_on == "never"
         and one.measurement is not None
         and one.verdict.status in (Status.SLOWER, Status.BELOW_FLOOR, Status.WEAK)
-        and "slower" in (found(one.measurement, "base"), found(one.measurement, "torch"))
+        and "slower"
+        in (gate_timing.found(one.measurement, "base"), gate_timing.found(one.measurement, "torch"))
     )
+    return tuple(sorted(found, key=lambda one: (-excess(one), one.label)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.report.trend import Trend
 from pytest_cgins.report.trend_table import plain
+from pytest_cgins.text import counted
 
 MOST_LINES = 60
 """More are no plot that anybody reads."""
@@ -30,7 +31,7 @@ def write(trends: Sequence[Trend], path: Path) -> None:
     count = sum(len(trend.segments) for trend in trends)
     if not 0 < count <= MOST_LINES:
         raise ConfigError(
-            f"--plot: {count} lines, and a plot has 1 to {MOST_LINES}",
+            f"--plot: {counted(count, 'line')}, and a plot has 1 to {MOST_LINES}",
             remedy="choose cases with --case, or a time with --since",
         )
     chart = pygal.DateTimeLine(

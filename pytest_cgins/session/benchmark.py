@@ -28,7 +28,7 @@ class Timing:
     device: str
     """`cpu` or `cuda:0`."""
     method: str
-    """Clock and batching: `cuda-graph`, `cuda-event` or `perf-counter`."""
+    """Clock and batching: `cuda-graph`, `fenced-loop` or `perf-counter`."""
     calls_per_batch: int
     """Calls in one timed batch."""
     samples_ns_per_call: tuple[float, ...]

@@ -17,6 +17,7 @@ from pytest_cgins.kernels.progress import Progress, joined
 from pytest_cgins.model import Case
 from pytest_cgins.session.collect import CaseItem
 from pytest_cgins.session.parametrize import nearest_config
+from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.session.run import GateSession
@@ -65,17 +66,23 @@ class RunBuilds:
         if missing and not self._silent:
             self._told = False
             jobs = f", {self.ahead.jobs} at a time" if missing > 1 else ""
-            self._reporter.write_line(f"cgins: {missing} of {progress.total} kernels to build{jobs}")
+            self._reporter.write_line(
+                f"cgins: {missing} of {counted(progress.total, 'kernel')} to build{jobs}"
+            )
 
-    def show(self, progress: Progress | None) -> None:
-        """While an item waits: how far its builds are, in the line below the cursor; None clears it."""
+    def show(self, progress: Progress | None) -> bool:
+        """While an item waits: how far its builds are, in the line below the cursor; None clears it.
+
+        Returns:
+            Whether there is such a line now.
+        """
         if self._silent or not sys.__stdout__ or not self._config.get_terminal_writer().hasmarkup:
-            return
+            return False
         now = time.monotonic()
         if progress is not None and self._drawn_at is not None and now - self._drawn_at < REDRAW_S:
-            return
+            return True
         if progress is None and self._drawn_at is None:
-            return
+            return False
         self._drawn_at = None if progress is None else now
         capture = self._config.pluginmanager.get_plugin("capturemanager")
         writer = self._config.get_terminal_writer()
@@ -88,6 +95,7 @@ class RunBuilds:
         else:
             with capture.global_and_fixture_disabled():
                 _put(drawing)
+        return progress is not None
 
     def pytest_runtest_logfinish(self) -> None:
         """Between two items: say it once all builds have ended; without -v it would tear the line of dots."""

@@ -69,7 +69,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from pytest_cgins.config import load
     from pytest_cgins.report import calibration_table
 
-    config = load(arguments.config)
+    config = load(arguments.config, require_sources=False)
     kernels = {entry.name for entry in select(config, arguments.kernels)}
     plan = Plan(
         processes=arguments.processes, blocks=arguments.blocks, cases_per_class=arguments.cases_per_class

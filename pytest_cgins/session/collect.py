@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +13,43 @@ import pytest
 from pytest_cgins.errors import CginsError
 from pytest_cgins.model import Case, Evaluation
 from pytest_cgins.session import outcome, results
+from pytest_cgins.text import upwards
 
 if TYPE_CHECKING:
     from pytest_cgins.session.run import GateSession
 
 
+def take_from_above(config: pytest.Config) -> None:
+    """Have a run that was begun in a folder below a `cgins.yaml`, without paths, take that file."""
+    folder = config.invocation_params.dir
+    if config.args_source is not pytest.Config.ArgsSource.INVOCATION_DIR or _has_own(config, folder):
+        return
+    found = upwards(folder)
+    if found is not None:
+        config.args.append(str(found))
+
+
+def _has_own(config: pytest.Config, folder: Path) -> bool:
+    """Whether pytest would come by a `cgins.yaml` in or below a folder."""
+    skipped = config.getini("norecursedirs")
+    for _, folders, files in os.walk(folder):
+        if "cgins.yaml" in files:
+            return True
+        folders[:] = [name for name in folders if not any(fnmatch(name, pattern) for pattern in skipped)]
+    return False
+
+
+def node_id(path: Path, parent: pytest.Collector) -> Any:
+    """Where pytest has no name for a file, above its root, the path to it."""
+    root = parent.config.rootpath
+    return None if root in path.parents else os.path.relpath(path, root)
+
+
 class CginsFile(pytest.File):
     """One `cgins.yaml`."""
 
-    def __init__(self, *, gate: GateSession, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    def __init__(self, *, gate: GateSession, path: Path, parent: pytest.Collector, **arguments: Any) -> None:
+        super().__init__(path=path, parent=parent, nodeid=node_id(path, parent), **arguments)
         self._gate = gate
 
     def collect(self) -> Iterator[CaseItem]:

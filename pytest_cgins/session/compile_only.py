@@ -18,6 +18,7 @@ from pytest_cgins.options import BASELINE, FIXTURES
 from pytest_cgins.report import compiled
 from pytest_cgins.session import results
 from pytest_cgins.session.builds import RunBuilds
+from pytest_cgins.session.collect import node_id
 
 NEEDS_KERNEL = "runs a kernel; --cgins-compile-only only builds them"
 
@@ -43,7 +44,7 @@ class CompileOnly:
             RevisionError: the commit to compare with is unknown.
         """
         if file not in self._compilers:
-            config = configuration.load(file, require_traces=False)
+            config = configuration.load(file, require_traces=False, require_sources=False)
             compiler = Compiler(
                 config,
                 archs=self._archs,
@@ -102,8 +103,10 @@ class CompileOnly:
 class BuildsFile(pytest.File):
     """One `cgins.yaml`."""
 
-    def __init__(self, *, plugin: CompileOnly, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    def __init__(
+        self, *, plugin: CompileOnly, path: Path, parent: pytest.Collector, **arguments: Any
+    ) -> None:
+        super().__init__(path=path, parent=parent, nodeid=node_id(path, parent), **arguments)
         self._plugin = plugin
 
     def collect(self) -> Iterator[BuildItem]:

@@ -10,6 +10,7 @@ from pytest_cgins import history, history_file
 from pytest_cgins.branch import place
 from pytest_cgins.errors import HistoryError
 from pytest_cgins.session.run import GateSession
+from pytest_cgins.text import counted
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -49,7 +50,7 @@ class SessionHistory:
         except (HistoryError, OSError) as error:
             self._said, self._failed = f"not appended to {name}: {error}", True
             return
-        cases = "1 case" if len(found) == 1 else f"{len(found)} cases"
+        cases = counted(len(found), "case")
         self._said = f"{cases} appended to {name}" + (f"; {repaired}" if repaired else "")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,67 +1,76 @@
-"""Messages of the package while pytest runs: in this process at once, from xdist's workers with their reports."""
+"""Messages of the package while pytest runs: past its capture of output, at once, from xdist's workers too."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Generator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from pytest_cgins import logs
+from pytest_cgins import logs, waiting
 
 
 class LiveLog:
     """Prints what `--cgins-log-level` and `-vv` ask for, past pytest's capture of output.
 
-    A worker process of xdist has no terminal: its lines wait for the next report, and the controller
-    prints them. They are in pytest's own section "Captured log" of a failure besides.
+    A worker process of xdist has no terminal: it writes to its stderr, which is the controller's. Messages are in
+    pytest's own section "Captured log" of a failure besides.
     """
 
     plugin_name = "cgins-live-log"
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._is_worker = hasattr(config, "workerinput")
-        self._waiting: list[str] = []
+        self._workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+        # Nothing is captured yet.
+        self._stderr = -1 if self._workerinput is None else os.dup(2)
         self._by_threads: deque[str] = deque()
+        self._waited: list[waiting.Waited] = []
+        waiting.forget()
         wanted = logs.levels(config.getoption("--cgins-log-level"), config.get_verbosity())
         self._lines = logs.Lines(self._write, wanted)
         self._lines.open()
 
     def _write(self, line: str) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if self._workerinput is not None:
+            # The controller's dots may be in this line of the terminal.
+            begin = "\n" if self._workerinput.get("cgins_one_stream") else ""
+            os.write(self._stderr, f"{begin}{line}\n".encode(errors="backslashreplace"))
+        elif threading.current_thread() is not threading.main_thread():
             # Of a build in the background: only the main thread may touch pytest's capture.
             self._by_threads.append(line)
-            return
-        self._pass_on_what_threads_wrote()
-        self._put(line)
+        else:
+            self._pass_on_what_threads_wrote()
+            self._put(line)
 
     def _pass_on_what_threads_wrote(self) -> None:
         while self._by_threads:
             self._put(self._by_threads.popleft())
 
     def _put(self, line: str) -> None:
-        if self._is_worker:
-            self._waiting.append(line)
-            return
         capture = self._config.pluginmanager.get_plugin("capturemanager")
         if capture is None:
-            self._show([line])
+            self._show(line)
         else:
             with capture.global_and_fixture_disabled():
-                self._show([line])
+                self._show(line)
 
-    def _show(self, lines: list[str]) -> None:
+    def _show(self, line: str) -> None:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or self._pytest_shows_them():
             return
+        writer = self._config.get_terminal_writer()
+        if writer.hasmarkup:  # builds are told of below the cursor, and drawn anew soon
+            sys.stdout.write("\x1b[J")
         reporter.ensure_newline()
-        if self._config.get_terminal_writer().width_of_current_line:  # xdist's dots
+        if writer.width_of_current_line:  # xdist's dots
             reporter.write_line("")
-        for line in lines:
-            reporter.write_line(line)
+        reporter.write_line(line)
 
     def _pytest_shows_them(self) -> bool:
         """Whether pytest's own live log prints each message; it does not see those of xdist's workers."""
@@ -72,34 +81,48 @@ class LiveLog:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Worker: send along what was said until now."""
+        """Between two phases of an item is the main thread's moment for what others said."""
         report = yield
         self._pass_on_what_threads_wrote()
-        if self._waiting:
-            report.__dict__["cgins_log"], self._waiting = self._waiting, []
         return report
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Controller: print what came along."""
-        if not self._is_worker:
-            lines: list[str] = report.__dict__.get("cgins_log", [])
-            if lines:
-                self._show(lines)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Show, or send as a worker, what no report took, such as the end of worker processes."""
+        """Show the rest; as a worker, send what was waited for."""
         self._pass_on_what_threads_wrote()
-        if self._is_worker:
-            getattr(self._config, "workeroutput")["cgins_log"] = self._waiting  # noqa: B009 (xdist sets it)
+        if self._workerinput is not None:
+            sent = [asdict(one) for one in waiting.waited()]
+            getattr(self._config, "workeroutput")["cgins_waited"] = sent  # noqa: B009 (xdist sets it)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Controller: say whether stderr comes out where the dots do."""
+        node.workerinput["cgins_one_stream"] = _one_stream()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Controller: print that."""
-        lines = (getattr(node, "workeroutput", None) or {}).get("cgins_log", [])
-        if lines:
-            self._show(lines)
+        """Controller: a worker has ended, and says what it waited for."""
+        sent = (getattr(node, "workeroutput", None) or {}).get("cgins_waited", [])
+        self._waited += [waiting.Waited(**one) for one in sent]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what the run waited for."""
+        lines = waiting.summary([*waiting.waited(), *self._waited])
+        if lines and self._config.get_verbosity() >= 0:
+            terminalreporter.ensure_newline()
+            for line in lines:
+                terminalreporter.write_line(f"cgins: {line}")
 
     def pytest_unconfigure(self) -> None:
         """Leave the loggers as they were."""
         self._lines.close()
+        if self._stderr >= 0:
+            os.close(self._stderr)
+
+
+def _one_stream() -> bool:
+    try:
+        return os.path.samestat(os.fstat(1), os.fstat(2))
+    except OSError:
+        return False

@@ -11,7 +11,7 @@ import pytest
 from pytest_cgins.config import KernelEntry
 from pytest_cgins.errors import CginsError, ConfigError
 from pytest_cgins.model import Case
-from pytest_cgins.text import nearest
+from pytest_cgins.text import nearest, upwards
 
 if TYPE_CHECKING:
     from pytest_cgins.session.run import GateSession
@@ -44,11 +44,9 @@ def nearest_config(test: Path, root: Path) -> Path:
     Raises:
         ConfigError: there is none.
     """
-    for folder in test.parents:
-        if (folder / "cgins.yaml").is_file():
-            return folder / "cgins.yaml"
-        if folder == root:
-            break
+    found = upwards(test.parent)
+    if found is not None and (found.parent == root or root in found.parents):
+        return found
     raise ConfigError(
         f"no cgins.yaml beside {test}, nor in a folder above it up to {root}",
         remedy="put one there, or run pytest with --rootdir set to the folder that has it",

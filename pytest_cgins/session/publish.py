@@ -6,17 +6,21 @@ A proposal whose base branch has moved is measured anew before that, by a proces
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pytest_cgins import logs
 from pytest_cgins.errors import GitHubError, ProposalError
 from pytest_cgins.github import credentials, remote
 from pytest_cgins.github.git import Git
@@ -35,6 +39,10 @@ REBASE_LIMIT_S = 4000.0
 """Likewise, where kernels are measured: longer than the gate of `cgins proposal rebase` may take."""
 REBASED = "rebased"
 """Folder beside that of the proposals, with what was measured anew of them under their names."""
+LOOK_S = 0.5
+"""How often it is looked what a process waits for."""
+LIMIT_NBYTES = 2**20
+"""More of its stderr is not read."""
 ENDING_S = 10.0
 """For a process to tidy up once it is told to end."""
 _BOOT = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -179,18 +187,40 @@ def _run(
     """
     # The package's own folder is not needed on the path: -I leaves out the project's, whose modules are not ours.
     command = [sys.executable, "-I", "-c", _BOOT, *words]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=dict(environment), start_new_session=True,
-    )  # fmt: skip
-    with process:
-        try:
-            output, errors = process.communicate(timeout=limit_s)
-        except BaseException:
-            # Also Ctrl-C, which a session of its own does not hear of.
-            _end(process)
-            raise
+    ends = time.monotonic() + limit_s
+    with tempfile.TemporaryFile("w+", errors="replace") as stderr:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
+            env=dict(environment), start_new_session=True,
+        )  # fmt: skip
+        told = 0
+        with process:
+            try:
+                while process.returncode is None:
+                    try:
+                        output, _ = process.communicate(timeout=LOOK_S)
+                    except subprocess.TimeoutExpired:
+                        if time.monotonic() >= ends:
+                            raise
+                    errors = os.pread(stderr.fileno(), LIMIT_NBYTES, 0).decode(errors="replace")
+                    whole = errors[: errors.rfind("\n") + 1]
+                    # What it waits for is said while it does.
+                    for line in _waits(whole[told:]):
+                        logging.getLogger(logs.ROOT).warning("%s", line.removeprefix("cgins: "))
+                    told = len(whole)
+            except BaseException:
+                # Also Ctrl-C, which a session of its own does not hear of.
+                _end(process)
+                raise
+    for line in _waits(errors):
+        errors = errors.replace(f"{line}\n", "")
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _waits(errors: str) -> list[str]:
+    return [
+        line for line in errors.splitlines() if line.startswith(("cgins: waiting for ", "cgins: waited "))
+    ]
 
 
 def _end(process: subprocess.Popen[str]) -> None:

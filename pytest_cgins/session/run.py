@@ -30,6 +30,7 @@ from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
 from pytest_cgins.session.parametrize import parametrize
 from pytest_cgins.session.sharding import Sharding
+from pytest_cgins.text import UNLIMITED
 from pytest_cgins.timing_stage import TimingOptions
 
 UNISOLATED = (
@@ -103,7 +104,8 @@ class GateSession:
         """
         if file not in self._evaluators:
             option = self.config.getoption
-            loaded = configuration.load(file)
+            # A source that is missing is an error of its own kernel.
+            loaded = configuration.load(file, require_sources=False)
             self._evaluators[file] = Evaluator(
                 loaded,
                 seed=self.seed,
@@ -196,6 +198,11 @@ class GateSession:
         if lines and self.config.getoption("--cgins-isolation") == "none":
             lines.append(UNISOLATED)
         return lines + (pinning.header(self.config) if lines else [])
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave journals of regeneration alone, wherever they lie: the `cgins.yaml` in one is a proposal's."""
+        is_journal = all((collection_path / name).is_file() for name in ("run.json", "events.log"))
+        return True if is_journal else None
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every `cgins.yaml`."""
@@ -294,7 +301,7 @@ class GateSession:
         writer = self.config.get_terminal_writer()
         text = terminal.render(
             self._report,
-            width=writer.fullwidth,
+            width=writer.fullwidth if terminalreporter.isatty else UNLIMITED,
             colour=writer.hasmarkup,
             verbosity=self.config.get_verbosity(),
         )

@@ -74,6 +74,26 @@ kernels:
     assert interpreted.interpret
 
 
+def test_a_text_in_the_place_of_the_file(folder: Path) -> None:
+    """What a file is to have is read as if it had it: all paths begin at its folder, and errors name it."""
+    file = folder / "cgins.yaml"
+    text = (
+        "version: 1\ntraces: [../packs]\nllm: {provider: exchange, path: hand}\nkernels:\n  gelu:\n"
+        "    {op: torch.nn.functional.gelu, source: kernels/gelu.cpp, flags: [-Iinclude, -I, more]}\n"
+    )
+    file.write_text(text)
+    known = load(file, require_traces=False, require_sources=False)
+    file.unlink()
+    assert load(file, require_traces=False, require_sources=False, content=text.encode()) == known
+    for content, said in (
+        (b"kernels: [", r"cgins\.yaml:\d+: not YAML"),
+        (b"\xff", r"cgins\.yaml: not UTF-8 at byte 0"),
+        (b"#" * (1 << 20) + b"#", r"cgins\.yaml: larger than 1 MiB"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            load(file, content=content)
+
+
 def test_short_form(folder: Path) -> None:
     """One implementation may stand directly under the kernel."""
     (kernel,) = read(folder, kernels("    source: k/a.cpp\n    tolerance: derived\n")).kernels

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.config import Config, Declared, SemanticsError, declared, load
+from pytest_cgins.config import Config, Declared, IndexOutput, SemanticsError, declared, load
 from pytest_cgins.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ def loaded(folder: Path, semantics: str) -> Config:
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
     """Numbers, open ends, dimensions and arguments."""
-    text = '{kind: norm, roles: {x: data, i: index}, domain: {p: [0, 1.5], q: [null, -1]}, rows: {x: [0, 2]}, fixed: ["x[1]", h], mutated: [s], outputs: {1: random, 2: {random: [0, null]}}}'
+    text = '{kind: norm, roles: {x: data, i: index}, domain: {p: [0, 1.5], q: [null, -1]}, rows: {x: [0, 2]}, fixed: ["x[1]", h], mutated: [s], outputs: {1: random, 2: {random: [0, null]}, 3: {index_into: x, dim: -1}, 4: {index_into: y, dim: [1, 2], distinct: true, stable: false}}}'
     said = loaded(tmp_path, text).kernels[0].semantics
     assert said == Declared(
         kind="norm",
@@ -31,9 +31,13 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         fixed=(("x", 1), ("h", None)),
         mutated=("s",),
         outputs=((1, -math.inf, math.inf), (2, 0.0, math.inf)),
+        indices=(
+            IndexOutput(number=3, into="x", dims=(-1,)),
+            IndexOutput(number=4, into="y", dims=(1, 2), distinct=True),
+        ),
     )
     assert declared(said.plain()) == said
-    assert said.names == ("x", "i", "p", "q", "h", "s")
+    assert said.names == ("x", "i", "p", "q", "h", "s", "y")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,24 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
             "{outputs: {0: ramdom}}",
             r'the property of an output "ramdom" is unknown\n→ did you mean "random"\?',
         ),
+        ("{outputs: {0: {index_ino: x}}}", r'"index_ino" is unknown\n→ did you mean "index_into"\?'),
+        (
+            "{outputs: {0: {dim: 1}}}",
+            r"index_into of output 0 is no argument\n→ write e.g. 0: \{index_into: x, dim: -1\}",
+        ),
+        (
+            "{outputs: {0: {index_into: x, dim: last}}}",
+            r"dim of output 0 is neither a dimension nor a list of them\n→ write",
+        ),
+        (
+            "{outputs: {0: {index_into: x, dim: [1, 1]}}}",
+            r"dim of output 0 is neither a dimension nor a list of them",
+        ),
+        (
+            "{outputs: {0: {index_into: x, stable: maybe}}}",
+            r"stable of output 0 is neither true nor false\n→ write stable: true",
+        ),
+        ("{outputs: {0: {random: [0, 1], dim: 1}}}", r'the property of an output "dim" is unknown'),
         ("{outputs: {0: {random: [1]}}}", r"the domain of output 0 is not two numbers"),
         ("{fixed: x}", r"fixed is no list of arguments\n→ write e.g. fixed: \[heads, 'x\[1\]'\]"),
     ],
@@ -66,7 +88,11 @@ def test_the_first_of_two_declarations_comes_first() -> None:
     """What is said of one argument is replaced, what is said of others is added."""
     yaml: dict[str, Any] = {"roles": {"x": "mask"}, "fixed": ["h"]}
     marked: dict[str, Any] = {"kind": "norm", "roles": {"x": "data", "y": "index"}, "fixed": ["w"]}
+    yaml["outputs"] = {0: "random", 1: {"index_into": "x"}}
+    marked["outputs"] = {0: {"index_into": "y"}, 1: "random", 2: {"index_into": "y"}}
     both = declared(yaml) | declared(marked)
+    assert [entry[0] for entry in both.outputs] == [0]
+    assert [(one.number, one.into) for one in both.indices] == [(1, "x"), (2, "y")]
     assert both.kind == "norm"
     assert dict(both.roles) == {"x": "mask", "y": "index"}
     assert both.fixed == (("h", None), ("w", None))

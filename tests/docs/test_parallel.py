@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from tables import document, rows, sections
 
+from pytest_cgins import waiting
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.session import pinning
 from pytest_cgins.timing import lock
@@ -57,12 +59,36 @@ def test_the_message_reads_as_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyP
         thread.start()
         thread.join()
 
-    def plain(text: str) -> str:
-        text = re.sub(r"process \d+ of \S+", "process N of HOST", text)
-        text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d", "THEN", text)
-        return re.sub(r"for [\d.]+ s:", "for N s:", text).strip()
+    assert _plain(told[0]) == _plain(QUOTED[0])
 
-    assert plain(told[0]) == plain(QUOTED[0])
+
+def test_waits_read_as_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three waits for a device that two threads want make the document's lines, but for numbers, names and times."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    waiting.forget()
+
+    def wait() -> None:
+        for seconds in (2.3, 0.1, 0.1):
+            with suppress(InfrastructureError), lock.timing("cpu", wait_s=seconds, folder=tmp_path):
+                pass
+
+    with lock.timing("cpu", wait_s=1, folder=tmp_path):
+        thread = Thread(target=wait)
+        thread.start()
+        thread.join()
+    waiting.sum_up()
+    lines = [f"cgins: {record.message}" for record in caplog.records if record.name == "pytest_cgins"]
+    assert _plain("\n".join(lines)) == _plain(QUOTED[2])
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"process \d+ of \S+", "process N of HOST", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d", "THEN", text)
+    text = re.sub(r"waited \d+ s", "waited N s", text)
+    return re.sub(r"for [\d.]+ s:", "for N s:", text).strip()
 
 
 def test_the_header_reads_as_quoted() -> None:

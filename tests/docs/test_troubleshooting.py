@@ -17,6 +17,7 @@ QUOTES = re.findall(r"(?m)^> (.+)$", TEXT)
 # Words of the driver, not ours; and what is put together from two places.
 FOREIGN = {"CUDA error: an illegal memory access was encountered"}
 ASSEMBLED = {
+    "waiting for the build of …: … has it": ("waiting for ……", "the build of …", "… has it"),
     "SKIPPED … cases: no … device on this machine": ("SKIPPED … cases: …", "no … device on this machine"),
     "the … worker was killed by SIGKILL (killed from outside), during …": (
         "the … worker …, during …",
@@ -41,6 +42,12 @@ def literals() -> str:
 
 
 def _part(part: ast.expr) -> str:
+    if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Call):
+        match part.value:
+            case ast.Call(func=ast.Name(id="counted"), args=[_, ast.Constant(value=noun)]):
+                return f"… {noun}s"
+            case ast.Call(func=ast.Name(id="counted"), args=[_, _, ast.Constant(value=nouns)]):
+                return f"… {nouns}"
     return str(part.value) if isinstance(part, ast.Constant) else "…"
 
 

@@ -19,7 +19,7 @@ def test_build_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry.mkdir(parents=True)
     (entry / "build.json").write_text("{}")
     (entry / "kernel.so").write_bytes(b"x" * 2046)
-    assert storage.build_cache().detail.startswith("1 builds, 2.0 KiB, ")
+    assert storage.build_cache().detail.startswith("1 build, 2.0 KiB, ")
     assert sorted(path.name for path in entry.iterdir()) == ["build.json", "kernel.so"]
 
 

@@ -378,11 +378,11 @@ META = {"dtype": "uint8", "shape": [1], "stride": [1], "offset": 0, "storage": 0
     ("header", "nbytes", "what"),
     [
         ({"metas": [META], "spans": [2**60]}, 2**60, "cannot be mapped"),
-        ({"metas": [META], "spans": [1, *[0] * 100_000]}, 1, "1 tensors on 100001 spans; each span has one"),
+        ({"metas": [META], "spans": [1, *[0] * 100_000]}, 1, "1 tensor on 100001 spans; each span has one"),
         (
             {"metas": [META] * 65_537, "spans": [1]},
             1,
-            "65537 tensors on 1 spans; each span has one, and 65536",
+            "65537 tensors on 1 span; each span has one, and 65536",
         ),
     ],
 )

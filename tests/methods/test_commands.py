@@ -140,5 +140,5 @@ def test_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["methods", "results", "--kernel", "conv"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "conv (cuda, NVIDIA H200) tma-load: effective, SASS present, 1.250 times slower without it; round 1 of r1; tile 128",
-        "1 results in .cgins/methods.json",
+        "1 result in .cgins/methods.json",
     ]

@@ -63,7 +63,7 @@ def test_messages_say_what_where_and_how_to_repeat(full_run: Run) -> None:
         "expected ",
         "got      ",
         "allowed  ±",
-        "op      torch.nn.functional.relu",
+        "call    torch.nn.functional.relu(input float32[",
     ):
         assert part in text
     again = shlex.split(re.search(r"^again +(.+)$", text, re.MULTILINE)[1])

@@ -79,7 +79,7 @@ def test_every_kind_of_capture(pytester: pytest.Pytester, options: list[str]) ->
 
 
 def test_messages_of_xdist_workers(pytester: pytest.Pytester) -> None:
-    """Messages of a process of -n come with its reports, and those after its last report with its end."""
+    """Messages of a process of -n come out on the controller's stderr, whenever they are said."""
     pytester.makeconftest(
         "import logging, pytest\n"
         "@pytest.hookimpl(tryfirst=True)\n"
@@ -90,7 +90,8 @@ def test_messages_of_xdist_workers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TALKS)
     result = pytester.runpytest_subprocess("--cgins", "--cgins-log-level=info", "-n", "1")
     result.assert_outcomes(passed=1)
-    assert shown(result.stdout.str()) == both("info", "warning", "error") | {("process", "last")}
+    assert shown(result.stderr.str()) == both("info", "warning", "error") | {("process", "last")}
+    assert not shown(result.stdout.str())
 
 
 def test_pytest_s_own_live_log_is_not_doubled(pytester: pytest.Pytester) -> None:

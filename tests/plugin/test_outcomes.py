@@ -154,6 +154,34 @@ def test_hanging_kernel_costs_one_case(project: Path, run: Callable[..., Run]) -
     assert re.search(r"^again .*--cgins-timeout=5\.0 ", found.out, re.MULTILINE)
 
 
+def test_the_other_cases_of_a_kernel_that_hung_twice_are_skipped(
+    project: Path, run: Callable[..., Run]
+) -> None:
+    """Each hang costs its limit once, and no case after the second one costs any; other kernels go on."""
+    with pytest_cgins.record(project / "traces/tiny", ops=["torch.nn.functional.relu"]):
+        for rows in range(1, 4):
+            torch.nn.functional.relu(torch.randn(rows, 5))
+    (project / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n  relu:\n    op: torch.nn.functional.relu\n    implementations:\n"
+        "      - {name: hang,  source: kernels/relu.cpp, defines: {HANG: 1}}\n"
+        "      - {name: right,  source: kernels/relu.cpp}\n"
+    )
+    limit_s = 20
+    found = run(project, *FAST, f"--cgins-timeout={limit_s}", "-rs")
+    ended = {name: one for name, one in found.evaluations().items() if "hang" in name}
+    statuses = [one["verdict"]["status"] for one in ended.values()]
+    assert sorted(statuses) == [*["SKIPPED"] * (len(statuses) - 2), "TIMEOUT", "TIMEOUT"]
+    assert len(statuses) >= 3
+    assert all(status == "PASSED" for name, status in found.statuses().items() if "right" in name)
+    for one in ended.values():
+        if one["verdict"]["status"] == "TIMEOUT":
+            assert limit_s <= one["seconds"] < 1.9 * limit_s
+        else:
+            assert one["verdict"]["reason"] == "timed-out"
+            assert one["verdict"]["message"].startswith("it hung in 2 cases (")
+    assert "it hung in 2 cases" in found.out
+
+
 def test_interrupted_run_writes_what_it_has(project: Path, run: Callable[..., Run]) -> None:
     """Ctrl-C after the first case: exit 2, and that case is in the document and the table."""
     (project / "conftest.py").write_text(

@@ -49,9 +49,7 @@ def build(
         kernel=kernel,
         implementation="cuda",
         arch=arch,
-        verdict=gate.decide_resources(
-            now, then, revision="0123456789", limits=ResourceLimits(), kernel=kernel
-        ),
+        verdict=gate.decide_resources(now, then, revision="0123456789", limits=ResourceLimits()),
         resources=now,
         base=then,
         base_revision=REVISION,
@@ -183,7 +181,7 @@ def test_counts_have_builds() -> None:
 def test_markdown_has_builds_and_trusts_no_text() -> None:
     """Failures come first with their messages; texts are escaped; the seed of no run is told."""
     text = markdown.render(report())
-    assert text.startswith("## cgins: 4 failed, 1 errors, 1 skipped, 5 passed\n")
+    assert text.startswith("## cgins: 4 failed, 1 error, 1 skipped, 5 passed\n")
     assert "compared with <code>0123456789</code>" in text
     assert "seed" not in text
     assert text.index("### Failed builds") < text.index("### Builds")

@@ -32,7 +32,7 @@ def test_message_has_all_a_person_needs(make_evaluation: Make) -> None:
         "allowed  ±1.25e-06",
         "row 1 |..X|",
         "  | a line of the kernel",
-        "op      torch.nn.functional.gelu",
+        "call    torch.nn.functional.gelu",
         "again   pytest --cgins --cgins-seed=7 cgins.yaml::scale",
     ):
         assert part in text

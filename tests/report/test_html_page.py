@@ -431,7 +431,14 @@ def test_an_attribute_and_a_text_are_read_as_they_are_written(text: str) -> None
         assert node.text() == text
         assert node.attributes["data-x"] == text
     assert node.text().isascii() or not re.search("[\u202a-\u202e\u2066-\u2069]", node.text())
-    assert "\n" not in node.text()
+    assert node.text().count("\n") == text.replace("\r\n", "\n").count("\n")
+
+
+def test_line_breaks_are_shown_as_such_wherever_a_text_stands() -> None:
+    """No person reads `\\u000a`."""
+    page = render(told("first\n\tsecond\r\nthird"))
+    assert not re.findall(r"\\u000[9ad]", page)
+    assert "first&#10;    second&#10;third" in page
 
 
 def test_lines_keep_their_indentation() -> None:

@@ -180,7 +180,7 @@ def test_a_shard_that_left_out_cases_for_want_of_a_gpu_stands_for_none(make_eval
 def test_reports_that_were_expected_and_are_not_there(make_evaluation: Make) -> None:
     """A run without a number is missed by count alone; the same report twice counts once."""
     one = report_of(make_evaluation())
-    with pytest.raises(MergeError, match=r"^1 different reports are there, 2 are expected: a\.json\n"):
+    with pytest.raises(MergeError, match=r"^1 different report is there, 2 are expected: a\.json\n"):
         merged(one, one, expected=2)
     assert merged(one, one, expected=1).evaluations == one.evaluations
 
@@ -367,7 +367,7 @@ def test_a_slowdown_that_is_not_proven_among_more_tests_is_undecided(make_evalua
     whole = merged(based(one, exit_status=1), based(other))
     again = whole.evaluations[0]
     assert (again.verdict.status, again.verdict.reason) == (Status.INCONCLUSIVE, Reason.NOISE)
-    assert "by itself, as one of 1 tests, it was SLOWER: time +8" in again.verdict.message
+    assert "by itself, as one of 1 test, it was SLOWER: time +8" in again.verdict.message
     assert "--cgins-suite-tests=401 in each run" in again.verdict.message
     assert again.measurement is not None
     (test,) = again.measurement.comparisons

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+from timings import compared, measured
+
 from pytest_cgins.model import Evaluation, Reason, Status
-from pytest_cgins.report import summary
+from pytest_cgins.report import summary, times
 
 Make = Callable[..., Evaluation]
 
@@ -57,6 +61,37 @@ def test_failures_are_ordered_by_status_then_error(make_evaluation: Make) -> Non
         strict=False,
     )
     assert [evaluation.case.signature for evaluation in found] == ["far", "near", "late", "lost"]
+
+
+@pytest.mark.parametrize("fail_on", ["regression", "never"])
+def test_slower_cases_come_by_their_slowdown(make_evaluation: Make, fail_on: str) -> None:
+    """Whatever their errors are: in the summary, on the page, in the comment and where they are let pass."""
+
+    def slower(name: str, ratio: float, share: float) -> Evaluation:
+        found = compared("base", [math.log(ratio)] * 20)
+        timing = measured(found, base_ns=10_000.0, again=[found])
+        one = make_evaluation(Status.SLOWER, signature=name, share=share, fail_on=fail_on)
+        return replace(one, measurement=timing)
+
+    some = [slower("little", 1.1, 0.9), slower("most", 2.0, 0.001), slower("more", 1.5, 0.3)]
+    wanted = ["most", "more", "little"]
+    for found in (
+        summary.failures(some, strict=False) if fail_on == "regression" else times.let_pass(some),
+        summary.worst_first(some),
+    ):
+        assert [one.case.signature for one in found] == wanted
+
+
+def test_cases_below_their_floor_come_by_their_speed(make_evaluation: Make) -> None:
+    """The slowest against torch first."""
+    some = [
+        replace(
+            make_evaluation(Status.BELOW_FLOOR, signature=name, share=share),
+            measurement=measured(torch_ns=ns),
+        )
+        for name, ns, share in (("slow", 5_000.0, 0.9), ("slowest", 2_000.0, 0.1))
+    ]
+    assert [one.case.signature for one in summary.failures(some, strict=False)] == ["slowest", "slow"]
 
 
 def test_weak_fails_only_when_strict(make_evaluation: Make) -> None:

@@ -152,7 +152,7 @@ def test_notes_are_counted(make_evaluation: Make) -> None:
         [replace(one, measurement=noted, correctness=weaker), replace(two, measurement=noted)], width=90
     )
     assert "note, 2 cases: timed by events\n" in text
-    assert "note, 1 cases: no gold\n" in text
+    assert "note, 1 case: no gold\n" in text
 
 
 def test_plain_text_has_neither_colour_nor_drawing(make_evaluation: Make) -> None:
@@ -276,7 +276,7 @@ def test_lines_of_a_message_are_indented_and_obeyed_by_nobody(make_evaluation: M
     said = "INCORRECT scale/cpu-cpp/tiny/f32-2x3-0001 (shape): bad \\u001b[31m\\u2028::error::forged"
     lines = re.sub(r"\x1b\[[\d;]*m", "", text).split("\n")
     assert said in lines
-    first = lines.index("SKIPPED 1 cases: why")
+    first = lines.index("SKIPPED 1 case: why")
     assert lines[first + 1 : first + 3] == ["  \\u003a:add-mask::a", "  \u2192 do it"]
     if colour:
         assert "\x1b[31mINCORRECT scale" in text

@@ -264,7 +264,7 @@ def test_clocks_are_told(make_evaluation: Make) -> None:
     )
     assert times.clock_notes([make_evaluation()]) is None
     text = section(one, two)
-    assert "clocks: 3 blocks of 1 cases were taken anew, as the clock had moved\n" in text
+    assert "clocks: 3 blocks of 1 case taken anew, as the clock had moved\n" in text
     assert "clocks: throttled while 2 cases were timed: sw-power-cap\n" in text
     assert "### Clocks" in markdown.render(report_of(one, two))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_cgins import gate_timing
+from pytest_cgins.call_text import case_line
 from pytest_cgins.figures import percent, ratio, speedup, time_ns
 from pytest_cgins.gate_timing import interval
 from pytest_cgins.measurement import Comparison, Measurement, Roofline
@@ -15,15 +16,27 @@ from pytest_cgins.report.html.listing import NOTHING, plain_table
 from pytest_cgins.report.html.markup import Markup, code, element, join, lines
 from pytest_cgins.report.html.paired_plot import paired
 from pytest_cgins.report.trend import Trend
+from pytest_cgins.text import counted
 
 REMEDY = "→ "
 """Beginning of the line of a message that says what to do."""
 
 
-def details(evaluation: Evaluation, report: SessionReport, trend: Trend | None) -> Markup:
-    """Verdict and remedy first, then what it rests on."""
+def details(
+    evaluation: Evaluation, report: SessionReport, trend: Trend | None, *, in_common: str = ""
+) -> Markup:
+    """Verdict and remedy first, then the call, and what the verdict rests on.
+
+    Args:
+        evaluation: of the case.
+        report: that has it.
+        trend: of its times; None without a history.
+        in_common: what it has in common with the kernel's other failing cases.
+    """
     parts = [
         *verdict(evaluation.verdict.reason.value, evaluation.verdict.message),
+        element("p", element("strong", "Call: "), code(case_line(evaluation.case))),
+        *((element("p", element("strong", "In common: "), in_common),) if in_common else ()),
         *_again(markdown.reproduction(evaluation, report)),
         *(_correctness(evaluation.correctness) if evaluation.correctness is not None else ()),
         *(_times(evaluation.measurement) if evaluation.measurement is not None else ()),
@@ -151,7 +164,7 @@ def _comparison(one: Comparison, process: str) -> Markup:
 def _roofline(found: Roofline) -> list[tuple[str, str]]:
     source = "declared in cgins.yaml" if found.source == "declared" else "from the op's signature"
     said = [
-        ("Work", f"{found.nbytes:,} bytes, {found.flops:,} FLOP, {source}"),
+        ("Work", f"{counted(found.nbytes, 'byte', grouped=True)}, {found.flops:,} FLOP, {source}"),
         ("Share of bandwidth", percent(found.share_of_bandwidth)),
     ]
     if found.flops and found.peak_flops_per_s:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.measurement import Arm
 from pytest_cgins.model import Evaluation, SessionReport
-from pytest_cgins.report import failure, summary, times
+from pytest_cgins.report import failure, in_common, summary, times
 from pytest_cgins.report.html.case_details import details
 from pytest_cgins.report.html.listing import EMPTY, Cell, Column, Listing, Row
 from pytest_cgins.report.html.naming import Names
@@ -30,22 +30,29 @@ COLUMNS = (
 
 def cases(report: SessionReport, trends: Mapping[tuple[str, str], Trend]) -> Listing:
     """All cases; `trends` are by configuration file and name of case."""
+    shared = in_common.in_common(report)
     failed = summary.failures(report.evaluations, strict=report.strict)
     first = {id(one) for one in failed}
-    others = [one for one in report.evaluations if id(one) not in first]
+    others = [one for one in summary.worst_first(report.evaluations) if id(one) not in first]
     names = Names(report)
-    others.sort(key=lambda one: (summary.rank(one.verdict.status), names.case(one)))
     return Listing(
         id="cases",
         title="Cases",
         device="device",
         columns=COLUMNS,
-        rows=[_row(one, report, names, trends) for one in (*failed, *others)],
+        rows=[
+            _row(one, report, names, trends, in_common.of_case(shared, one, report))
+            for one in (*failed, *others)
+        ],
     )
 
 
 def _row(
-    evaluation: Evaluation, report: SessionReport, names: Names, trends: Mapping[tuple[str, str], Trend]
+    evaluation: Evaluation,
+    report: SessionReport,
+    names: Names,
+    trends: Mapping[tuple[str, str], Trend],
+    shared: str,
 ) -> Row:
     trend = names.own(trends.get((evaluation.config, evaluation.case.name)), evaluation)
     return Row(
@@ -56,7 +63,7 @@ def _row(
         device=names.device(evaluation),
         cells=_cells(evaluation, names),
         headline=failure.headline(evaluation),
-        details=details(evaluation, report, trend),
+        details=details(evaluation, report, trend, in_common=shared),
     )
 
 

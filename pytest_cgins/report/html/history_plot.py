@@ -10,6 +10,7 @@ from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element, join
 from pytest_cgins.report.trend import Segment, Trend
 from pytest_cgins.report.trend_table import LEAST_SPAN
+from pytest_cgins.text import counted
 
 
 def history(trend: Trend) -> Markup:
@@ -20,7 +21,7 @@ def history(trend: Trend) -> Markup:
     up = axes.upwards(*_range([entry.kernel_ns for entry in entries]))
     latest = trend.segments[-1]
     changed = "" if latest.change is None else f", {change(latest.change)} against the runs before"
-    said = f"History: {time_ns(latest.latest.kernel_ns)} now{changed}; {len(entries):,} runs"
+    said = f"History: {time_ns(latest.latest.kernel_ns)} now{changed}; {counted(len(entries), 'run', grouped=True)}"
     first, last = (min(entries, key=lambda one: one.when), max(entries, key=lambda one: one.when))
     dates = [(across.low, first.time[:10]), (across.high, last.time[:10])]
     drawn = axes.picture(

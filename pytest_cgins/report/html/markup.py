@@ -41,9 +41,9 @@ def join(parts: Iterable[str]) -> Markup:
 
 def lines(text: str) -> Markup:
     """A `<pre>` with the text's own lines, each with its tabs as blanks."""
-    shown = escape.cut(text.replace("\r\n", "\n").strip("\n"), TEXT_LENGTH).split("\n")
     # The parser drops a line break that follows the tag.
-    return Markup(f"<pre>{'&#10;'.join(escaped(line.expandtabs(4)) for line in shown)}</pre>")
+    shown = escaped(text.replace("\r\n", "\n").strip("\n"))
+    return Markup(f"<pre>{shown}</pre>")
 
 
 def code(text: str) -> Markup:
@@ -52,9 +52,15 @@ def code(text: str) -> Markup:
 
 
 def escaped(text: str) -> Markup:
-    """A text on one line, harmless in an element and in a quoted attribute; hidden characters are spelled out."""
+    """A text harmless in an element and in a quoted attribute; characters are spelled out that are hidden.
+
+    Its line breaks are references, and none of the page's source: the style sheet has them shown.
+    """
     shown = escape.cut(text, TEXT_LENGTH)
-    return Markup(html.escape(shown if shown.isprintable() else escape.visible(shown)))
+    if shown.isprintable():
+        return Markup(html.escape(shown))
+    kept = shown.expandtabs(4).replace("\r\n", "\n").split("\n")
+    return Markup("&#10;".join(html.escape(escape.visible(line)) for line in kept))
 
 
 def _attribute(key: str, value: str | float) -> str:

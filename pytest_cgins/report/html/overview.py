@@ -8,19 +8,24 @@ from collections.abc import Iterator
 from pytest_cgins.figures import change, percent, ratio, speedup
 from pytest_cgins.gate_timing import interval
 from pytest_cgins.model import Environment, Evaluation, SessionReport, Status
-from pytest_cgins.report import compiled, coverage, failure, markdown, summary, time_lines, times
+from pytest_cgins.report import compiled, coverage, failure, in_common, markdown, summary, time_lines, times
 from pytest_cgins.report.counts import Counts
 from pytest_cgins.report.html.listing import NOTHING, badge, plain_table
 from pytest_cgins.report.html.markup import Markup, code, element, join
 from pytest_cgins.report.html.naming import Names
+from pytest_cgins.text import counted
 
 
 def title(found: Counts) -> str:
     """Counts in words: `2 failed, 1 passed`."""
-    parts = [(found.failed, "failed"), (found.errors, "errors"), (found.skipped, "skipped")]
-    counted = [f"{number:,} {word}" for number, word in parts if number]
+    parts = [
+        (found.failed, f"{found.failed:,} failed"),
+        (found.errors, counted(found.errors, "error", grouped=True)),
+        (found.skipped, f"{found.skipped:,} skipped"),
+    ]
+    present = [text for number, text in parts if number]
     weak = f" ({found.weak:,} weak)" if found.weak else ""
-    return ", ".join([*counted, f"{found.passed:,} passed{weak}"])
+    return ", ".join([*present, f"{found.passed:,} passed{weak}"])
 
 
 def overview(report: SessionReport) -> Markup:
@@ -72,8 +77,11 @@ def _notices(report: SessionReport) -> Iterator[Markup]:
     if report.empty and not report.compilations:
         yield _notice(f"Nothing was gated: {coverage.empty(report)}.")
     for one in summary.ungated(report.evaluations):
-        cases = "1 case" if one.cases == 1 else f"all {one.cases:,} cases"
+        cases = "1 case" if one.cases == 1 else f"all {counted(one.cases, 'case', grouped=True)}"
         yield _notice(f"Not gated: {one.kernel}/{one.implementation}, {cases}: {one.message}")
+    for shared in in_common.in_common(report):
+        said = f"In common: {shared.kernel}/{shared.implementation} ({shared.device}): {shared.words}."
+        yield element("p", said)
     if report.missing:
         yield _notice(f"{coverage.headline(report)}: {coverage.remedy(report)}.")
         yield _folded("Missing cases", report.missing)
@@ -204,7 +212,7 @@ def remarks(report: SessionReport) -> Markup:
 def _likely(evaluation: Evaluation) -> str:
     test = times.comparison(evaluation)
     assert test is not None
-    return f"{interval(test)} in {len(test.log_ratios):,} blocks"
+    return f"{interval(test)} in {counted(len(test.log_ratios), 'block', grouped=True)}"
 
 
 def _counted(caption: str, what: str, reasons: tuple[tuple[str, int], ...]) -> Markup:

@@ -9,6 +9,7 @@ from pytest_cgins.gate_timing import interval
 from pytest_cgins.measurement import Comparison
 from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element
+from pytest_cgins.text import counted
 
 
 def paired(comparison: Comparison, *, title: str) -> Markup:
@@ -30,7 +31,7 @@ def paired(comparison: Comparison, *, title: str) -> Markup:
     room = 0.05 * (most - least)
     up = axes.upwards(least - room, most + room)
     across = axes.across(0.5, len(values) + 0.5)
-    said = f"{title}: {interval(comparison)} in {len(values):,} blocks, {comparison.outcome}"
+    said = f"{title}: {interval(comparison)} in {counted(len(values), 'block', grouped=True)}, {comparison.outcome}"
     drawn = axes.picture(
         f"{said}; tolerated are {percent(comparison.tolerate)}",
         axes.band(up, low, high, class_="tolerated"),

@@ -12,6 +12,7 @@ from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element, join
 from pytest_cgins.report.html.naming import Names
 from pytest_cgins.report.times import share_of_peak
+from pytest_cgins.text import counted
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 MOST_NAMED = 300
@@ -50,7 +51,7 @@ def _figure(peaks: Peaks, members: Sequence[Place], names: Names) -> Markup:
     across = axes.across(left, right)
     up = axes.upwards(min(*ys, math.log10(compute)) - 0.3, max(*ys, math.log10(compute)) + 0.3)
     dtypes = ", ".join(sorted({evaluation.case.dtype for evaluation, _ in members}))
-    cases = f"{len(members):,} case{'s' * (len(members) != 1)}"
+    cases = counted(len(members), "case", grouped=True)
     said = f"{device}, {dtypes}: {cases}; peaks {scaled(bandwidth)}B/s and {scaled(compute)}FLOP/s"
     return element(
         "figure",

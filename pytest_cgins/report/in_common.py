@@ -1,0 +1,154 @@
+"""What all failing cases of a kernel have in common, and none of its passing ones has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pytest_cgins.call_text import memory_format, value_words
+from pytest_cgins.model import Argument, Case, Evaluation, SessionReport, Status, TensorMeta
+from pytest_cgins.report import summary
+from pytest_cgins.text import counted
+
+_WRONG = (Status.INCORRECT, Status.SUSPECT, Status.RUNTIME_ERROR, Status.TIMEOUT)
+_SLOW = (Status.SLOWER, Status.BELOW_FLOOR)
+_BLOCKS = (64, 32, 16, 8, 4, 2)
+_SHOWN = 3
+"""Traits that are told; few cases are told apart by many things."""
+_SCALARS = ("bool", "int", "float", "str", "dtype", "tuple", "list", "size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InCommon:
+    """Of the failing cases of one implementation."""
+
+    kernel: str
+    """As in `summary.KernelRow`."""
+    implementation: str
+    """As in `summary.KernelRow`."""
+    device: str
+    """As in `summary.KernelRow`."""
+    words: str
+    """`all 6 wrong cases, and none of 12 that pass: input is channels_last`."""
+    cases: frozenset[str]
+    """Labels of the failing cases."""
+
+
+def in_common(report: SessionReport) -> tuple[InCommon, ...]:
+    """What can be said, by kernel; nothing of a single failing case, or where no case passes."""
+    found = []
+    for (kernel, implementation, device), members in summary.by_implementation(report.evaluations).items():
+        passing = [one for one in members if summary.outcome(one, strict=report.strict) == "pass"]
+        for what, statuses in (("wrong", _WRONG), ("slow", _SLOW)):
+            failing = [one for one in members if one.verdict.status in statuses and one not in passing]
+            traits = _traits(failing, passing)
+            if traits:
+                told = f"all {len(failing)} {what} cases, and none of {counted(len(passing), 'that passes', 'that pass')}"
+                found.append(
+                    InCommon(
+                        kernel=kernel,
+                        implementation=implementation,
+                        device=device,
+                        words=f"{told}: {'; '.join(traits[:_SHOWN])}",
+                        cases=frozenset(one.label for one in failing),
+                    )
+                )
+    return tuple(found)
+
+
+def of_case(found: Iterable[InCommon], evaluation: Evaluation, report: SessionReport) -> str:
+    """What a failing case has in common with the others of its kernel; "" where nothing is known."""
+    key = summary.implementation_of(evaluation, several=summary.several_configs(report.evaluations))
+    return next(
+        (
+            one.words
+            for one in found
+            if (one.kernel, one.implementation, one.device) == key and evaluation.label in one.cases
+        ),
+        "",
+    )
+
+
+def _traits(failing: list[Evaluation], passing: list[Evaluation]) -> list[str]:
+    cases = [one.case for one in (*failing, *passing)]
+    if len(failing) < 2 or not passing or any(case.call is None for case in cases):
+        return []
+    shared = [_traits_of(one.case) for one in failing]
+    others = set().union(*(_traits_of(one.case) for one in passing))
+    told = [trait for trait in shared[0] if all(trait in one for one in shared) and trait not in others]
+    told += _larger([one.case for one in failing], [one.case for one in passing])
+    # Of several traits of one thing the first says most.
+    by_subject = {trait.split(" ")[0].partition("=")[0]: trait for trait in reversed(told)}
+    return [trait for trait in told if trait in by_subject.values()]
+
+
+def _traits_of(case: Case) -> dict[str, None]:
+    """In the order in which they tell most; of sizes that are no multiple the largest block first."""
+    assert case.call is not None
+    traits = [f"dtype {case.dtype}"]
+    blocks: list[str] = []
+    for argument in case.call.arguments:
+        metas = [case.tensors[index] for index in _tensors(argument)]
+        traits += _of_argument(argument, metas, case.dtype)
+        if argument.value.kind == "tensor":
+            blocks += _of_sizes(argument.name, metas[0])
+    traits.append(f"recorded in {case.pack}")
+    return dict.fromkeys([*traits, *blocks])
+
+
+def _of_argument(argument: Argument, metas: list[TensorMeta], dtype: str) -> Iterator[str]:
+    name, value = argument.name, argument.value
+    if value.kind == "tensor":
+        meta = metas[0]
+        yield f"{name} is {memory_format(meta)}"
+        if memory_format(meta) != "contiguous":
+            yield f"{name} is not contiguous"
+        if meta.offset:
+            yield f"{name} does not begin where its memory does"
+        if not meta.numel:
+            yield f"{name} is empty"
+        if meta.dtype != dtype:
+            yield f"{name} is {meta.dtype}"
+        yield f"{name} has {counted(len(meta.shape), 'dimension')}"
+        yield f"{name} is given"
+    elif value.kind == "none":
+        yield f"{name}=None"
+    elif value.kind in _SCALARS and len(value.items) <= 4:
+        yield f"{name}={value_words(value)}"
+
+
+def _of_sizes(name: str, meta: TensorMeta) -> Iterator[str]:
+    for dim in reversed(range(len(meta.shape))):
+        where = f"{name}.shape[{'-1' if dim == len(meta.shape) - 1 else dim}]"
+        size = meta.shape[dim]
+        yield from (f"{where} is not a multiple of {block}" for block in _BLOCKS if size % block)
+        yield from (f"{where} is a multiple of {block}" for block in _BLOCKS if size % block == 0 and size)
+        yield f"{where} is {size}"
+
+
+def _larger(failing: list[Case], passing: list[Case]) -> Iterator[str]:
+    """Sizes that are all above, or all below, those that pass."""
+    sizes = [_sizes(case) for case in (*failing, *passing)]
+    for where in [name for name in sizes[0] if all(name in one for one in sizes)]:
+        bad, good = ([one[where] for one in part] for part in (sizes[: len(failing)], sizes[len(failing) :]))
+        if min(bad) > max(good):
+            yield f"{where} is {min(bad):,} or more (those that pass: {max(good):,} or less)"
+        elif max(bad) < min(good):
+            yield f"{where} is {max(bad):,} or less (those that pass: {min(good):,} or more)"
+
+
+def _sizes(case: Case) -> dict[str, int]:
+    """Sizes that every call has: those of the last dimension, and the number of elements."""
+    assert case.call is not None
+    found = {}
+    for argument in case.call.arguments:
+        if argument.value.kind == "tensor":
+            meta = case.tensors[int(argument.value.value or 0)]
+            found[f"{argument.name}.numel()"] = meta.numel
+            if meta.shape:
+                found[f"{argument.name}.shape[-1]"] = meta.shape[-1]
+    return found
+
+
+def _tensors(argument: Argument) -> list[int]:
+    return [int(argument.value.value or 0)] if argument.value.kind == "tensor" else []
