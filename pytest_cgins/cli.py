@@ -106,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 @contextmanager
 def _messages(arguments: argparse.Namespace) -> Iterator[None]:
     """Around a command: its messages go to stderr, at the end what it waited for."""
+    waiting.forget()
     messages = logs.to_stderr(arguments)
     try:
         yield

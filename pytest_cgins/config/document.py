@@ -43,7 +43,7 @@ def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Se
 
     Args:
         file: the YAML file.
-        alone: whether it is read without the files and folders that it names.
+        alone: whether it is read without the files that it names.
         content: what it is to have; None for what it has.
 
     Raises:
@@ -235,12 +235,15 @@ class Value:
         return Section(section.file, section.name, self.node, title, line=self.line, alone=section.alone)
 
     def path(self, *, kind: str = "file") -> Path:
-        """An existing file or folder, or any in a document that is read alone; relative paths start at its folder."""
+        """An existing file or folder, or any file in a document that is read alone; relative paths start at its folder."""
         text = self.text()
         path = Path(os.path.normpath(self.section.file.parent / text))
         # os.path answers False for names that no file can have, where Path may raise.
-        exists = os.path.isdir(path) if kind == "folder" else os.path.isfile(path)  # noqa: PTH112, PTH113
-        if not (exists or self.section.alone):
+        if kind == "folder":
+            exists = os.path.isdir(path)  # noqa: PTH112
+        else:
+            exists = self.section.alone or os.path.isfile(path)  # noqa: PTH113
+        if not exists:
             self.fail(
                 f"no such {kind}: {text}",
                 remedy=nearest(path.name, _names_in(path.parent))

@@ -201,7 +201,7 @@ def _run(
                         output, _ = process.communicate(timeout=LOOK_S)
                     except subprocess.TimeoutExpired:
                         if time.monotonic() >= ends:
-                            raise
+                            raise subprocess.TimeoutExpired(command, limit_s) from None
                     errors = os.pread(stderr.fileno(), LIMIT_NBYTES, 0).decode(errors="replace")
                     whole = errors[: errors.rfind("\n") + 1]
                     # What it waits for is said while it does.

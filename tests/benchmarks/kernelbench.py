@@ -112,9 +112,8 @@ def options(summary: str, *, max_mib: float, limit: float) -> argparse.ArgumentP
 def problems(root: Path, only: str = "", levels: Sequence[int] = (1,)) -> list[Path]:
     """The files of levels whose names match, by level and number."""
     found: list[Path] = []
-    for level in levels:
-        folders = [root / f"level{level}", root / "KernelBench" / f"level{level}"]
-        folders += [root] if root.name == f"level{level}" else []
+    folders_by_level = [[root / f"level{level}", root / "KernelBench" / f"level{level}"] for level in levels]
+    for folders in [[root], *folders_by_level]:
         files = [path for folder in folders for path in folder.glob("*.py") if path.name[0].isdigit()]
         found += sorted(files, key=lambda path: int(path.name.partition("_")[0]))
     return [path for path in found if re.search(only, path.name)]

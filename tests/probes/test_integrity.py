@@ -180,16 +180,19 @@ def test_facts_of_a_broken_worker_are_refused() -> None:
         integrity.judge([{"nothing": 1}])
 
 
-def test_a_check_takes_a_millisecond() -> None:
-    """Thousands of functions are compared by identity."""
-    one = integrity.Integrity(Origins((), ()))
-    one.check("warm")
-    seconds = []
+def test_a_check_costs_a_fraction_of_taking_the_fingerprint() -> None:
+    """Thousands of functions are compared by identity; both are timed here, since machines differ."""
+    taken, checked = [], []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
+        integrity.Fingerprint()
+        taken.append(time.process_time() - start)
+        one = integrity.Integrity(Origins((), ()))
+        one.check("warm")
+        start = time.process_time()
         one.check("again")
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.01  # 0.7 ms on an idle machine
+        checked.append(time.process_time() - start)
+    assert min(checked) < min(taken) / 2
     assert one.facts() == []
 
 
