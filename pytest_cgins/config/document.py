@@ -239,10 +239,8 @@ class Value:
         text = self.text()
         path = Path(os.path.normpath(self.section.file.parent / text))
         # os.path answers False for names that no file can have, where Path may raise.
-        if kind == "folder":
-            exists = os.path.isdir(path)  # noqa: PTH112
-        else:
-            exists = self.section.alone or os.path.isfile(path)  # noqa: PTH113
+        is_there = os.path.isdir if kind == "folder" else os.path.isfile  # noqa: PTH112, PTH113
+        exists = is_there(path) or (kind == "file" and self.section.alone)
         if not exists:
             self.fail(
                 f"no such {kind}: {text}",
