@@ -239,7 +239,7 @@ class Value:
         text = self.text()
         path = Path(os.path.normpath(self.section.file.parent / text))
         # os.path answers False for names that no file can have, where Path may raise.
-        is_there = os.path.isdir if kind == "folder" else os.path.isfile  # noqa: PTH112, PTH113
+        is_there = os.path.isdir if kind == "folder" else os.path.isfile
         exists = is_there(path) or (kind == "file" and self.section.alone)
         if not exists:
             self.fail(
