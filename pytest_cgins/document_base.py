@@ -9,4 +9,4 @@ class Document:
     """Base of everything that is written as JSON: unknown keys are refused on reading."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "use_attribute_docstrings": True}
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
