@@ -31,7 +31,6 @@ class KernelRuns:
         self._pool = pool
         self._seed = seed
         self._timeout_s = timeout_s
-        self._served: dict[str, bool] = {}
 
     def run(
         self,
@@ -56,16 +55,13 @@ class KernelRuns:
             EndedError: the kernel failed on a set that is no probe's, died, or forged an answer.
         """
         pairs = list(zip(sets, buffers, strict=True))
-        served, self._served[role] = self._served.get(role, False), True
         notes: list[str] = []
         try:
             reply = self._ask(role, request, pairs)
         except EndedError as end:
-            self._served[role] = False
             if end.verdict.status not in _DEATHS:
                 raise
-            reply, told = self._once_more(role, request, pairs, end, served=served)
-            notes += told
+            reply, notes = self._in_parts(role, request, pairs, end)
         else:
             broken = self._broken_by_a_probe(role, request, pairs, reply)
             if broken is not None:
@@ -75,15 +71,26 @@ class KernelRuns:
         return reply
 
     def ask(
-        self, role: str, method: str, params: Any, buffers: Sequence[Buffer], *, timeout_s: float
+        self,
+        role: str,
+        method: str,
+        params: Any,
+        buffers: Sequence[Buffer],
+        *,
+        timeout_s: float,
+        kernel: str = "",
     ) -> Reply:
         """One request to a worker that runs the kernel: its death is the kernel's doing."""
         try:
-            return self._pool.call(role, method, params, buffers, timeout_s=timeout_s)
+            return self._pool.call(role, method, params, buffers, timeout_s=timeout_s, kernel=kernel)
         except ServiceError as error:
             raise lost_by(error) from error
         except WorkerError as error:
             raise lost_by(error) from error
+
+    def has_run(self, role: str, kernel: str) -> bool:
+        """Whether a kernel runs next in a process that has run it before."""
+        return self._pool.has_run(role, kernel)
 
     def renew(self, role: str) -> None:
         """End a worker, so that what is asked next runs in a process without a past."""
@@ -103,35 +110,16 @@ class KernelRuns:
         share: float = 1.0,
     ) -> Reply:
         """Have the kernel run on sets whose names it does not learn, within a share of the limit."""
-        disguise = Disguise(pairs, seed=f"{self._seed}/{request['kernel']['key']}")
+        kernel = request["kernel"]["key"]
+        disguise = Disguise(pairs, seed=f"{self._seed}/{kernel}")
         asked = {**request, "sets": disguise.sets}
-        reply = self.ask(role, "run", asked, disguise.buffers, timeout_s=share * self._timeout_s)
+        timeout_s = share * self._timeout_s
+        reply = self.ask(role, "run", asked, disguise.buffers, timeout_s=timeout_s, kernel=kernel)
         try:
             disguise.take_off(reply.result)
         except _MALFORMED as error:
             raise self.refuse(role, error, reply.output) from error
         return reply
-
-    def _once_more(
-        self,
-        role: str,
-        request: dict[str, Any],
-        pairs: Sequence[tuple[dict[str, Any], Buffer]],
-        end: EndedError,
-        *,
-        served: bool,
-    ) -> tuple[Reply, list[str]]:
-        """After a death: in a worker without a past, then without the sets of probes, then each of these alone."""
-        first = end.verdict.message.partition("\n")[0]
-        if served and end.verdict.status is Status.RUNTIME_ERROR:
-            # The worker had run other kernels, and one of them may have broken it: a clean one decides.
-            try:
-                reply = self._ask(role, request, pairs)
-            except EndedError as again:
-                end = again
-            else:
-                return reply, [f"crashed in a worker that had run other kernels, not in a fresh one: {first}"]
-        return self._in_parts(role, request, pairs, end)
 
     def _in_parts(
         self,

@@ -71,6 +71,55 @@ def misspells(input, inplcae=False):
 def of_something_else(width, height, depth):
     return width
 """
+SPOILS = """\
+import ctypes
+import math
+import os
+import resource
+
+import table
+
+def patch_math(input):
+    math.exp = lambda x: 2.0
+    return input.clamp_min(0)
+
+def set_variable(input):
+    os.environ["RELU_SCALE"] = "2"
+    return input.clamp_min(0)
+
+def change_table(input):
+    table.SCALE = 2
+    return input.clamp_min(0)
+
+def limit_memory(input):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (4096 * pages + (32 << 20),) * 2)
+    return input.clamp_min(0)
+
+def overwrite_expf(input):
+    libc, libm = ctypes.CDLL(None), ctypes.CDLL("libm.so.6")
+    address = ctypes.cast(libm.expf, ctypes.c_void_p).value
+    page = address & ~4095
+    libc.mprotect(ctypes.c_void_p(page), 8192, 7)
+    ctypes.memmove(address, b"\\xc3", 1)  # returns what it was given
+    return input.clamp_min(0)
+"""
+CAREFUL = """\
+import ctypes
+import math
+import os
+
+import table
+import torch
+
+expf = ctypes.CDLL("libm.so.6").expf
+expf.restype, expf.argtypes = ctypes.c_float, [ctypes.c_float]
+
+def relu(input):
+    torch.empty(1 << 24)
+    scale = float(os.environ.get("RELU_SCALE", "1")) * table.SCALE * math.exp(0.0) * expf(0.0)
+    return input.clamp_min(0) * scale
+"""
 
 
 @pytest.fixture(scope="module")
@@ -220,10 +269,8 @@ def test_a_crash_is_blamed_on_the_kernel_that_crashes(project: Path, evaluators:
     assert "SIGSEGV" in found.verdict.message
 
 
-def test_a_worker_that_others_have_used_is_given_the_benefit_of_the_doubt(
-    project: Path, evaluators: Evaluators
-) -> None:
-    """When a used worker dies the case is run once more in a fresh one, and the report says so."""
+def test_a_death_in_a_process_with_a_past_is_told(project: Path, evaluators: Evaluators) -> None:
+    """No other kernel ran there, so that it is this one's, though every part of it is answered in a fresh process."""
     evaluator = evaluators.make(configure(project, "source: relu.cpp"))
     (case,) = evaluator.cases()
     assert evaluator.evaluate(case).verdict.status is Status.PASSED
@@ -237,10 +284,56 @@ def test_a_worker_that_others_have_used_is_given_the_benefit_of_the_doubt(
         return pool_call(role, *rest, **options)
 
     evaluator.pool.call = call  # type: ignore[method-assign]
-    found = evaluator.evaluate(case)
+    verdict = evaluator.evaluate(case).verdict
+    assert verdict.status is Status.RUNTIME_ERROR
+    assert verdict.message.startswith("on all sets of inputs in one process, not in parts: ")
+
+
+@pytest.mark.parametrize(
+    "act", ["patch_math", "set_variable", "change_table", "limit_memory", "overwrite_expf"]
+)
+def test_what_a_kernel_leaves_behind_is_not_found_by_the_next(
+    tmp_path: Path, evaluators: Evaluators, act: str
+) -> None:
+    """Patched modules, variables, limits and machine code end with the process of the kernel that changed them."""
+    with pytest_cgins.record(tmp_path / "traces/tiny", ops=["torch.nn.functional.relu"]):
+        torch.nn.functional.relu(torch.randn(6, 40))
+    (tmp_path / "table.py").write_text("SCALE = 1\n")
+    (tmp_path / "spoils.py").write_text(SPOILS)
+    (tmp_path / "careful.py").write_text(CAREFUL)
+    (tmp_path / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n"
+        f"  spoils: {{op: torch.nn.functional.relu, device: cpu, target: 'spoils:{act}'}}\n"
+        "  honest: {op: torch.nn.functional.relu, device: cpu, target: 'careful:relu'}\n"
+    )
+    evaluator = evaluators.make(tmp_path / "cgins.yaml")
+    spoils, honest = evaluator.cases()
+    evaluator.evaluate(spoils)
+    found = evaluator.evaluate(honest)
     assert found.verdict.status is Status.PASSED, found.verdict.message
-    assert found.correctness is not None
-    assert any("not in a fresh one" in note for note in found.correctness.notes)
+
+
+def test_a_kernel_that_spoils_its_own_later_cases_is_told_so(tmp_path: Path, evaluators: Evaluators) -> None:
+    """What is wrong with a past and right without one stays wrong, and the note says that the kernel keeps something."""
+    with pytest_cgins.record(tmp_path / "traces/tiny", ops=["torch.nn.functional.relu"]):
+        torch.nn.functional.relu(torch.randn(6, 40))
+        torch.nn.functional.relu(torch.randn(6, 50))
+    (tmp_path / "keeps.py").write_text(
+        "seen = set()\n\n"
+        "def relu(input):\n"
+        "    seen.add(40 if input.shape[-1] == 40 else 50 if input.shape[-1] == 50 else 0)\n"
+        "    return input.clamp_min(0) + ({40, 50} <= seen)\n"
+    )
+    (tmp_path / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n"
+        "  keeps: {op: torch.nn.functional.relu, device: cpu, target: 'keeps:relu'}\n"
+    )
+    evaluator = evaluators.make(tmp_path / "cgins.yaml")
+    first, second = (evaluator.evaluate(case) for case in evaluator.cases())
+    assert first.verdict.status is Status.PASSED
+    assert second.verdict.status is Status.INCORRECT
+    assert second.correctness is not None
+    assert any("it keeps something between calls" in note for note in second.correctness.notes)
 
 
 def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluators: Evaluators) -> None:

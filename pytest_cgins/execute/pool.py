@@ -73,6 +73,7 @@ class WorkerPool:
         self._isolation = isolation
         self._start_timeout_s = start_timeout_s
         self._workers: dict[str, WorkerProcess | LocalWorker] = {}
+        self._kernels: dict[str, str] = {}
         self._starts = threading.RLock()
         self._turns: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._is_ended = False
@@ -85,10 +86,31 @@ class WorkerPool:
         buffers: Sequence[Buffer] = (),
         *,
         timeout_s: float,
+        kernel: str = "",
     ) -> Reply:
-        """Call a method of the role's service; errors are those of `WorkerProcess.call`."""
+        """Call a method of the role's service; errors are those of `WorkerProcess.call`.
+
+        Args:
+            role: of the worker.
+            method: of its service.
+            params: JSON values.
+            buffers: stay the caller's.
+            timeout_s: limit for the answer.
+            kernel: what the call runs, if any. A worker that has run another one is ended first, for it may have been
+                left with another kernel's doing: patched functions, damaged memory, changed modes.
+        """
         with self._turn(role):
-            return self._worker(role).call(method, params, buffers, timeout_s=timeout_s)
+            if kernel and self._kernels.get(role, kernel) != kernel:
+                self.discard(role)
+            worker = self._worker(role)
+            if kernel:
+                self._kernels[role] = kernel
+            return worker.call(method, params, buffers, timeout_s=timeout_s)
+
+    def has_run(self, role: str, kernel: str) -> bool:
+        """Whether a call of this kernel goes to a process that has run it before."""
+        worker = self._workers.get(role)
+        return self._kernels.get(role) == kernel and worker is not None and worker.alive
 
     def warm(self, roles: Iterable[str]) -> None:
         """Start the processes now, so that they import in parallel, and wait for none of them."""
@@ -112,6 +134,7 @@ class WorkerPool:
 
     def discard(self, role: str) -> None:
         """End the role's worker, if there is one: its next call gets a process without a past."""
+        self._kernels.pop(role, None)
         worker = self._workers.pop(role, None)
         if worker is not None:
             worker.close()

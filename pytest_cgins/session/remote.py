@@ -121,6 +121,7 @@ class RemoteKernel:
             {"kernel": kernel, "sets": [one_set], **root},
             [inputs],
             timeout_s=self._timeout_s,
+            kernel=compiled.key,
         )
         (result,) = answer.result["sets"]
         if result["error"]:

@@ -49,6 +49,22 @@ def test_discard_gives_the_role_a_process_without_a_past(pool: WorkerPool) -> No
     assert pid_of(pool, "toy") != before
 
 
+def test_two_kernels_have_no_process_in_common(pool: WorkerPool) -> None:
+    """A role's process is another one for another kernel, and for the first one when it comes again."""
+
+    def pid(kernel: str) -> int:
+        found = pool.call("toy", "pid", {}, timeout_s=LIMIT_S, kernel=kernel).result
+        assert isinstance(found, int)
+        return found
+
+    assert not pool.has_run("toy", "one")
+    one = pid("one")
+    assert pool.has_run("toy", "one")
+    assert not pool.has_run("toy", "two")
+    assert pid("one") == one
+    assert len({one, pid("two"), pid("one")}) == 3
+
+
 def test_warm_does_not_wait(pool: WorkerPool) -> None:
     """Processes that are warmed up start at once, and calls find them."""
     pool.warm(["toy", "loud"])
