@@ -61,6 +61,8 @@ from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
 
 logger = logging.getLogger(__name__)
 
+_DRAWN = frozenset({"sizes", "arguments"})
+"""Probes whose inputs differ from run to run in more than their numbers."""
 MOST_HANGS = 2
 """Cases in which a build may hang before its other cases are skipped: each costs the whole limit."""
 REFERENCE_TIMEOUT_S = 600.0
@@ -445,6 +447,7 @@ class Evaluator:
                 if has_past and not correctness.passed:
                     answers, again = self._judged(open_buffers, case, compiled, question, prepared)
                     correctness = _told_again(correctness, again)
+                correctness = self._dated(correctness, case, compiled, question, prepared)
             except EndedError as end:
                 found = self._sanitizers.findings(
                     *self._sanitizable(case, compiled), sets, prepared.buffers, end=end
@@ -471,6 +474,35 @@ class Evaluator:
         answers = self._runs.run(role, request, prepared.result["sets"], prepared.buffers)
         _closing(open_buffers, answers)
         return answers, _with_lines(self._judge(question, answers), compiled)
+
+    def _dated(
+        self,
+        correctness: Correctness,
+        case: Case,
+        compiled: CompiledKernel,
+        question: dict[str, Any],
+        prepared: Reply,
+    ) -> Correctness:
+        """Told which faults on drawn inputs the base revision has as well: its last run drew others."""
+        tripped = {one.name for one in correctness.probes if one.outcome == "tripped"} & _DRAWN
+        if not tripped or not all(check.passed for check in correctness.checks):
+            return correctness
+        with ExitStack() as open_buffers, suppress(EndedError, InfrastructureError):
+            base = self._bases.of(*_kernel_of(case), compiled)
+            if base.compiled is not None:
+                _, found = self._judged(open_buffers, case, base.compiled, question, prepared)
+                tripped &= {one.name for one in found.probes if one.outcome == "tripped"}
+            elif base.state != "unchanged":
+                return correctness
+            older = f"\nbase revision {base.revision[:10]} fails this on the same inputs, too: the fault is older than the change"
+            return replace(
+                correctness,
+                probes=tuple(
+                    replace(one, message=one.message + older) if one.name in tripped else one
+                    for one in correctness.probes
+                ),
+            )
+        return correctness
 
     def _environment_of(self, device: str) -> Environment:
         return (self._environments or {})[device.partition(":")[0]]

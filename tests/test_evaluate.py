@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import timing
+from pytest_cgins.timing_stage import TimingOptions
 from pytest_cgins.trace import ops
 
 LAUNCHER = """\
@@ -334,6 +336,37 @@ def test_a_kernel_that_spoils_its_own_later_cases_is_told_so(tmp_path: Path, eva
     assert second.verdict.status is Status.INCORRECT
     assert second.correctness is not None
     assert any("it keeps something between calls" in note for note in second.correctness.notes)
+
+
+@pytest.mark.parametrize(("width", "is_older"), [(1024, True), (10**9, False)], ids=["wrong", "right"])
+def test_a_fault_that_the_base_has_as_well_is_said_to_be_older(
+    tmp_path: Path, reference: WorkerPool, width: int, is_older: bool
+) -> None:
+    """Drawn sizes may show today what has long been wrong: the base is run on the same ones."""
+
+    def write(width: int) -> None:
+        text = f"def relu(input):\n    return input.clamp_min(0) + (input.shape[-1] >= {width})\n"
+        (tmp_path / "wide.py").write_text(text)
+
+    with pytest_cgins.record(tmp_path / "traces/tiny", ops=["torch.nn.functional.relu"]):
+        torch.nn.functional.relu(torch.randn(6, 40))
+    (tmp_path / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n"
+        "  wide: {op: torch.nn.functional.relu, device: cpu, target: 'wide:relu'}\n"
+    )
+    write(width)
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "as it is")):
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True)
+    write(1000)
+    options = TimingOptions(baseline="HEAD")
+    evaluator = Evaluator(load(tmp_path / "cgins.yaml"), seed=3, timing_options=options, reference=reference)
+    try:
+        found = evaluator.evaluate(evaluator.cases()[0])
+    finally:
+        evaluator.close()
+    assert found.verdict.reason is Reason.SIZE_DEPENDENT
+    assert ("the fault is older than the change" in found.verdict.message) is is_older
 
 
 def test_what_was_verified_survives_a_failure_while_timed(project: Path, evaluators: Evaluators) -> None:

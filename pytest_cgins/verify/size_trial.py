@@ -28,6 +28,12 @@ _ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of
 _NOTHING: Mapping[Spot, int] = {}
 
 
+DRAWN_BYTES = 64 << 10
+"""As much has a set of which there are several."""
+DRAWN_ELEMENTS = 512
+"""Of fewer a tolerance that is derived from torch's own errors is a matter of luck."""
+
+
 def prime_above(size: int) -> int:
     """The least prime above a size."""
     return next(n for n in itertools.count(size + 1) if _is_prime(n))
@@ -81,6 +87,26 @@ class Trial:
             largest = max(moves, key=lambda size: moves[size])
             moves[largest] //= 2
         return {size: new for size, new in moves.items() if new != size}
+
+    def fitted(self, moves: Moves, main: int) -> dict[int, int]:
+        """Moves with others than the main size made smaller, then that one, or larger, until the set is of a fair size.
+
+        What was odd stays odd.
+        """
+        fitted = dict(moves)
+        others = [size for size in fitted if size != main]
+        for sizes in (others, [main]):
+            while self.nbytes(fitted) > DRAWN_BYTES and sizes and max(fitted[n] for n in sizes) > LEAST:
+                largest = max(sizes, key=lambda n: fitted[n])
+                fitted[largest] = fitted[largest] // 2 | 1
+        while others and self._elements(fitted) < DRAWN_ELEMENTS:
+            smallest = min(others, key=lambda n: fitted[n])
+            fitted[smallest] = 2 * fitted[smallest] + 1
+        return fitted
+
+    def _elements(self, moves: Moves) -> int:
+        """Of the largest argument after moves."""
+        return max(math.prod(self._places.shape(index, moves)) for index in range(len(self._places.metas)))
 
     def first_legal(self, plan: Sequence[Moves]) -> InputSet | None:
         """The set of the first moves that torch takes, with the integers as they are or moved, too."""

@@ -1,4 +1,7 @@
-"""Probe `sizes`: the same op on other sizes, one more, one less or a prime, as tails of tiles and constants show, and on no rows.
+"""Probe `sizes`: the same op on other sizes: one more, on which tails of tiles show, none, and others that the seed draws.
+
+Drawn sizes differ from run to run, so that no kernel is right for those that are tried and for no others. Sizes move
+all at once: all odd, which leaves a rest of every vector; few, round or many within rows, each in a set of its own.
 
 Dimensions and integer arguments of one size move together, and torch decides which moves are legal by running them.
 A kernel may refuse a size with an error; what it answers must be right. An empty batch is a size as well, and no
@@ -7,19 +10,23 @@ refusal is what a launch of no blocks, or a division by the number of rows, ends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from pytest_cgins.trace.modules import is_module_call
+from pytest_cgins.trace.recipe import seed_of
 from pytest_cgins.verify.maker import InputSet, Maker
-from pytest_cgins.verify.places import LEAST, Moves, Places
+from pytest_cgins.verify.places import Moves, Places
 from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.size_trial import FEW_ROWS, MOST_ROWS, NAME, Trial, prime_above, prime_below
+from pytest_cgins.verify.size_trial import FEW_ROWS, MOST_ROWS, NAME, Trial
 
 __all__ = ["NAME", "sets"]
-REPEATED_BYTES = 64 << 10
-"""Up to here a third set costs nothing that would be noticed."""
+FEW = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
+"""Sizes of what is not within rows, where these are what counts."""
+LARGE = range(1024, 2600)
+"""More than a block has threads."""
 
 
 def sets(
@@ -30,7 +37,9 @@ def sets(
     *,
     interpreted: bool = False,
 ) -> tuple[list[InputSet], str]:
-    """At most three sets of other sizes, one of many rows, one of what is left, and an empty one, or none and why.
+    """A set of one size more, four of drawn sizes, one of many rows, one of what is left, and an empty one.
+
+    Or fewer, or none and why.
 
     Args:
         maker: of the trace.
@@ -52,33 +61,44 @@ def sets(
         if made is not None and all(made.expected.name != other.expected.name for other in found):
             found.append(made)
 
-    for plan in _plans(places, trial.small, trial.nbytes(trial.small) <= REPEATED_BYTES):
-        take(trial.first_legal(plan))
+    take(trial.first_legal([_one_more(trial.small, n) for n in (*places.inner, *places.others)]))
+    draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
+    for moves, main in _drawn(places, semantics, draw, few=interpreted):
+        fitted = trial.fitted(moves, main)
+        # Where torch refuses to move all of them at once.
+        alone = trial.fitted({**trial.small, main: moves[main]}, main)
+        beside = {**fitted, main: trial.small.get(main, main)}
+        take(trial.first_legal([fitted, alone, beside]))
     take(trial.many(FEW_ROWS if interpreted else MOST_ROWS))
     take(trial.rest(found))
     take(trial.empty())
     return found, "" if found else f"torch refuses every other size that was tried ({trial.refusal})"
 
 
-def _plans(places: Places, small: Moves, again: bool) -> Iterator[list[Moves]]:
-    """For each set the moves to try, the most telling first; `small` halves what is too large."""
-    inner, others = places.inner, places.others
+def _one_more(small: Moves, size: int) -> Moves:
+    return {**small, size: small.get(size, size) + 1}
 
-    def to(new: Callable[[int], int], *sizes: int) -> Moves:
-        return {**small, **{n: new(small.get(n, n)) for n in sizes}}
 
-    yield [to(_one_more, n) for n in (*inner, *others)]
+def _drawn(
+    places: Places, semantics: Semantics, draw: random.Random, *, few: bool
+) -> Iterator[tuple[Moves, int]]:
+    """Moves of all sizes, and which of these is the one within rows, or the largest where there is none.
+
+    Args:
+        places: of the call.
+        semantics: of the call.
+        draw: of the run and the trace.
+        few: leave sets out that take long.
+    """
+    sizes = [*places.inner, *places.others]
+    if not sizes:
+        return
+    main, others = sizes[0], sizes[1:]
+    yield {n: draw.randint(n // 4 + 1, n) * 2 + 1 for n in sizes}, main
     if others:
-        yield [to(prime_above, *others), *(to(prime_above, n) for n in others)]
-    elif inner:
-        yield [to(prime_below, *inner)]
-    if again and inner:
-        yield [to(_one_less, *inner)]
-
-
-def _one_more(size: int) -> int:
-    return size + 1
-
-
-def _one_less(size: int) -> int:
-    return size - 1 if size > LEAST else size + 1
+        yield {main: draw.choice((2, 3)), **{n: draw.choice(FEW) for n in others}}, main
+    if not few:
+        yield {main: 64 * draw.randint(1, 12), **{n: 2 ** draw.randint(2, 5) for n in others}}, main
+        batches = [places.metas[batch[0]].shape[0] for batch in places.batches(semantics)]
+        rows = {n: 1 for n in batches[:1] if n in others}
+        yield {main: draw.choice(LARGE), **{n: draw.choice(FEW) for n in others}, **rows}, main

@@ -226,7 +226,8 @@ class Suspicions:
             elif name in self.found:
                 reason = self.reasons.get(name, SPECS[name].reason)
                 first, *more = self.found[name]
-                message = f"{first} (and {len(more)} more)" if more else first
+                line, newline, rest = first.partition("\n")
+                message = f"{line} (and {len(more)} more){newline}{rest}" if more else first
                 results.append(Probe(name=name, outcome="tripped", reason=reason, message=message))
             elif name in self.not_run and name in self.wanted and name not in self.answered:
                 results.append(

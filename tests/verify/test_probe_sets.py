@@ -91,7 +91,10 @@ def test_torch_passes_on_all_sets(tmp_path: Path) -> None:
         "sizes": "held", "arguments": "not-run", "layouts": "not-run", "special_values": "held", "second_precision": "not-run",
     }  # fmt: skip
     assert "sizes input 12x64→12x65" in gate.names
-    assert "sizes input 12x64→13x64" in gate.names
+    drawn = [gate.tensors(name)[0].shape for name in gate.names if name.startswith("sizes")]
+    assert any(rows % 2 and width % 2 for rows, width in drawn)
+    assert any(width in (2, 3) for _, width in drawn)
+    assert any(width >= 1024 for _, width in drawn)
     assert "the case is not in half precision" in result(found, "second_precision").message
 
 
@@ -106,9 +109,73 @@ def test_constant_of_the_recorded_size_is_caught(tmp_path: Path) -> None:
 
     tripped = result(gate.judge(first_64), "sizes")
     assert (tripped.outcome, tripped.reason) == ("tripped", Reason.SIZE_DEPENDENT)
-    assert "12x64→12x65" in tripped.message
+    assert "12x64→" in tripped.message
     assert tripped.message.endswith("or return an error for it: a size that is refused fails nothing")
     assert "fixed" not in tripped.message
+
+
+def _rows_without_tail(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """ReLU that writes whole vectors of four alone."""
+    out = tensors[0].relu().flatten()
+    out[out.numel() // 4 * 4 :] = 7
+    return [out.view(tensors[0].shape)]
+
+
+def _wrong_where(
+    condition: Callable[[torch.Size], bool], op: Callable[..., torch.Tensor]
+) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    def kernel(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        out = op(*tensors)
+        return [1.5 * out + 1 if condition(tensors[0].shape) else out]
+
+    return kernel
+
+
+USUAL = {(12, 50), (12, 51), (13, 50), (12, 49), (17, 50), (509, 50), (2039, 50), (0, 50)}
+
+
+@pytest.mark.parametrize("seed", [3, 2026])
+@pytest.mark.parametrize(
+    ("run", "op", "kernel"),
+    [
+        (lambda: functional.relu(normal(4, 6, 40)), RELU, _rows_without_tail),
+        *(
+            (
+                lambda: functional.softmax(normal(12, 50), dim=-1),
+                SOFTMAX,
+                _wrong_where(condition, lambda x: x.softmax(-1)),
+            )
+            for condition in (
+                lambda shape: tuple(shape) not in USUAL,
+                lambda shape: shape[1] % 64 == 0,
+                lambda shape: shape[1] % 2 == 1,
+                lambda shape: shape[1] >= 1024,
+                lambda shape: shape[1] <= 3,
+                lambda shape: shape[0] == 1,
+                lambda shape: 0 < shape[0] <= 3,
+            )
+        ),
+        (
+            lambda: functional.linear(normal(8, 64), normal(32, 64)),
+            LINEAR,
+            _wrong_where(lambda shape: shape[1] > 512, functional.linear),
+        ),
+    ],
+    ids=["tail", "usual", "multiple-of-64", "odd", "large", "narrow", "one-row", "few-rows", "deep"],
+)
+def test_kernel_wrong_for_a_class_of_sizes_is_caught_by_each_seed(
+    tmp_path: Path, run: Callable[[], object], op: str, kernel: Kernel, seed: int
+) -> None:
+    """Whichever sizes a kernel is wrong for, some of its class are tried, others in each run."""
+    found = Gate(tmp_path, run, op, seed=seed).judge(kernel)
+    assert result(found, "sizes").reason is Reason.SIZE_DEPENDENT
+
+
+def test_drawn_sizes_differ_from_run_to_run(tmp_path: Path) -> None:
+    """What passes for the sizes of one seed has met others by the next."""
+    run: Callable[[], object] = lambda: functional.softmax(normal(12, 50), dim=-1)  # noqa: E731
+    one, other = (set(Gate(tmp_path / str(seed), run, SOFTMAX, seed=seed).names) for seed in (1, 2))
+    assert len(one - other) >= 4
 
 
 def test_kernel_that_refuses_a_size_is_not_to_blame(tmp_path: Path) -> None:
@@ -132,8 +199,10 @@ def test_sizes_of_one_number_move_together_and_with_integers(tmp_path: Path) -> 
     gate = Gate(tmp_path, lambda: functional.linear(normal(7, 40), normal(24, 40), normal(24)), LINEAR)
     inner = gate.tensors("sizes input 7x40→7x41, weight 24x40→24x41")
     assert [tuple(tensor.shape) for tensor in inner] == [(7, 41), (24, 41), (24,)]
-    others = next(name for name in gate.names if "7x40→11x40" in name)
-    assert [tuple(tensor.shape) for tensor in gate.tensors(others)] == [(11, 40), (29, 40), (29,)]
+    for name in gate.names:
+        x, weight, bias = gate.tensors(name)
+        assert x.shape[1] == weight.shape[1]
+        assert weight.shape[0] == bias.shape[0]
     norm = Gate(
         tmp_path / "norm",
         lambda: functional.layer_norm(normal(5, 48), (48,), normal(48), normal(48)),
@@ -147,11 +216,8 @@ def test_fixed_dimensions_keep_their_size(tmp_path: Path) -> None:
     """`semantics: {fixed: …}` leaves the rows to move, and nothing where all is fixed."""
     run: Callable[[], object] = lambda: functional.softmax(normal(12, 64), dim=-1)  # noqa: E731
     rows = Gate(tmp_path / "rows", run, SOFTMAX, semantics={"fixed": ["input[1]"]})
-    assert {name for name in rows.names if "sizes" in name} == {
-        "sizes input 12x64→13x64",
-        "sizes input 12x64→509x64",
-        "sizes input 12x64→0x64",
-    }
+    assert {rows.tensors(name)[0].shape[1] for name in rows.names} == {64}
+    assert {rows.tensors(name)[0].shape[0] for name in rows.names} >= {0, 12, 13, 509}
     none = Gate(tmp_path / "none", run, SOFTMAX, semantics={"fixed": ["input"]})
     assert not any("sizes" in name for name in none.names)
     assert result(none.judge(), "sizes").message == "no argument has a size that may change"
@@ -224,10 +290,8 @@ def test_sizes_of_a_modules_inputs_move_and_its_own_do_not(tmp_path: Path) -> No
     """Rows of a Linear move; its features, which its weight has, and its heads, an integer, stay."""
     module = torch.nn.Linear(40, 24)
     gate = Gate(tmp_path / "linear", lambda: module(normal(7, 40)), "torch.nn.Linear")
-    assert {name for name in gate.names if "sizes" in name} == {
-        "sizes input 7x40→8x40", "sizes input 7x40→11x40", "sizes input 7x40→1021x40",
-        "sizes input 7x40→0x40",
-    }  # fmt: skip
+    assert {gate.tensors(name)[0].shape[1] for name in gate.names} == {40}
+    assert {gate.tensors(name)[0].shape[0] for name in gate.names} >= {0, 7, 8, 1021}
     assert gate.judge().passed
     fixed = torch.nn.Unflatten(1, (4, 10))
     held = Gate(tmp_path / "held", lambda: fixed(normal(10, 40)), "torch.nn.Unflatten")
@@ -263,16 +327,13 @@ def test_dimensions_of_one_move_by_their_place(tmp_path: Path) -> None:
 
 
 def test_heads_that_share_heads_move_together(tmp_path: Path) -> None:
-    """Eight heads of queries and four of keys become sixteen and eight: one more of either is refused."""
+    """Eight heads of queries and four of keys become others of which so many share so many."""
     q, k = normal(2, 8, 9, 16), normal(2, 4, 9, 16)
     gate = Gate(
         tmp_path, lambda: functional.scaled_dot_product_attention(q, k, k + 1, enable_gqa=True), ATTENTION
     )
-    assert (16, 8) in {
-        (gate.tensors(name)[0].shape[1], gate.tensors(name)[1].shape[1])
-        for name in gate.names
-        if "sizes" in name
-    }
+    heads = {(gate.tensors(name)[0].shape[1], gate.tensors(name)[1].shape[1]) for name in gate.names}
+    assert any(queries != 8 and keys != 4 for queries, keys in heads)
     assert gate.judge().passed
 
 
