@@ -34,6 +34,9 @@ class Clone:
                 if not name.startswith(("INPUT_", "CGINS_"))
             },
             "GIT_TERMINAL_PROMPT": "0",
+            # Commits as they were made, whatever stands in for them in this clone.
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_GRAFT_FILE": f"{os.devnull}/none",
         }
         self._server = environment.get("GITHUB_SERVER_URL", "https://github.com")
         self._token = environment["INPUT_TOKEN"]

@@ -109,7 +109,10 @@ class BaseKernels:
             one = own.get(name)
             if one is None or one.contract == "python" or (name[2] == "cuda" and not has_driver()):
                 continue
-            found = self._sources.source(*name)
+            try:
+                found = self._sources.source(*name)
+            except InfrastructureError:  # told by `of`
+                return
             touched = headers or self._config.file in changed or not changed.isdisjoint(one.sources)
             if touched and isinstance(found, KernelSource) and found.contract != "python":
                 sources.append(replace(found, archs=one.archs))

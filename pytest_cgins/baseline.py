@@ -33,6 +33,8 @@ class Held:
     """What was compared with, as `Revision.label`; "" if nothing."""
     note: str = ""
     """Why it was not, or not all of it; "" if it was."""
+    unread: bool = False
+    """Whether it was to be compared, and the base revision or a file of it could not be read."""
 
 
 def held_against(
@@ -59,6 +61,7 @@ def held_against(
         missing=tuple(one for part in found for one in part.missing),
         base=", ".join(dict.fromkeys(part.base for part in found if part.base)),
         note="; ".join(dict.fromkeys(part.note for part in found if part.note)),
+        unread=any(part.unread for part in found),
     )
 
 
@@ -70,7 +73,7 @@ def _repository(folder: Path) -> Path:
 
 def _held_in(repository: Path, wanted: str, files: list[Path], device: str, folders: list[Path]) -> Held:
     if not (repository / ".git").exists():
-        return Held(note=f"{repository} is in no git repository")
+        return Held(note=f"{repository} is in no git repository", unread=True)
     try:
         base = resolve(wanted, repository)
         now = [configuration.load(file, require_sources=False) for file in files]
@@ -84,8 +87,8 @@ def _held_in(repository: Path, wanted: str, files: list[Path], device: str, fold
         with closing(written) as checkout:
             return _compared(_Base(checkout), now, gone, device)
     except RevisionError as error:
-        return Held(note=f"{error.what} ({error.remedy})")
-    except CginsError as error:
+        return Held(note=f"{error.what} ({error.remedy})", unread=True)
+    except CginsError as error:  # of the working tree: its files cannot be collected either
         return Held(note=error.what)
 
 
@@ -94,8 +97,10 @@ def _changes(base: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], ...
 
 
 def _specs(base: Revision, configs: Iterable[Config]) -> list[str]:
-    """What decides the cases, as git names it: the files and their trace packs, as far as it has them."""
-    places = [place for config in configs for place in (config.file, *config.traces)]
+    """What decides the cases, as git names it: the files and the manifests of their packs, as far as it has them."""
+    places = [
+        place for config in configs for place in (config.file, *(pack / MANIFEST for pack in config.traces))
+    ]
     inside = (_below(place, base.repository) for place in places)
     return [f":(literal){path}" for path in inside if path is not None]
 
@@ -111,6 +116,7 @@ class _Base:
 
     def __init__(self, checkout: Checkout) -> None:
         self.label = checkout.revision.label
+        self._checkout = checkout
         self._top = checkout.revision.repository
         self._tree = checkout.root
 
@@ -119,11 +125,14 @@ class _Base:
 
         Raises:
             ConfigError: it cannot be read.
+            RevisionError: this clone has no more of it, or of a manifest, than a pointer of Git LFS.
         """
         path = _below(file, self._top)
         if path is None or not (self._tree / path).is_file():
             return None
+        self._checkout.require_content([self._tree / path])
         config = configuration.load(self._tree / path, require_traces=False, require_sources=False)
+        self._checkout.require_content(Path(os.path.normpath(pack / MANIFEST)) for pack in config.traces)
         return replace(config, traces=tuple(self._pack(folder) for folder in config.traces))
 
     def _pack(self, folder: Path) -> Path:
@@ -149,7 +158,7 @@ def _compared(base: _Base, now: Iterable[Config], gone: Iterable[Path], device: 
             moved |= set(names[file])
         has = names.get(file, moved)  # a file that is gone may be a new one's old place
         missing += [(file, name) for name in had if name not in has]
-    return Held(missing=tuple(missing), base=base.label, note="; ".join(notes))
+    return Held(missing=tuple(missing), base=base.label, note="; ".join(notes), unread=bool(notes))
 
 
 def _names(config: Config, device: str) -> dict[str, None]:

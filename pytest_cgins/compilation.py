@@ -175,9 +175,9 @@ class Compiler:
             finally:
                 self._on_wait(None)
             found = resources.of(compiled, target.arch, instructions=self._instructions)
+            base, why = self._base_resources(target, compiled, found.functions)
         except (CginsError, OSError) as error:
             return _compilation(target, _blame(target, error))
-        base, why = self._base_resources(target, compiled, found.functions)
         if base is None:
             verdict = Verdict(
                 status=Status.NEW,

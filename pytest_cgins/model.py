@@ -962,6 +962,8 @@ class SessionReport(Document):
     """Whether missing cases fail nowhere: this is no pull request's run, and no `--cgins-baseline` was given."""
     coverage_note: str = ""
     """Why cases were not held against the base revision's; "" if they were."""
+    unread: bool = False
+    """Whether they were to be held against it, and it could not be read: as `missing` that fails in CI."""
     suite_tests: int = 0
     """`--cgins-suite-tests`: tests of the suite that several runs make up; 0 where the run counted its own."""
     shard: Shard | None = None

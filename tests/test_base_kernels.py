@@ -16,7 +16,7 @@ import pytest
 from pytest_cgins import documents
 from pytest_cgins.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.config import load
-from pytest_cgins.errors import RevisionError
+from pytest_cgins.errors import InfrastructureError, RevisionError
 from pytest_cgins.kernels import base as base_sources
 from pytest_cgins.kernels import extension_pch
 from pytest_cgins.kernels.ahead import Ahead
@@ -421,3 +421,14 @@ def test_what_changed_is_built_ahead(project: Path) -> None:
     assert builds.progress().total == 0
     kernels.close()
     builds.close()
+
+
+def test_a_base_that_git_cannot_give_is_nobody_s_pass(project: Path) -> None:
+    """A clone that lost a file of the base cannot compare with it, which is not the same as having no base."""
+    blob = git(project, "rev-parse", "HEAD:./cgins.yaml")
+    (Path(git(project, "rev-parse", "--absolute-git-dir")) / "objects" / blob[:2] / blob[2:]).unlink()
+    sources = base_sources.BaseSources(load(project / "cgins.yaml"), MERGE_BASE)
+    for _ in range(2):  # the first answer is not remembered as another
+        with pytest.raises(InfrastructureError):
+            sources.source("scale", "cpp", "cpu")
+    sources.close()

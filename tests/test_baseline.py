@@ -174,12 +174,36 @@ def test_a_shallow_clone_names_the_remedy(file: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_compared_is_told(file: Path, tmp_path: Path) -> None:
     """No repository, no baseline wanted, a base that this version cannot read: a note, and nothing is missing."""
     outside = Path(shutil.copytree(file.parent, tmp_path / "outside")) / "cgins.yaml"
-    assert held_against(MERGE_BASE, [outside]) == Held(note=f"{outside.parent} is in no git repository")
+    assert held_against(MERGE_BASE, [outside]) == Held(
+        note=f"{outside.parent} is in no git repository", unread=True
+    )
     assert held_against(NONE, [file]) == Held(note="--cgins-baseline=none")
     file.write_text("version: 1\nwrong: 1\n")
     commit(file.parents[1])
     file.write_text(TEXT)
     held = held_against(MERGE_BASE, [file])
-    assert held.missing == ()
+    assert (held.missing, held.unread) == ((), True)
     assert "cgins.yaml at " in held.note
     assert 'unknown key "wrong"' in held.note
+
+
+def test_attributes_do_not_hide_a_pack_that_was_dropped(file: Path) -> None:
+    """The base's manifests and cgins.yaml are read as git has them, not as the head's attributes would convert them."""
+    (file.parents[1] / ".gitattributes").write_text(
+        "*.json working-tree-encoding=UTF-16\ncgins.yaml working-tree-encoding=UTF-32\n"
+    )
+    file.write_text(TEXT.replace(", traces/two", ""))
+    held = held_against(MERGE_BASE, [file])
+    assert (names(held), held.unread) == (["relu/cpu-cpp/two/f32-7", "relu/cuda/two/f32-7"], False)
+
+
+def test_a_manifest_that_is_elsewhere_is_told(file: Path) -> None:
+    """A pointer of Git LFS is no manifest: the base is not read, and what fetches it is said."""
+    manifest = file.parent / "traces" / "one" / "manifest.json"
+    manifest.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 4\n")
+    commit(file.parents[1])
+    file.write_text(TEXT.replace("[traces/one, traces/two]", "[traces/two]").replace("  gelu:", "  # gelu:"))
+    held = held_against(MERGE_BASE, [file])
+    assert (held.missing, held.unread) == ((), True)
+    assert "manifest.json at" in held.note
+    assert "is a pointer of Git LFS" in held.note

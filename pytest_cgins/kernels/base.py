@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins import config as configuration
-from pytest_cgins.config import Config
-from pytest_cgins.errors import ConfigError, RevisionError, SourceError
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.errors import ConfigError, InfrastructureError, RevisionError, SourceError
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels import revision as revisions
 from pytest_cgins.kernels.cache import default_cache
@@ -95,7 +95,7 @@ class BaseSources:
         """Top folder of the base revision's files, which are written now; None where there are none.
 
         Raises:
-            RevisionError: as `revision`.
+            RevisionError, InfrastructureError: as `source`.
         """
         with self._lock:
             self._loaded()
@@ -106,6 +106,7 @@ class BaseSources:
 
         Raises:
             RevisionError: as `revision`.
+            InfrastructureError: there is a base revision, and git cannot give its files.
         """
         with self._lock:
             base = self._loaded()
@@ -116,16 +117,23 @@ class BaseSources:
                 for one in entry.implementations:
                     if (entry.name, one.name, one.device) == (kernel, implementation, device):
                         try:
-                            if one.contract != "python":
-                                return find(base, entry, one)
-                            found = find(base, entry, one, path=[*self._folders[1:], *self._path])
-                            return replace(found, namespace=self._namespace)
+                            return self._find(base, entry, one)
                         except SourceError as error:
                             what = self.short(error.what)
                             return Absent(
                                 state="refused", why=f"cannot be built at {self._revision.label}: {what}"
                             )
             return Absent(state="new", why=f"the kernel is not at {self._revision.label}")
+
+    def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
+        assert self._checkout is not None
+        python = one.contract == "python"
+        found = find(base, entry, one, path=[*self._folders[1:], *self._path] if python else None)
+        try:
+            self._checkout.require_content(found.files)
+        except RevisionError as error:
+            raise InfrastructureError(error.what, remedy=error.remedy) from error
+        return replace(found, namespace=self._namespace) if python else found
 
     def _loaded(self) -> Config | Absent:
         if self._base is None:
@@ -137,13 +145,15 @@ class BaseSources:
         try:
             self._checkout = revisions.Checkout(at_base, default_cache().parent / "revisions")
             file = self._checkout.root / self._config.file.name
+            self._checkout.require_content([file])
             if not file.is_file():
                 return Absent(state="new", why=f"{self._config.file.name} is not at {at_base.label}")
             found = configuration.load(file, require_traces=False, require_sources=False)
             self._drop_traces(found)
             return found
         except RevisionError as error:
-            return Absent(state="none", why=f"no base revision: {error.what} ({error.remedy})")
+            # Not "compared with nothing", which passes.
+            raise InfrastructureError(error.what, remedy=error.remedy) from error
         except ConfigError as error:
             what = self.short(error.what)
             why = f"no base revision: {self._config.file.name} at {at_base.label} is refused: {what}"
@@ -230,15 +240,11 @@ class BaseSources:
         specs = [f":(literal){path}" for path in _below(self._read_folders(), top)]
         if not specs:
             return ()
+        packs = [Path(os.path.realpath(pack)) for pack in self._config.traces]
+        specs += [f":(exclude,literal){path}" for path in _below(packs, top)]
         found = dict.fromkeys(path for _, path in revisions.changes(at_base, specs))
         found |= dict.fromkeys(revisions.untracked(at_base, specs))
-        packs = [Path(os.path.realpath(pack)) for pack in self._config.traces]
-        files = [top / path for path in found]
-        return tuple(
-            file
-            for file in files
-            if file.suffix not in PROSE and not any(file.is_relative_to(pack) for pack in packs)
-        )
+        return tuple(top / path for path in found if Path(path).suffix not in PROSE)
 
     def has_all(self, files: Iterable[str]) -> bool:
         """Whether the base revision has these files of the working tree; those outside of it do not count.

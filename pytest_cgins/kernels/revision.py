@@ -1,20 +1,24 @@
 """The base revision: which commit the working tree is compared with, and its files in a folder of their own.
 
-The files are read from git's objects through an index of their own: neither the working tree nor the
-repository's index, its list of work trees or its hooks are touched.
+The files are the bytes of git's blobs. What git would make of them in a checkout is up to attributes, which are files of
+the revision under test: line ends, encodings and filters would let it choose what it is compared with.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from pytest_cgins.errors import RevisionError
 
@@ -30,6 +34,15 @@ FILE_LIMIT_NBYTES = 4 << 20
 """Larger files are no sources of kernels, and are left out."""
 STALE_S = 24 * 3600.0
 GIT_LIMIT_S = 120.0
+LFS_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:[a-z0-9.-]+ [^\n]*\n)*?oid sha256:([0-9a-f]{64})\n"
+)
+LFS_POINTER_LIMIT_NBYTES = 1024
+OWN_VIEW = {
+    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": f"{os.devnull}/none", "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
+}  # fmt: skip
+"""Variables under which git shows commits and files as they were made, whatever stands in for them in this clone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +134,9 @@ def _deepen(top: Path) -> str:
 def changes(revision: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """What tracked files differ from a commit's; of some it is only that they may, by their times.
 
+    A file whose bytes are not those of its blob differs too: git, which converts it by the attributes of the working
+    tree, sees no difference.
+
     Args:
         revision: the commit.
         paths: git's pathspecs, from the top of the repository.
@@ -131,9 +147,30 @@ def changes(revision: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], 
     Raises:
         RevisionError: git cannot tell.
     """
-    words = ("diff-index", "--name-status", "--no-renames", "-z", revision.commit, "--", *paths)
-    told = _git(revision.repository, *words).split("\0")
-    return tuple(zip(told[0:-1:2], told[1::2], strict=True))
+    # A `.gitmodules` may say that changes of a submodule are to be ignored.
+    words = ("diff-index", "--name-status", "--no-renames", "--ignore-submodules=none", "-z", revision.commit)
+    told = _git(revision.repository, *words, "--", *paths).split("\0")
+    found = dict(zip(told[1::2], told[0:-1:2], strict=True))
+    for entry in _git(revision.repository, "ls-files", "--stage", "-z", "--", *paths).split("\0")[:-1]:
+        about, _, path = entry.partition("\t")
+        mode, digest, _ = about.split()
+        if path not in found and mode.startswith("100") and _is_converted(revision.repository / path, digest):
+            found[path] = "M"
+    return tuple((kind, path) for path, kind in found.items())
+
+
+def _is_converted(file: Path, digest: str) -> bool:
+    """Whether a file has other bytes than its blob; no if it is not there, or larger than any source."""
+    with suppress(OSError):
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_size <= FILE_LIMIT_NBYTES:
+                content = opened.read(FILE_LIMIT_NBYTES + 1)
+                made = hashlib.new("sha256" if len(digest) == 64 else "sha1", usedforsecurity=False)
+                made.update(b"blob %d\0" % len(content) + content)
+                return made.hexdigest() != digest
+    return False
 
 
 def untracked(revision: Revision, paths: Sequence[str]) -> tuple[str, ...]:
@@ -204,30 +241,96 @@ class Checkout:
         """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def require_content(self, files: Iterable[Path | str]) -> None:
+        """Refuse files of this folder of which the clone has no more than pointers of Git LFS.
+
+        Raises:
+            RevisionError: one is such a file.
+        """
+        for file in files:
+            if Path(file) in self._pointers:
+                path = Path(file).relative_to(self.top)
+                raise RevisionError(
+                    f"{path} at {self.revision.label} is a pointer of Git LFS, and its content is not in this clone",
+                    remedy=f"git lfs fetch origin {self.revision.commit}",
+                )
+
     def _write(self) -> None:
-        top, commit, tree = self.revision.repository, self.revision.commit, self.top
-        tree.mkdir()
-        index = {"GIT_INDEX_FILE": str(self._folder / "index")}
-        _git(top, "read-tree", commit, extra=index)
-        paths, submodules = [], []
-        for mode, digest, nbytes, path in _listed(top, commit):
+        self.top.mkdir()
+        self._pointers: set[Path] = set()
+        self._write_commit(self.revision.repository, self.revision.commit, self.top)
+
+    def _write_commit(self, repository: Path, commit: str, tree: Path) -> None:
+        """Write the files of a commit of a repository, and of its submodules where their commits are in this clone."""
+        files: list[tuple[str, str, Path]] = []
+        for mode, digest, nbytes, path in _listed(repository, commit):
+            place = _inside(tree, path)
             if mode == "160000":
-                submodules.append((digest, path))
-            elif nbytes <= FILE_LIMIT_NBYTES if self._names is None else Path(path).name in self._names:
-                paths.append(path)
-        _git(
-            top, "checkout-index", "-z", "--stdin", f"--prefix={tree}/", extra=index,
-            text="".join(f"{path}\0" for path in paths),
-        )  # fmt: skip
-        for digest, path in submodules:
-            # Its files are another repository's: those of the working tree do if they are the same commit.
-            place, present = tree / path, top / path
-            if (present / ".git").exists() and _commit(present, "HEAD") == digest:
+                present = repository / path
+                if (present / ".git").exists() and _commit(present, digest) == digest:
+                    self._write_commit(present, digest, place)
+            elif nbytes <= FILE_LIMIT_NBYTES if self._names is None else place.name in self._names:
+                files.append((mode, digest, place))
+        links = []
+        wanted = "".join(f"{digest}\n" for _, digest, _ in files)
+        with tempfile.TemporaryFile(dir=self._folder) as read:
+            _git(repository, "cat-file", "--batch", text=wanted, output=read)
+            read.seek(0)
+            for mode, digest, place in files:
+                content = _next_blob(read, digest)
+                if mode == "120000":
+                    links.append((place, content))
+                    continue
                 place.parent.mkdir(parents=True, exist_ok=True)
-                with suppress(OSError):
-                    if place.is_dir():
-                        place.rmdir()
-                    place.symlink_to(present, target_is_directory=True)
+                place.write_bytes(self._behind_pointer(repository, content, place))
+                if mode == "100755":
+                    place.chmod(0o755)
+        for place, content in links:  # after all files, so that none is written through one
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(os.fsdecode(content))
+
+    def _behind_pointer(self, repository: Path, content: bytes, place: Path) -> bytes:
+        """What a pointer of Git LFS stands for, if this clone has it; other content as it is."""
+        found = LFS_POINTER.match(content) if len(content) <= LFS_POINTER_LIMIT_NBYTES else None
+        if found is None:
+            return content
+        digest = found[1].decode("ascii")
+        folder = _git(repository, "rev-parse", "--git-common-dir").rstrip("\n")
+        stored = repository / folder / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
+        with suppress(OSError):
+            real = stored.read_bytes()
+            if hashlib.sha256(real).hexdigest() == digest:
+                return real
+        self._pointers.add(place)
+        return content
+
+
+def _inside(tree: Path, path: str) -> Path:
+    """Where a file of a commit is written.
+
+    Raises:
+        RevisionError: its path leads elsewhere, which no git would have made.
+    """
+    parts = path.split("/")
+    if not {"", ".", "..", ".git"}.isdisjoint(part.lower() for part in parts):
+        raise RevisionError(f"{path!r} is no path of a file in git", remedy="look at the commit: git fsck")
+    return tree.joinpath(*parts)
+
+
+def _next_blob(read: BinaryIO, digest: str) -> bytes:
+    """The next answer of `git cat-file --batch`.
+
+    Raises:
+        RevisionError: the object is missing, as in a clone that left some out, or damaged.
+    """
+    words = read.readline().split()
+    content = read.read(int(words[2]) + 1)[:-1] if len(words) == 3 and words[1] == b"blob" else None
+    if content is None or words[0] != digest.encode() or len(content) != int(words[2]):
+        raise RevisionError(
+            f"git has no object {digest[:10]} of the base revision",
+            remedy="fetch it: git fetch --refetch origin",
+        )
+    return content
 
 
 def _listed(top: Path, commit: str) -> Iterator[tuple[str, str, int, str]]:
@@ -248,9 +351,14 @@ def _sweep(under: Path) -> None:
 
 
 def _git(
-    folder: Path, *words: str, check: bool = True, extra: dict[str, str] | None = None, text: str = ""
+    folder: Path,
+    *words: str,
+    check: bool = True,
+    extra: dict[str, str] | None = None,
+    text: str = "",
+    output: BinaryIO | None = None,
 ) -> str:
-    """What a git command prints; "" for one that fails while `check` is off.
+    """What a git command prints, unless that goes to a file; "" for one that fails while `check` is off.
 
     Raises:
         RevisionError: it failed, or there is no git.
@@ -261,19 +369,19 @@ def _git(
         for name, value in os.environ.items()
         if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")
     }
-    environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", **(extra or {})}
+    environment |= {**OWN_VIEW, **(extra or {})}
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
     try:
         done = subprocess.run(
-            command, capture_output=True, input=os.fsencode(text), timeout=GIT_LIMIT_S, check=False,
-            env=environment,
+            command, stdout=output or subprocess.PIPE, stderr=subprocess.PIPE, input=os.fsencode(text),
+            timeout=GIT_LIMIT_S, check=False, env=environment,
         )  # fmt: skip
     except FileNotFoundError:
         raise RevisionError("git is not installed", remedy="install git, or compare with nothing") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RevisionError(f"git {words[0]}: {error}", remedy="run it by hand") from error
     if done.returncode == 0:
-        return os.fsdecode(done.stdout)
+        return os.fsdecode(done.stdout or b"")
     if not check:
         return ""
     said = os.fsdecode(done.stderr).strip().splitlines()

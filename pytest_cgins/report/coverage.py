@@ -28,7 +28,9 @@ def lines(report: SessionReport, *, verbosity: int) -> Iterator[Text]:
     if report.empty and report.ci and not report.compilations:
         style = "yellow" if report.allow_fewer else "red"
         yield Text(f"NOTHING GATED: {empty(report)}", style=style)
-    if report.coverage_note and (report.ci or verbosity > 0):
+    if unread(report):
+        yield Text(unread(report), style="red" if _fails(report) else "yellow")
+    elif report.coverage_note and (report.ci or verbosity > 0):
         yield Text(f"note: cases are not held against the base revision: {report.coverage_note}")
 
 
@@ -37,6 +39,23 @@ def headline(report: SessionReport) -> str:
     cases = counted(len(report.missing), "case")
     verb = "is" if len(report.missing) == 1 else "are"
     return f"{cases} of {report.base_revision} {verb} no longer there"
+
+
+def unread(report: SessionReport) -> str:
+    """That a base revision was to be compared with and could not be read, and what to do; "" where that bothers nobody."""
+    if not report.unread or report.told_only or not report.ci:
+        return ""
+    end = (
+        "allowed by --cgins-allow-fewer"
+        if report.allow_fewer
+        else "mend it, or accept it once with --cgins-allow-fewer"
+    )
+    return f"BASE NOT READ: {report.coverage_note}: {end}"
+
+
+def _fails(report: SessionReport) -> bool:
+    """Whether what is missing, or cannot be read, fails the run."""
+    return report.ci and not (report.allow_fewer or report.told_only)
 
 
 def remedy(report: SessionReport) -> str:
@@ -65,7 +84,7 @@ def ungated(one: Ungated) -> str:
 
 
 def _missing(report: SessionReport, verbosity: int) -> Iterator[Text]:
-    style = "red" if report.ci and not (report.allow_fewer or report.told_only) else "yellow"
+    style = "red" if _fails(report) else "yellow"
     yield Text(f"MISSING {headline(report)}: {remedy(report)}", style=style)
     if verbosity < 0:
         return

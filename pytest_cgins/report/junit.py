@@ -265,7 +265,9 @@ def _whole(report: SessionReport) -> Iterator[_Entry]:
             properties={},
         )
 
-    clear = replace(report, missing=(), stale=(), empty=False)
+    clear = replace(report, missing=(), stale=(), empty=False, unread=False)
+    if said := coverage.unread(report):
+        yield entry("base", "unread", said, fails=bool(settled(replace(clear, unread=True), 0)))
     for name in report.missing:
         told = f"{name} of {report.base_revision} is no longer there: {coverage.remedy(report)}"
         yield entry(name, "missing", told, fails=bool(settled(replace(clear, missing=(name,)), 0)))

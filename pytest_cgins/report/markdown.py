@@ -85,7 +85,9 @@ def add_coverage(page: LimitedPage, report: SessionReport) -> None:
     if report.missing:
         said = f"{coverage.headline(report)}: {coverage.remedy(report)}."
         page.add(f"\n<p><strong>Missing cases</strong>: {code(said, length=HEADLINE_LENGTH)}</p>\n")
-    if report.coverage_note and report.ci:
+    if said := coverage.unread(report):
+        page.add(f"\n<p><strong>{code(said, length=HEADLINE_LENGTH)}</strong></p>\n")
+    elif report.coverage_note and report.ci:
         said = f"nothing is held against the base revision: {report.coverage_note}"
         page.add(f"\n<p>{code(said, length=HEADLINE_LENGTH)}</p>\n")
     found = summary.ungated(report.evaluations)

@@ -58,6 +58,7 @@ def merged(parts: Sequence[Part], *, expected: int = 0) -> SessionReport:
         empty=all(one.empty for one in reports),
         ci=any(one.ci for one in reports),
         allow_fewer=all(one.allow_fewer for one in reports),
+        unread=any(one.unread for one in reports),
         told_only=all(one.told_only for one in reports),
         coverage_note="; ".join(_each([one.coverage_note] for one in reports if one.coverage_note)),
         suite_tests=given.pop() if len(given) == 1 else 0,

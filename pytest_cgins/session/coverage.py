@@ -94,6 +94,7 @@ class Coverage:
             ),
             base_revision=held.base,
             coverage_note=held.note,
+            unread=held.unread,
             stale=tuple(_stale(report.evaluations, folder)),
             empty=not (ran or self._ran_alone),
             ci=in_ci(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.errors import RevisionError
-from pytest_cgins.kernels.revision import FILE_LIMIT_NBYTES, MERGE_BASE, TARGETS, Checkout, resolve
+from pytest_cgins.kernels.revision import FILE_LIMIT_NBYTES, MERGE_BASE, TARGETS, Checkout, changes, resolve
 
 
 def git(folder: Path, *words: str) -> str:
@@ -149,8 +150,8 @@ def test_files_of_the_commit_and_nothing_of_the_working_tree(
     assert list((tmp_path / "revisions").iterdir()) == []
 
 
-def test_a_submodule_is_there_if_it_is_at_that_commit(repository: Path, tmp_path: Path) -> None:
-    """Its files are those of the working tree, as long as they are the same commit's."""
+def test_a_submodule_is_that_of_the_commit(repository: Path, tmp_path: Path) -> None:
+    """Its files are those of the commit that the base names, wherever the submodule's working tree is."""
     library = tmp_path / "library"
     library.mkdir()
     git(library, "init", "-q", "-b", "main")
@@ -163,7 +164,7 @@ def test_a_submodule_is_there_if_it_is_at_that_commit(repository: Path, tmp_path
     assert (repository / "third party" / "lib.cuh").exists()
     commit(repository / "third party", "lib.cuh", "newer")
     checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
-    assert not (checkout.root / "third party" / "lib.cuh").exists()
+    assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
     checkout.close()
 
 
@@ -176,3 +177,126 @@ def test_what_a_killed_run_left_is_swept(repository: Path, tmp_path: Path) -> No
     os.utime(under / "old", (long_ago, long_ago))
     Checkout(resolve("HEAD", repository), under).close()
     assert [path.name for path in under.iterdir()] == ["new"]
+
+
+CONVERSIONS = {
+    "an encoding": "*.cu working-tree-encoding=UTF-16LE-BOM",
+    "line ends": "*.cu text eol=crlf",
+    "an identity": "*.cu ident",
+    "a filter": "*.cu filter=louder",
+    "an archive's rules": "*.cu export-ignore\n*.cu export-subst",
+    "binary files": "*.cu binary -diff",
+}
+
+
+@pytest.fixture
+def sources(repository: Path) -> tuple[Path, str]:
+    """A repository whose base has two sources; one is gone since. `filter.louder` is set up in the clone."""
+    commit(repository, "project/old.cu", "// $Id$\nslow $Format:%H$\n")
+    base = commit(repository, "project/k.cu", "// $Id$\nfast\n")
+    git(repository, "config", "filter.louder.smudge", "tr a-z A-Z")
+    git(repository, "rm", "-q", "project/old.cu")
+    git(repository, "commit", "-q", "-m", "gone")
+    return repository, base
+
+
+@pytest.mark.parametrize("attributes", CONVERSIONS.values(), ids=CONVERSIONS)
+def test_attributes_of_the_head_do_not_touch_the_base(
+    sources: tuple[Path, str], tmp_path: Path, attributes: str
+) -> None:
+    """Wherever they are written, and whatever they ask for, the base's files are git's own bytes."""
+    repository, base = sources
+    for place in (".gitattributes", "project/.gitattributes", ".git/info/attributes"):
+        (repository / place).write_text(attributes)
+    checkout = Checkout(resolve(base, repository), tmp_path / "revisions")
+    assert (checkout.root / "project/old.cu").read_bytes() == b"// $Id$\nslow $Format:%H$\n"
+    assert (checkout.root / "project/k.cu").read_bytes() == b"// $Id$\nfast\n"
+    checkout.close()
+
+
+def test_settings_and_stand_ins_of_a_clone_do_not_touch_the_base(
+    sources: tuple[Path, str], tmp_path: Path
+) -> None:
+    """Line ends and attributes of git's settings, a replaced blob, a replaced commit, a graft."""
+    repository, base = sources
+    other = git(repository, "hash-object", "-w", "include/k.cuh")
+    (tmp_path / "attributes").write_text("*.cu eol=crlf\n")
+    git(repository, "config", "core.autocrlf", "true")
+    git(repository, "config", "core.attributesFile", str(tmp_path / "attributes"))
+    git(repository, "replace", f"{base}:project/k.cu", other)
+    git(repository, "replace", base, f"{base}~2")
+    git(repository, "checkout", "-q", "-b", "topic")
+    (repository / ".git" / "info" / "grafts").write_text(f"{base} {git(repository, 'rev-parse', 'main')}\n")
+    git(repository, "branch", "-q", "-f", "main", base)
+    found = resolve(MERGE_BASE, repository)
+    assert found.commit == base
+    checkout = Checkout(found, tmp_path / "revisions")
+    assert (checkout.root / "project/k.cu").read_bytes() == b"// $Id$\nfast\n"
+    checkout.close()
+
+
+def test_a_file_with_other_bytes_than_its_blob_has_changed(sources: tuple[Path, str]) -> None:
+    """Attributes have git take a converted file for unchanged; the compiler reads its bytes."""
+    repository, _ = sources
+    head = resolve("HEAD", repository)
+    assert changes(head, ["project"]) == ()
+    (repository / ".gitattributes").write_text("*.cu text eol=crlf\n")
+    (repository / "project/k.cu").unlink()
+    git(repository, "checkout", "-q", "project/k.cu")
+    assert (repository / "project/k.cu").read_bytes().endswith(b"\r\n")
+    assert git(repository, "diff-index", "--name-only", "HEAD", "--", "project") == ""
+    assert changes(head, ["project"]) == (("M", "project/k.cu"),)
+
+
+def test_a_submodule_that_is_to_be_ignored_has_changed(repository: Path, tmp_path: Path) -> None:
+    """`ignore = all` in .gitmodules hides another commit from git's own comparison."""
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q", "-b", "main")
+    commit(library, "lib.cuh", "library")
+    git(repository, "submodule", "add", "-q", str(library), "lib")
+    git(repository, "config", "-f", ".gitmodules", "submodule.lib.ignore", "all")
+    base = resolve(commit(repository, "more", "submodule"), repository)
+    commit(repository / "lib", "lib.cuh", "newer")
+    assert ("M", "lib") in changes(base, ["lib"])
+
+
+def test_a_pointer_of_lfs_is_what_it_points_to_or_told(repository: Path, tmp_path: Path) -> None:
+    """Content that the clone has, and whose digest is right, is read; else the file is refused with what fetches it."""
+    digest = hashlib.sha256(b"slow").hexdigest()
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize 4\n"
+    base = resolve(commit(repository, "project/k.cu", pointer), repository)
+    stored = repository / ".git/lfs/objects" / digest[:2] / digest[2:4] / digest
+    stored.parent.mkdir(parents=True)
+    for content, told in ((b"slow", False), (b"fast", True)):
+        stored.write_bytes(content)
+        checkout = Checkout(base, tmp_path / "revisions")
+        file = checkout.root / "project/k.cu"
+        checkout.require_content([checkout.root / "include/k.cuh"])
+        if told:
+            with pytest.raises(RevisionError, match=r"project/k\.cu at .* is a pointer of Git LFS") as caught:
+                checkout.require_content([file])
+            assert caught.value.remedy == f"git lfs fetch origin {base.commit}"
+        else:
+            checkout.require_content([file])
+            assert file.read_bytes() == b"slow"
+        checkout.close()
+
+
+def test_links_and_modes_of_the_commit(repository: Path, tmp_path: Path) -> None:
+    """A link stays one and nothing is written through it; an executable file stays one."""
+    (repository / "project/link.cu").symlink_to("k.cu")
+    (repository / "project/k.cu").chmod(0o755)
+    checkout = Checkout(resolve(commit(repository, "a", "a"), repository), tmp_path / "revisions")
+    assert (checkout.root / "project/link.cu").readlink() == Path("k.cu")
+    assert os.access(checkout.root / "project/k.cu", os.X_OK)
+    checkout.close()
+
+
+def test_an_object_that_is_missing_is_told(repository: Path, tmp_path: Path) -> None:
+    """A clone that lost a blob has no base, and not one with fewer files."""
+    blob = git(repository, "rev-parse", "HEAD:project/k.cu")
+    (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(RevisionError):
+        Checkout(resolve("HEAD", repository), tmp_path / "revisions")
+    assert list((tmp_path / "revisions").iterdir()) == []

@@ -72,6 +72,17 @@ def test_why_nothing_was_compared_is_told_in_ci_and_on_request(report: SessionRe
     assert (told(report), told(report, 1), told(replace(report, ci=True))) == ([], [line], [line])
 
 
+def test_a_base_that_cannot_be_read_is_told_in_a_pull_request(report: SessionReport) -> None:
+    """In CI it fails unless it is allowed, and is said in the words that say why; elsewhere it is a note."""
+    report = replace(report, coverage_note="git has no object 1a2b", unread=True, ci=True)
+    said = "BASE NOT READ: git has no object 1a2b: mend it, or accept it once with --cgins-allow-fewer"
+    assert told(report) == [said]
+    assert said in markdown.render(report)
+    assert told(replace(report, allow_fewer=True))[0].endswith(": allowed by --cgins-allow-fewer")
+    assert told(replace(report, told_only=True))[0].startswith("note: cases are not held against")
+    assert told(replace(report, ci=False)) == []
+
+
 def test_a_session_without_cases_says_so_in_ci(report: SessionReport) -> None:
     """Without evaluations there is no table, and without anything to say no section."""
     empty = replace(report, evaluations=(), empty=True)
@@ -91,6 +102,8 @@ def test_exit_codes(report: SessionReport, make_evaluation: Make, ci: bool, allo
     assert settled(replace(report, missing=("a",)), 0) == (1 if fails else 0)
     assert settled(replace(report, missing=("a",), told_only=True), 0) == 0
     assert settled(replace(report, missing=("a",)), 6) == (1 if fails else 6)
+    assert settled(replace(report, unread=True), 0) == (1 if fails else 0)
+    assert settled(replace(report, unread=True, told_only=True), 0) == 0
     assert settled(replace(report, stale=("a",)), 0) == (1 if ci else 0)
     skipped = replace(report, evaluations=(make_evaluation(Status.SKIPPED),), empty=True)
     assert settled(skipped, 0) == (5 if fails else 0)

@@ -88,7 +88,9 @@ def _notices(report: SessionReport) -> Iterator[Markup]:
     if report.stale:
         yield _notice("Changed after it was tested: run again.")
         yield _folded("What changed", report.stale)
-    if report.coverage_note:
+    if said := coverage.unread(report):
+        yield _notice(said)
+    elif report.coverage_note:
         yield element("p", f"Cases are not held against the base revision: {report.coverage_note}")
     gate = times.time_gate(report)
     if gate is not None:
