@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
 
 from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels.process import ask
 
 NAME = re.compile(r"(sm|compute)_(\d{2,3})([af]?)")
 COMMON = ("sm_80", "sm_90a", "sm_100")
@@ -33,12 +33,9 @@ def number(arch: str) -> int:
 def known_to(nvcc: tuple[str, ...]) -> tuple[str, ...]:
     """Architectures that a compiler makes machine code for, ascending; () if it does not say."""
     try:
-        done = subprocess.run(
-            [*nvcc, "--help"], capture_output=True, text=True, timeout=60, check=False, errors="replace"
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return known_in(ask([*nvcc, "--help"]).log)
+    except OSError:
         return ()
-    return known_in(done.stdout)
 
 
 def known_in(text: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from pytest_cgins.kernels import (
     cuda,
     device,
     diagnostics,
+    flags,
     libraries,
     shadow,
     slots,
@@ -30,9 +31,11 @@ from pytest_cgins.kernels import (
 )
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels.cache import Cache, Entry, default_cache
+from pytest_cgins.kernels.cxx import endless_include
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.kernels.process import Outcome
 from pytest_cgins.kernels.source import portable_flags
+from pytest_cgins.kernels.watched import MEMORY_VARIABLE
 from pytest_cgins.model import CONTRACT_VERSION, CompiledKernel, KernelSource
 from pytest_cgins.text import counted
 
@@ -40,6 +43,7 @@ __all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", 
 
 logger = logging.getLogger(__name__)
 DEFAULT_TIMEOUT_S = 600.0
+DEPFILE_LENGTH = 1 << 24
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 VARIABLES = (
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH",
@@ -127,8 +131,9 @@ def changed_headers(source: KernelSource, key: str, *, cache: Path | None = None
     if source.contract == "python":
         return []
     plan = planner(source)(source)
-    base, _ = base_key(source, plan)
-    return Cache(cache or default_cache()).changed_headers(base, key, plan.roots)
+    store = Cache(cache or default_cache())
+    found = (base_key(source, plan, fenced=fenced)[0] for fenced in (False, True))
+    return [header for base in found for header in store.changed_headers(base, key, plan.roots)]
 
 
 def last_seconds(source: KernelSource, *, cache: Path | None = None) -> float | None:
@@ -160,10 +165,14 @@ def _compile(
     """Compile, and keep what came of it.
 
     Raises:
-        BuildError: the compiler did not end in time, or a source changed meanwhile.
+        BuildError: a source includes what has no end, the compiler did not end in time, or a source changed meanwhile.
         InfrastructureError: the disk is full, or a compiler was killed.
     """
     name = name_of(source)
+    if endless := endless_include(source.files, plan.roots):
+        raise BuildError(
+            f"{name}: {endless}, a device, a pipe or a file of the system's", remedy="include plain files"
+        )
     logger.debug("%s: not in the cache %s under %s", name, store.folder, base)
     deadline = time.monotonic() + timeout_s
     slot = slots.hold(store.folder, name, plan.memory_nbytes, deadline, jobs=_jobs(source, plan))
@@ -207,13 +216,21 @@ def _require_verdict(
     """Go on only if the compiler has judged the source. `kept` has the whole log.
 
     Raises:
-        BuildError: it did not end in time.
+        BuildError: it did not end in time, or took more than it may.
         InfrastructureError: it was killed, or lacked something.
     """
     if outcome.status is None:
         raise BuildError(
             f"{name_of(source)}: {plan.compiler} was not done after {timeout_s:g} s and was killed",
             remedy=f"simplify the source, or raise the limit; what it printed is in {kept}",
+            log=outcome.log,
+            command=outcome.command,
+        )
+    over = diagnostics.over_limit(outcome.status, outcome.log)
+    if over:
+        raise BuildError(
+            f"{name_of(source)}: {plan.compiler} {over}",
+            remedy=f"simplify the source, or raise {MEMORY_VARIABLE} (GiB); what it printed is in {kept}",
             log=outcome.log,
             command=outcome.command,
         )
@@ -279,8 +296,9 @@ def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
     """The builder of a source's contract and device.
 
     Raises:
-        SourceError: the main file's suffix is not one that the device's compiler takes.
+        SourceError: the main file's suffix is not one that the device's compiler takes, or a flag is not allowed.
     """
+    flags.require_allowed(source)
     if source.contract == "torch-extension":
         return shadow.plan if source.headers == "shadow" else torch_extension.plan
     if source.contract == "device":
@@ -295,8 +313,19 @@ def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
     return cpp.plan if source.device == "cpu" else cuda.plan
 
 
-def base_key(source: KernelSource, plan: plans.Plan) -> tuple[str, list[str | None]]:
-    """Key over all that is known before compiling, and the digests of the sources that are in it."""
+def base_key(
+    source: KernelSource, plan: plans.Plan, *, fenced: bool | None = None
+) -> tuple[str, list[str | None]]:
+    """Key over all that is known before compiling, and the digests of the sources that are in it.
+
+    Builds in the sandbox are apart from those outside, where a compiler sees other files.
+
+    Args:
+        source: what is built.
+        plan: how.
+        fenced: whether compilers are in the sandbox; None for whether this thread's are.
+    """
+    fenced = compilers.current().fence is not None if fenced is None else fenced
     digests = [file_digest(file) for file in source.files]
     for file, digest in zip(source.files, digests, strict=True):
         if digest is None:
@@ -304,7 +333,7 @@ def base_key(source: KernelSource, plan: plans.Plan) -> tuple[str, list[str | No
     header = file_digest(plans.INCLUDE / "cgins.h")
     parts = [
         f"contract {CONTRACT_VERSION}", source.contract, source.device, source.entry, source.headers, str(header),
-        plan.artifact, *_compiler_arguments(), *plan.identity, *plans.environment_identity(*VARIABLES),
+        plan.artifact, "fenced" if fenced else "", *_compiler_arguments(), *plan.identity, *plans.environment_identity(*VARIABLES),
         *libraries.identity(source.flags),
         *(f"{Path(file).name} {digest}" for file, digest in zip(source.files, digests, strict=True)),
     ]  # fmt: skip
@@ -380,7 +409,8 @@ def _headers(folder: Path, source: KernelSource) -> Iterator[Path]:
     """Headers in the depfiles (make's syntax) of a build; its own files and the sources left out."""
     fenced = compilers.current().fence is not None
     for depfile in filter(_is_plain, folder.glob("*.d")):
-        text = depfile.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
+        with depfile.open(encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(DEPFILE_LENGTH).replace("\\\n", " ")
         _, _, dependencies = text.partition(": ")
         for word in re.findall(r"(?:\\.|[^\s\\])+", dependencies.split("\n", 1)[0]):
             # A depfile escapes a blank and a number sign by a backslash, and doubles a dollar.
@@ -389,7 +419,7 @@ def _headers(folder: Path, source: KernelSource) -> Iterator[Path]:
             if path.parent in (folder, plans.INCLUDE) or name in source.files:
                 continue
             # What the compiler wrote here is not trusted, and a device may have no end.
-            if not (fenced and (name.startswith(("/proc/", "/dev/", "/sys/")) or _is_special(path))):
+            if not _is_special(path) and not (fenced and name.startswith(("/proc/", "/dev/", "/sys/"))):
                 yield path
 
 

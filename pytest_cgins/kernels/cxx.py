@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # A comment that is not closed reaches to the end: else each of many would be looked for anew.
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*(?:.*?\*/|.*)|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+
+SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 
 def code_of(text: str) -> str:
@@ -25,20 +27,42 @@ def without_comments(text: str) -> str:
 
 def own_headers(files: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Texts of the headers that sources include and that lie beside them or in `folders`, with those these include."""
-    texts: list[str] = []
+    return [text for file, text in _read_with_headers(files, folders) if str(file) not in files]
+
+
+def endless_include(files: Sequence[str], folders: Sequence[Path]) -> str:
+    """An include, of sources or of their own headers, of a device, a pipe or a file of the system's; "" if there is none."""
+    for file, text in _read_with_headers(files, folders):
+        for name in INCLUDE.findall(text):
+            if any(is_endless(folder / name) for folder in (file.parent, *folders)):
+                return f"{file} includes {name}"
+    return ""
+
+
+def is_endless(path: Path) -> bool:
+    """Whether a path leads, over whatever links, to what may have no end or be waited for: no file that a person wrote."""
+    try:
+        real = path.resolve()
+        if not real.exists() or real.is_dir():
+            return False
+    except (OSError, RuntimeError, ValueError):  # of names that no file can have
+        return False
+    of_system = any(real.is_relative_to(folder) for folder in SYSTEM_FOLDERS)
+    return not real.is_file() or (of_system and not real.is_relative_to("/dev/shm"))  # noqa: S108
+
+
+def _read_with_headers(files: Sequence[str], folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     todo = [Path(file) for file in files]
     seen = {path.resolve() for path in todo}
     while todo:
         file = todo.pop()
         text = file.read_text(encoding="utf-8", errors="replace")
-        if str(file) not in files:
-            texts.append(text)
+        yield file, text
         for name in INCLUDE.findall(text):
             for folder in [file.parent, *folders]:
                 path = (folder / name).resolve()
-                if path.is_file():
+                if path.is_file() and not is_endless(path):
                     if path not in seen:
                         seen.add(path)
                         todo.append(path)
                     break
-    return texts

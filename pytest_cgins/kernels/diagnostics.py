@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_cgins.kernels import architectures, toolchain
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.cxx import code_of
+from pytest_cgins.kernels.watched import FILE_NBYTES, memory_gib
 from pytest_cgins.text import counted, nearest
 
 ERROR = re.compile(
@@ -57,10 +58,15 @@ TROUBLE = re.compile(
         Killed\ssignal\sterminated\sprogram\s\S+ | Terminated\ssignal\sterminated\sprogram\s\S+
       | '\S+'\sdied\sdue\sto\ssignal\s(?:9|15)\b.*
       | No\sspace\sleft\son\sdevice | Disk\squota\sexceeded | terminated\swith\ssignal\s7\s\[Bus\serror\]
-      | Cannot\sallocate\smemory | virtual\smemory\sexhausted.* | std::bad_alloc
+      | Cannot\sallocate\smemory
     )['"]?(?:,\score\sdumped)?[.)]?\s*$""",  # ld maps what it writes: a full disk is a bus error
     re.VERBOSE | re.MULTILINE,
 )
+OVER_MEMORY = re.compile(
+    r"out of memory allocating \d+ bytes|virtual memory exhausted|std::bad_alloc"
+    r"|Memory allocation failure|memory exhausted|LLVM ERROR: out of memory"
+)
+OVER_FILE = re.compile(r"File size limit exceeded|File too large")
 CRASH = re.compile(
     r"^\S.*(?:internal (?:compiler )?error|Segmentation fault|died due to signal)",
     re.MULTILINE | re.IGNORECASE,
@@ -72,7 +78,7 @@ EXCESS = re.compile(r"^pytest-cgins: .* allowed; all processes of the sandbox we
 UNSEEN = re.compile(
     r"No such file|not found|(?:can ?not|could not) (?:open|find)|denied|Read-only", re.IGNORECASE
 )
-KILLS = {signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU, signal.SIGXFSZ}
+KILLS = {signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU}
 WHOLE = "apt install g++; nvcc: pip install 'pytest-cgins[nvcc]', or the CUDA toolkit"
 DEFINITION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}()]*\)\s*\{")
 CONTROL_WORDS = {"if", "for", "while", "switch", "catch"}
@@ -190,6 +196,15 @@ def not_the_source(status: int, log: str) -> tuple[str, str] | None:
             "free memory, or set MAX_JOBS=1, and run again",
         )
     return None
+
+
+def over_limit(status: int, log: str) -> str:
+    """Which of its limits a compiler met for this source, as a message ends; "" if none."""
+    if OVER_MEMORY.search(log):
+        return f"needed more than the {memory_gib()} GiB of memory that a compiler may take"
+    if _signal(status) == signal.SIGXFSZ or OVER_FILE.search(log):
+        return f"wrote more than the {FILE_NBYTES >> 30} GiB that a file of a build may have"
+    return ""
 
 
 def crashed(status: int, log: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +21,12 @@ RACY_S = 2.0
 
 
 def file_digest(path: Path | str) -> str | None:
-    """sha256 of a file's bytes, None if it cannot be read."""
+    """sha256 of a file's bytes, None if it cannot be read, or is a device or a pipe."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - hundreds of files a lookup
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - hundreds of files a lookup
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return None

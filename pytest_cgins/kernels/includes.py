@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.errors import SourceError
+from pytest_cgins.kernels.cxx import is_endless
 from pytest_cgins.kernels.source import read
 
 INCLUDE_LINE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?[ \t]*(.*)$", re.MULTILINE)
@@ -55,6 +56,11 @@ def scan(main: Path, folders: Sequence[Path]) -> Includes:
                 raise SourceError(
                     f"{file}:{number}: the include's file is named by a macro{said}",
                     remedy='write its name: #include "rows.cuh"',
+                )
+            if any(is_endless(place / named[2]) for place in (file.parent, *folders)):
+                raise SourceError(
+                    f"{file} includes {named[2]}, a device, a pipe or a file of the system's",
+                    remedy="include plain files",
                 )
             places = [file.parent, *folders] if named[1] == '"' else folders
             found = next((place / named[2] for place in places if (place / named[2]).is_file()), None)

@@ -10,12 +10,12 @@ import hashlib
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-DRYRUN_LIMIT_S = 60.0
+from pytest_cgins.kernels.process import ask
+
 # Flags with which device code is linked later: the phases' files then refer to each other in other ways.
 OTHERWISE = ("-rdc", "--relocatable-device-code", "-dc", "--device-c", "-dlto", "-dw", "--device-w")
 MODULE_ID = "--gen_module_id_file"
@@ -55,14 +55,10 @@ def phases(
     temporary = temporary or folder
     temporary.mkdir(exist_ok=True)
     try:
-        printed = subprocess.run(
-            [*command, "--dryrun", "--keep", "--keep-dir", str(temporary)],
-            cwd=folder, capture_output=True, text=True, timeout=DRYRUN_LIMIT_S, stdin=subprocess.DEVNULL,
-            check=True,
-        ).stderr  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
+        told = ask([*command, "--dryrun", "--keep", "--keep-dir", str(temporary)], folder=folder)
+    except OSError:
         return None
-    return parse(printed, temporary, depfile, depend)
+    return parse(told.log, temporary, depfile, depend) if told.status == 0 else None
 
 
 def parse(printed: str, folder: Path, depfile: str, depend: str = "-MMD") -> Phases | None:

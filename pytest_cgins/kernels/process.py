@@ -18,6 +18,7 @@ from pytest_cgins.secrets import without_secrets
 
 logger = logging.getLogger(__name__)
 LOG_LIMIT_NBYTES = 1 << 20
+ASK_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,23 @@ def run_stages(
         log=log[:LOG_LIMIT_NBYTES].decode(errors="replace"),
         command="\n".join(shlex.join(command) for command in begun),
     )
+
+
+def ask(command: Sequence[str], *, folder: Path | None = None, limit_s: float = ASK_LIMIT_S) -> Outcome:
+    """Run a short command of a compiler where its compilations run: in the sandbox, if they do, and within its limits.
+
+    Args:
+        command: such as `g++ --version`.
+        folder: working folder, by default an empty one.
+        limit_s: until it is killed.
+
+    Raises:
+        OSError: there is no such command.
+        InfrastructureError: the run ended, or there is no sandbox.
+    """
+    with current().resumed(), tempfile.TemporaryDirectory() as empty:
+        deadline = time.monotonic() + limit_s
+        return run_stages([[command]], folder or Path(empty), Path(command[0]).name, deadline)
 
 
 def _run_stage(

@@ -17,7 +17,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import extension_exports, imports, launch_line, specialize
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.kernels.cxx import code_of, own_headers
+from pytest_cgins.kernels.cxx import code_of, is_endless, own_headers
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.model import CONTRACT_VERSION, KernelSource
 from pytest_cgins.text import nearest
@@ -92,6 +92,10 @@ def read(file: Path) -> str:
     Raises:
         SourceError: it is missing, unreadable, or not UTF-8.
     """
+    if is_endless(file):
+        raise SourceError(
+            f"{file} is a device, a pipe or a file of the system's", remedy="write a plain file"
+        )
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.kernels.process import ASK_LIMIT_S, ask
 
 PORTABLE_ARCHS = ("sm_80", "compute_80")
 
@@ -191,7 +192,12 @@ def _compute_capabilities(driver: Path = Path("/proc/driver/nvidia")) -> str:
     if known:
         with suppress(OSError, UnicodeDecodeError):
             return kept.read_text(encoding="ascii")
-    text = _output(("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"), check=False)
+    text = ""
+    with suppress(OSError, subprocess.TimeoutExpired):  # as without the tool
+        text = subprocess.run(
+            ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),
+            capture_output=True, text=True, timeout=ASK_LIMIT_S, check=False,
+        ).stdout  # fmt: skip
     if known and re.fullmatch(r"(?:\d+\.\d+\s*)+", text):
         with suppress(OSError):
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -202,27 +208,20 @@ def _compute_capabilities(driver: Path = Path("/proc/driver/nvidia")) -> str:
 
 
 def _output(command: tuple[str, ...], *, check: bool = True) -> str:
-    """Stdout and stderr of a short command.
+    """What a compiler prints to a question.
 
     Raises:
         InfrastructureError: it cannot be run, or fails while `check` is set.
     """
+    remedy = "run it by hand and mend the installation"
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        told = ask(command)
+    except OSError as error:
+        raise InfrastructureError(f"{shlex.join(command)}: {error}", remedy=remedy) from error
+    if told.status is None:
+        raise InfrastructureError(f"{shlex.join(command)} did not end in {ASK_LIMIT_S:g} s", remedy=remedy)
+    if check and told.status != 0:
         raise InfrastructureError(
-            f"{shlex.join(command)}: {error}", remedy="run it by hand and mend the installation"
-        ) from error
-    if check and done.returncode != 0:
-        raise InfrastructureError(
-            f"{shlex.join(command)} ended with {done.returncode}: {(done.stdout + done.stderr).strip()[-400:]}",
-            remedy="run it by hand and mend the installation",
+            f"{shlex.join(command)} ended with {told.status}: {told.log.strip()[-400:]}", remedy=remedy
         )
-    return done.stdout + done.stderr
+    return told.log

@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.errors import SourceError
-from pytest_cgins.kernels import cuda, cutlass, extension_headers, extension_pch, nvcc_phases, toolchain
+from pytest_cgins.kernels import (
+    compilers,
+    cuda,
+    cutlass,
+    extension_headers,
+    extension_pch,
+    nvcc_phases,
+    toolchain,
+)
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels.cxx import code_of
 from pytest_cgins.kernels.extension_exports import Exports
@@ -243,7 +251,8 @@ class _Builder:
 
     @property
     def identity_of_tools(self) -> str:
-        return "\0".join((FORMAT, self.tools.torch.identity, toolchain.version(self.tools.compiler)))
+        fenced = "fenced" if compilers.current().fence is not None else ""
+        return "\0".join((FORMAT, self.tools.torch.identity, toolchain.version(self.tools.compiler), fenced))
 
     def _compile(self, headers: Headers, folder: Path, name: str, deadline: float) -> Outcome:
         stages, environment = self._stages(headers, folder)

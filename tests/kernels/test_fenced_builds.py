@@ -15,7 +15,7 @@ import pytest
 from pytest_cgins.errors import BuildError, InfrastructureError
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels import build, compilers, diagnostics, nvrtc_apart
+from pytest_cgins.kernels import build, compilers, diagnostics, nvcc_phases, nvrtc_apart, toolchain
 from pytest_cgins.kernels.compilers import Compilers
 from pytest_cgins.kernels.process import run_stages
 from pytest_cgins.model import CompiledKernel
@@ -179,19 +179,18 @@ def test_packs_are_hidden(built: Built, fence: BuildFence, project: Any) -> None
     ids=["cpp", "device", "cuda", "extension"],
 )
 def test_a_build_is_the_same_inside_and_outside(built: Built, project: Any, text: str, kernel: str) -> None:
-    """What was built in the sandbox is found outside of it, and a change of a header is seen by both."""
+    """The same code, under keys of their own: what was built where a compiler saw less is not taken for the other."""
     if kernel == CUDA and not shutil.which("nvcc"):
         pytest.skip("no nvcc")
     if kernel == EXTENSION and importlib.util.find_spec("torch") is None:
         pytest.skip("no torch")
     inside = built(text, kernel)
     outside = built(text, kernel, fenced=False)
-    assert (inside.cached, outside.cached) == (False, True)
-    assert (inside.key, inside.sha256) == (outside.key, outside.sha256)
-    if kernel == DEVICE:
-        other = built(text + "\n", kernel, fenced=False)
-        again = built(text + "\n", kernel)
-        assert (other.cached, again.cached, other.sha256) == (False, True, again.sha256)
+    assert (inside.cached, outside.cached) == (False, False)
+    assert inside.key != outside.key
+    if kernel != DEVICE:  # line info has the time of a header, which is written anew
+        assert inside.sha256 == outside.sha256
+    assert (built(text, kernel).cached, built(text, kernel, fenced=False).cached) == (True, True)
 
 
 def test_nvrtc_gives_the_same_in_a_process_of_its_own(
@@ -365,3 +364,34 @@ def test_what_a_sandbox_says_is_told_apart(
     monkeypatch.setattr(fence, "_opening", lambda: ["/bin/sh", "-c", said])
     with pytest.raises(InfrastructureError, match="there is no sandbox for it: no"):
         built(LAUNCHER % "", CPP)
+
+
+def test_a_compiler_of_the_project_is_asked_in_the_sandbox(
+    built: Built, project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable may name a program in the project: its version and its default flags are asked where it compiles."""
+    marker = project.root / "ran"
+    tool = project.write("g++", f'#!/bin/sh\ntouch {marker}\nexec /usr/bin/g++ "$@"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("CXX", str(tool))
+    built(LAUNCHER % "", CPP)
+    assert not marker.exists()
+    toolchain.version.cache_clear()
+    built(LAUNCHER % "", CPP, fenced=False)
+    assert marker.exists()  # or the test shows nothing
+
+
+def test_nvcc_is_asked_for_its_commands_in_the_sandbox(
+    fence: BuildFence, project: Any, as_before: None
+) -> None:
+    """`nvcc --dryrun` starts the host compiler, whose name may be the project's."""
+    marker = project.root / "ran"
+    tool = project.write("nvcc", f"#!/bin/sh\ntouch {marker}\npwd\n")
+    tool.chmod(0o755)
+    work = project.root / "work"
+    work.mkdir()
+    fence.show(visible=[project.root])
+    for around, ran in ((fence, False), (None, True)):
+        compilers.use(Compilers(around))
+        nvcc_phases.phases([str(tool)], work, "d", temporary=work / "temporary")
+        assert marker.exists() == ran
