@@ -19,6 +19,7 @@ def command(environment: Mapping[str, str]) -> list[str]:
     words += ["--cgins-strict"] if environment["INPUT_STRICT"] == "true" else []
     words += ["--cgins-no-timing"] if environment["INPUT_TIMING"] == "false" else []
     words += [f"--cgins-seed={environment['INPUT_SEED']}"] if environment["INPUT_SEED"] else []
+    words += ["--cgins-allow-weaker"] if environment["CGINS_ALLOW_WEAKER"] == "true" else []
     if environment["INPUT_COMPILE_ONLY"] == "true":
         words += ["--cgins-compile-only"]
         words += [f"--cgins-arch={environment['INPUT_ARCHS']}"] if environment["INPUT_ARCHS"] else []

@@ -1,10 +1,12 @@
 """Check the action's inputs and settle paths, before anything is installed. Standard library only.
 
-Outputs: `python`, `folder`, `report` and `cache-dir`, all absolute.
+Outputs: `python`, `folder`, `report` and `cache-dir`, all absolute; `allow-weaker`, by the input or by a person's label, which
+is read before any code of the repository runs.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -23,6 +25,7 @@ CHOICES = {
     "TIMING": ("true", "false"),
     "COMPILE_ONLY": ("true", "false"),
     "ALLOW_EMPTY": ("true", "false"),
+    "ALLOW_WEAKER": ("true", "false"),
     "CACHE": ("true", "false"),
     "SUMMARY": ("true", "false"),
     "ANNOTATIONS": ("true", "false"),
@@ -35,6 +38,7 @@ PATTERNS = {
     "EXTRAS": (r"([A-Za-z0-9_-]+(,[A-Za-z0-9_-]+)*)?", "names with commas between them, such as nvcc,sass"),
     "PACKS_KEY": (r"[^,]{0,512}", "up to 512 characters without a comma"),
     "RETENTION_DAYS": (r"[0-9]{1,3}", "a number of days"),
+    "WEAKER_LABEL": (r"[^,\r\n]{0,50}", "up to 50 characters without a comma"),
     "CACHE_KEY_SUFFIX": (r"[A-Za-z0-9._-]{0,100}", "up to 100 letters, digits, dots, dashes and underscores"),
 }
 
@@ -69,7 +73,20 @@ def prepare(environment: Mapping[str, str]) -> dict[str, str]:
         "folder": str(folder),
         "report": str(_report(environment["INPUT_JSON"], folder, temporary)),
         "cache-dir": str(temporary / "cgins-cache"),
+        "allow-weaker": "true"
+        if environment["INPUT_ALLOW_WEAKER"] == "true" or _is_labelled(environment)
+        else "false",
     }
+
+
+def _is_labelled(environment: Mapping[str, str]) -> bool:
+    """Whether the pull request had the label when the run was started: who may only open one cannot give it any."""
+    try:
+        event = json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_bytes())
+        labels = {label["name"] for label in event["pull_request"]["labels"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+    return environment["INPUT_WEAKER_LABEL"] in labels
 
 
 def _interpreter(text: str) -> str:

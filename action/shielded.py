@@ -34,6 +34,7 @@ WITHHELD = frozenset(
         "GITHUB_STEP_SUMMARY",
         "GITHUB_TOKEN",
         # The action's own, except CGINS_CACHE_DIR, which the gate reads.
+        "CGINS_ALLOW_WEAKER",
         "CGINS_BASELINE",
         "CGINS_FOLDER",
         "CGINS_PYTHON",

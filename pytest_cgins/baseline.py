@@ -1,4 +1,4 @@
-"""The cases that `cgins.yaml` files have, held against those that they had at the base revision.
+"""Cases and settings of `cgins.yaml` files, held against those that they had at the base revision.
 
 Nothing is stored between runs: the files of the base revision are read from git, so that every run of the same
 commits says the same.
@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_cgins import config as configuration
+from pytest_cgins import goalposts
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config
+from pytest_cgins.config.weaker import weaker
 from pytest_cgins.errors import CginsError, RevisionError
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.revision import NONE, Checkout, Revision, changes, resolve
@@ -29,6 +31,8 @@ class Held:
 
     missing: tuple[tuple[Path, str], ...] = ()
     """Cases that only the base revision has: file, where it lies or lay, and name."""
+    weaker: tuple[str, ...] = ()
+    """Settings that are weaker than there, one line each, with the file's path from the top of the repository."""
     base: str = ""
     """What was compared with, as `Revision.label`; "" if nothing."""
     note: str = ""
@@ -59,6 +63,7 @@ def held_against(
     ]
     return Held(
         missing=tuple(one for part in found for one in part.missing),
+        weaker=tuple(one for part in found for one in part.weaker),
         base=", ".join(dict.fromkeys(part.base for part in found if part.base)),
         note="; ".join(dict.fromkeys(part.note for part in found if part.note)),
         unread=any(part.unread for part in found),
@@ -81,11 +86,13 @@ def _held_in(repository: Path, wanted: str, files: list[Path], device: str, fold
             base.repository / path for kind, path in _changes(base, [f":(glob)**/{CONFIG}"]) if kind == "D"
         ]
         gone = [file for file in gone if any(file.is_relative_to(folder) for folder in folders)]
+        moved = tuple(goalposts.moved(base, [*folders, *(config.root for config in now)]))
         if not gone and not _changes(base, _specs(base, now)):
-            return Held(base=base.label)
+            return Held(base=base.label, weaker=moved)
         written = Checkout(base, default_cache().parent / "revisions", names=(CONFIG, MANIFEST))
         with closing(written) as checkout:
-            return _compared(_Base(checkout), now, gone, device)
+            found = _compared(_Base(checkout), now, gone, device)
+            return replace(found, weaker=(*moved, *found.weaker))
     except RevisionError as error:
         return Held(note=f"{error.what} ({error.remedy})", unread=True)
     except CginsError as error:  # of the working tree: its files cannot be collected either
@@ -117,7 +124,7 @@ class _Base:
     def __init__(self, checkout: Checkout) -> None:
         self.label = checkout.revision.label
         self._checkout = checkout
-        self._top = checkout.revision.repository
+        self.top = checkout.revision.repository
         self._tree = checkout.root
 
     def config(self, file: Path) -> Config | None:
@@ -127,7 +134,7 @@ class _Base:
             ConfigError: it cannot be read.
             RevisionError: this clone has no more of it, or of a manifest, than a pointer of Git LFS.
         """
-        path = _below(file, self._top)
+        path = _below(file, self.top)
         if path is None or not (self._tree / path).is_file():
             return None
         self._checkout.require_content([self._tree / path])
@@ -139,14 +146,17 @@ class _Base:
         """Where a pack's manifest is: one that is not in git is where it was, and is the same on both sides."""
         if (folder / MANIFEST).is_file():
             return folder
-        return Path(os.path.normpath(self._top / os.path.relpath(folder, self._tree)))
+        return Path(os.path.normpath(self.top / os.path.relpath(folder, self._tree)))
 
 
 def _compared(base: _Base, now: Iterable[Config], gone: Iterable[Path], device: str) -> Held:
     missing: list[tuple[Path, str]] = []
     notes: list[str] = []
+    loosened: list[str] = []
+    configs = {config.file: config for config in now}
     names = {config.file: _names(config, device) for config in now}
     moved: set[str] = set()
+    new: list[Config] = []
     for file in (*names, *gone):
         try:
             before = base.config(file)
@@ -156,9 +166,21 @@ def _compared(base: _Base, now: Iterable[Config], gone: Iterable[Path], device: 
             continue
         if before is None:
             moved |= set(names[file])
-        has = names.get(file, moved)  # a file that is gone may be a new one's old place
+            new.append(configs[file])
+        # A file that is gone may be a new one's old place, there too.
+        places = [] if before is None else [configs[file]] if file in configs else new
+        for config in places:
+            path = _below(config.file, base.top) or config.file
+            loosened += [f"{path}: {line}" for line in weaker(before, config)] if before else []
+        has = names.get(file, moved)
         missing += [(file, name) for name in had if name not in has]
-    return Held(missing=tuple(missing), base=base.label, note="; ".join(notes), unread=bool(notes))
+    return Held(
+        missing=tuple(missing),
+        weaker=tuple(loosened),
+        base=base.label,
+        note="; ".join(notes),
+        unread=bool(notes),
+    )
 
 
 def _names(config: Config, device: str) -> dict[str, None]:

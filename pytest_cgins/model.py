@@ -962,6 +962,10 @@ class SessionReport(Document):
     """Whether missing cases fail nowhere: this is no pull request's run, and no `--cgins-baseline` was given."""
     coverage_note: str = ""
     """Why cases were not held against the base revision's; "" if they were."""
+    weaker: tuple[str, ...] = ()
+    """Settings, pipelines and options of pytest that are weaker than at the base revision, one line each."""
+    allow_weaker: bool = False
+    """Whether `--cgins-allow-weaker` lets them pass."""
     unread: bool = False
     """Whether they were to be held against it, and it could not be read: as `missing` that fails in CI."""
     suite_tests: int = 0

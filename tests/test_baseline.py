@@ -207,3 +207,56 @@ def test_a_manifest_that_is_elsewhere_is_told(file: Path) -> None:
     assert (held.missing, held.unread) == ((), True)
     assert "manifest.json at" in held.note
     assert "is a pointer of Git LFS" in held.note
+
+
+def test_settings_that_are_weaker_are_named(file: Path) -> None:
+    """Of the file, also where it was moved; what is new in it, or stricter, is not among them."""
+    weak = TEXT.replace(
+        "op: torch.nn.functional.gelu,", "op: torch.nn.functional.gelu, tolerance: {rtol: 1},"
+    )
+    file.write_text(weak + "  new: {op: torch.nn.functional.relu, source: relu.cpp, tolerance: {rtol: 1}}\n")
+    said = ("gelu: tolerance.kind derived → explicit", "gelu: tolerance.rtol 0.0 → 1.0")
+    assert held_against(MERGE_BASE, [file]).weaker == tuple(f"project/cgins.yaml: {line}" for line in said)
+    moved = file.parents[1] / "moved" / "cgins.yaml"
+    file.write_text(weak)
+    file.parent.rename(moved.parent)
+    held = held_against(MERGE_BASE, [moved], folders=[file.parents[1]])
+    assert (held.missing, held.weaker) == ((), tuple(f"moved/cgins.yaml: {line}" for line in said))
+    commit(moved.parents[1])
+    moved.write_text(TEXT)
+    assert held_against("HEAD", [moved]).weaker == ()
+
+
+def test_pipelines_and_pytest_s_settings_are_named(file: Path) -> None:
+    """A pipeline that starts the gate, and what decides what pytest collects, in the file's folder and around it."""
+    top = file.parents[1]
+    texts = {
+        ".github/workflows/gate.yml": "run: pytest --cgins\n",
+        ".github/workflows/lint.yml": "run: ruff\n",
+        ".gitlab-ci.yml": "script: pytest --cgins\n",
+        "pyproject.toml": '[project]\nname = "it"\n[tool.pytest.ini_options]\naddopts = "-q"\nmarkers = ["a"]\n',
+        "project/setup.cfg": "[tool:pytest]\ntestpaths = tests\n",
+        "beside/pytest.ini": "[pytest]\naddopts = -q\n",
+    }
+    for name, text in texts.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    commit(top)
+    assert held_against(MERGE_BASE, [file]).weaker == ()
+    for name in (".github/workflows/gate.yml", ".github/workflows/lint.yml"):
+        (top / name).write_text("run: 'true'\n")
+    (top / ".gitlab-ci.yml").unlink()
+    (top / "pyproject.toml").write_text(
+        texts["pyproject.toml"].replace("-q", "-q --cgins-allow-fewer").replace('"a"', '"b"')
+    )
+    (top / "project/setup.cfg").write_text("[metadata]\nname = it\n")
+    (top / "project/pytest.ini").write_text("[pytest]\nnorecursedirs = project\n")
+    git(top, "add", "-A")
+    (top / "beside/pytest.ini").write_text("[pytest]\naddopts = -x\n")
+    assert sorted(held_against("HEAD", [file]).weaker) == [
+        ".github/workflows/gate.yml: the pipeline that starts the gate was changed",
+        ".gitlab-ci.yml: the pipeline that starts the gate was removed",
+        "project/pytest.ini: norecursedirs none → project",
+        "project/setup.cfg: testpaths tests → none",
+        "pyproject.toml: addopts -q → -q --cgins-allow-fewer",
+    ]

@@ -169,7 +169,7 @@ def _compile(
         InfrastructureError: the disk is full, or a compiler was killed.
     """
     name = name_of(source)
-    if endless := endless_include(source.files, plan.roots):
+    if endless := endless_include(source.files, plans.header_roots(source)):
         raise BuildError(
             f"{name}: {endless}, a device, a pipe or a file of the system's", remedy="include plain files"
         )

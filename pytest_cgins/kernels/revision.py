@@ -173,6 +173,15 @@ def _is_converted(file: Path, digest: str) -> bool:
     return False
 
 
+def text_of(revision: Revision, path: str) -> str:
+    """A file of a commit, given by its path from the top; what is not UTF-8 is escaped.
+
+    Raises:
+        RevisionError: it is not there, or git cannot read it.
+    """
+    return _git(revision.repository, "cat-file", "blob", f"{revision.commit}:{path}")
+
+
 def untracked(revision: Revision, paths: Sequence[str]) -> tuple[str, ...]:
     """Files that git knows nothing of and is not told to ignore, by their paths from the top.
 

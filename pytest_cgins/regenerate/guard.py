@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pytest_cgins.config import Config
+from pytest_cgins.goalposts import SETTINGS
 from pytest_cgins.kernels import plan
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.methods import memory_file
@@ -31,9 +32,6 @@ SKIPPED_FOLDERS = frozenset({"node_modules", "venv", "build"})
 """Besides hidden folders, where there is no git to say what the project's files are."""
 BASE = "base revision"
 """The revision that times are compared with, among the names of files."""
-SETTINGS = frozenset({
-    "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg"
-})  # fmt: skip
 _TEST = re.compile(r"conftest\.py|test_.*\.py|.*_test\.py")
 _TEST_FOLDERS = frozenset({"test", "tests"})
 _TEST_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".json"})

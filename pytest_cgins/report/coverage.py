@@ -41,6 +41,29 @@ def headline(report: SessionReport) -> str:
     return f"{cases} of {report.base_revision} {verb} no longer there"
 
 
+def weaker_lines(report: SessionReport) -> Iterator[Text]:
+    """The settings that are weaker, none left out: what comes before all that was judged by them."""
+    if report.weaker:
+        fails = report.ci and not (report.allow_weaker or report.told_only)
+        yield Text(f"WEAKER {weaker(report)}", style="red" if fails else "yellow")
+        yield from (Text(f"  {line}") for line in report.weaker)
+
+
+def weaker(report: SessionReport) -> str:
+    """How many settings are weaker than at the base revision, and what to do; one line."""
+    settings = counted(len(report.weaker), "setting")
+    verb = "is" if len(report.weaker) == 1 else "are"
+    if report.allow_weaker:
+        end = "allowed by --cgins-allow-weaker"
+    elif report.told_only:
+        end = "told only; fails in CI in a pull request, or with --cgins-baseline"
+    else:
+        end = "put back, or have a person accept it with --cgins-allow-weaker" + (
+            "" if report.ci else "; fails in CI"
+        )
+    return f"{settings} of the gate {verb} weaker than at {report.base_revision}: {end}"
+
+
 def unread(report: SessionReport) -> str:
     """That a base revision was to be compared with and could not be read, and what to do; "" where that bothers nobody."""
     if not report.unread or report.told_only or not report.ci:

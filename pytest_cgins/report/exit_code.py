@@ -15,10 +15,12 @@ def settled(report: SessionReport, exit_status: int) -> int:
     """The exit code of a session that went well so far, or not for a kernel's fault.
 
     Returns:
-        1 in CI where evidence is stale, or in a pull request cases are missing or its base cannot be read; 5 in CI where no kernel was run, else `exit_status`.
+        1 in CI where evidence is stale, or in a pull request cases are missing, its base cannot be read
+        or settings are weaker; 5 in CI where no kernel was run, else `exit_status`.
     """
     fewer = (report.missing or report.unread) and not (report.allow_fewer or report.told_only)
-    if report.ci and (report.stale or fewer):
+    weaker = report.weaker and not (report.allow_weaker or report.told_only)
+    if report.ci and (report.stale or fewer or weaker):
         return FAILED
     if report.ci and report.empty and not report.allow_fewer and exit_status == OK:
         return NOTHING_GATED

@@ -265,7 +265,11 @@ def _whole(report: SessionReport) -> Iterator[_Entry]:
             properties={},
         )
 
-    clear = replace(report, missing=(), stale=(), empty=False, unread=False)
+    clear = replace(report, missing=(), stale=(), empty=False, unread=False, weaker=())
+    for line in report.weaker:
+        yield entry(
+            line, "weaker", coverage.weaker(report), fails=bool(settled(replace(clear, weaker=(line,)), 0))
+        )
     if said := coverage.unread(report):
         yield entry("base", "unread", said, fails=bool(settled(replace(clear, unread=True), 0)))
     for name in report.missing:

@@ -80,6 +80,15 @@ def render(report: SessionReport, *, limit_nbytes: int = STEP_SUMMARY_LIMIT_NBYT
 
 def add_coverage(page: LimitedPage, report: SessionReport) -> None:
     """What speaks against trusting the rest."""
+    if report.weaker:
+        page.add(
+            f"\n<p><strong>Weaker gate</strong>: {code(coverage.weaker(report), length=HEADLINE_LENGTH)}</p>\n"
+        )
+        page.elements(
+            [f"<p>{code(line, length=HEADLINE_LENGTH)}</p>\n" for line in report.weaker],
+            total=len(report.weaker),
+            share=0.3,
+        )
     if report.empty and not report.compilations:
         page.add(f"\n**Nothing was gated**: {coverage.empty(report)}.\n")
     if report.missing:

@@ -29,12 +29,13 @@ def render(report: SessionReport, *, width: int, colour: bool, verbosity: int) -
         colour: whether escape codes and drawn lines may be used; logs get neither.
         verbosity: pytest's: below 0 the lists are counts, above 0 each case has a line and no list is cut.
     """
+    first = "".join(console.text(line, colour=colour) for line in coverage.weaker_lines(report))
     if report.compilations:
-        return _builds(report, colour=colour, verbosity=verbosity)
+        return first + _builds(report, colour=colour, verbosity=verbosity)
     if not report.evaluations:
         found = coverage.lines(report, verbosity=verbosity)
-        return "".join(console.text(line, colour=colour) for line in found)
-    parts = [console.text(_kernels(report, width=width, colour=colour), colour=colour)]
+        return first + "".join(console.text(line, colour=colour) for line in found)
+    parts = [first, console.text(_kernels(report, width=width, colour=colour), colour=colour)]
     if verbosity > 0:
         # Names are there to be copied, so this table would rather be too wide than fold them.
         parts.append(console.text(_cases(report, colour=colour), colour=colour))

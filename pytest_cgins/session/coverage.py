@@ -92,6 +92,8 @@ class Coverage:
                 for file, name in held.missing
                 if file.exists() or not _is_ignored(file, places, self._config)
             ),
+            weaker=held.weaker,
+            allow_weaker=_is_given("--cgins-allow-weaker", self._config),
             base_revision=held.base,
             coverage_note=held.note,
             unread=held.unread,
@@ -101,6 +103,12 @@ class Coverage:
             allow_fewer=option("--cgins-allow-fewer"),
             told_only=not (target_branch() or option("--cgins-baseline")),
         )
+
+
+def _is_given(option: str, config: pytest.Config) -> bool:
+    """Whether an option is on the command line or in $PYTEST_ADDOPTS: `addopts` of a file are the pull request's own word."""
+    words = (*config.invocation_params.args, *os.environ.get("PYTEST_ADDOPTS", "").split())
+    return option in map(str, words)
 
 
 def _declared(files: Iterable[Path]) -> str:

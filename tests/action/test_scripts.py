@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -244,3 +245,36 @@ def test_damaged_report_is_not_uploaded_and_not_a_pass(finish: Finish, text: str
     )
     assert finish.summary.startswith("## cgins: no report\n")
     assert finish.run(1)["exit-code"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("event", "label", "allowed"),
+    [
+        (
+            '{"pull_request": {"labels": [{"name": "kernels"}, {"name": "cgins-weaker"}]}}',
+            "cgins-weaker",
+            True,
+        ),
+        ('{"pull_request": {"labels": [{"name": "cgins-weaker-not"}]}}', "cgins-weaker", False),
+        ('{"pull_request": {"labels": [], "title": "cgins-weaker"}}', "cgins-weaker", False),
+        ('{"pull_request": {"labels": [{"name": "cgins-weaker"}]}}', "", False),
+        ('{"ref": "refs/heads/cgins-weaker"}', "cgins-weaker", False),
+        ("[]", "cgins-weaker", False),
+        ("", "cgins-weaker", False),
+    ],
+    ids=["labelled", "another", "a title", "no label wanted", "a push", "no object", "no document"],
+)
+def test_a_person_s_label_lets_weaker_settings_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str, label: str, allowed: bool
+) -> None:
+    """The label as GitHub tells it of the pull request, and nothing that its author writes."""
+    monkeypatch.syspath_prepend(str(ACTION))
+    prepare, gate = import_module("prepare"), import_module("gate")
+    (tmp_path / "event.json").write_text(event)
+    environment = {"GITHUB_EVENT_PATH": str(tmp_path / "event.json"), "INPUT_WEAKER_LABEL": label}
+    assert prepare._is_labelled(environment) == allowed
+    step = dict.fromkeys(("CGINS_BASELINE", "INPUT_SEED", "INPUT_HISTORY", "INPUT_PYTEST_ARGS"), "")
+    step |= dict.fromkeys(("INPUT_STRICT", "INPUT_TIMING", "INPUT_COMPILE_ONLY"), "")
+    step |= {"CGINS_PYTHON": "python", "CGINS_REPORT": "r", "INPUT_DEVICE": "cpu"}
+    words = gate.command({**step, "CGINS_ALLOW_WEAKER": str(allowed).lower()})
+    assert ("--cgins-allow-weaker" in words) == allowed

@@ -7,11 +7,13 @@ import marshal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from pytest_cgins.kernels.revision import TARGETS
+from pytest_cgins.session.coverage import _is_given
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -183,3 +185,22 @@ def test_only_the_text_of_a_kernel_is_gated(repository: Path, run: Callable[...,
     found = run(repository, *FAST, "-k", "scaled", env={"PYTHONPYCACHEPREFIX": ""})
     assert (found.code, list(found.statuses().values())) == (1, ["INCORRECT"]), found.out
     assert not (repository / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "given"),
+    [
+        (("--cgins", "--cgins-allow-weaker"), "", True),
+        (("--cgins",), "-q --cgins-allow-weaker", True),
+        (("--cgins",), "", False),
+        (("--cgins", "-k", "cgins-allow-weaker"), "", False),
+    ],
+    ids=["command line", "variable", "file", "another word"],
+)
+def test_weaker_settings_are_accepted_on_the_command_line_alone(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], variable: str, given: bool
+) -> None:
+    """`addopts` of a file, which pytest adds to its options too, are the pull request's own word."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", variable)
+    config = SimpleNamespace(invocation_params=SimpleNamespace(args=words))
+    assert _is_given("--cgins-allow-weaker", cast("pytest.Config", config)) == given

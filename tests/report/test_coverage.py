@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 
 from pytest_cgins.model import Evaluation, SessionReport, Status
-from pytest_cgins.report import coverage, document, markdown, terminal
+from pytest_cgins.report import comment, coverage, document, markdown, terminal
 from pytest_cgins.report.coverage import SHOWN_CASES
 from pytest_cgins.report.exit_code import settled
 from pytest_cgins.session.coverage import in_ci
@@ -83,6 +83,24 @@ def test_a_base_that_cannot_be_read_is_told_in_a_pull_request(report: SessionRep
     assert told(replace(report, ci=False)) == []
 
 
+def test_weaker_settings_come_first(report: SessionReport) -> None:
+    """All of them, before what was judged by them, and what to do; their words are text."""
+    lines = tuple(f"cgins.yaml: k{i}: gate.tolerate 0.02 → <b>" for i in range(30))
+    report = replace(report, weaker=lines, base_revision=BASE, ci=True, missing=("a::b",))
+    head = f"30 settings of the gate are weaker than at {BASE}: put back, or have a person accept it with --cgins-allow-weaker"
+    shown = terminal.render(report, width=200, colour=False, verbosity=-1).splitlines()
+    assert shown[:31] == [f"WEAKER {head}", *(f"  {line}" for line in lines)]
+    for page in (markdown.render(report), comment.comment(report)):
+        assert page.index("Weaker gate") < page.index("Missing cases")
+        assert page.count("gate.tolerate 0.02 → &lt;b&gt;") == 30
+    for told_as, changed in (
+        ("; fails in CI", {"ci": False}),
+        ("allowed by --cgins-allow-weaker", {"allow_weaker": True}),
+        ("told only; fails in CI in a pull request, or with --cgins-baseline", {"told_only": True}),
+    ):
+        assert coverage.weaker(replace(report, **changed)).endswith(told_as)
+
+
 def test_a_session_without_cases_says_so_in_ci(report: SessionReport) -> None:
     """Without evaluations there is no table, and without anything to say no section."""
     empty = replace(report, evaluations=(), empty=True)
@@ -104,6 +122,9 @@ def test_exit_codes(report: SessionReport, make_evaluation: Make, ci: bool, allo
     assert settled(replace(report, missing=("a",)), 6) == (1 if fails else 6)
     assert settled(replace(report, unread=True), 0) == (1 if fails else 0)
     assert settled(replace(report, unread=True, told_only=True), 0) == 0
+    loose = replace(report, weaker=("k: tolerance",), allow_fewer=False, allow_weaker=allowed)
+    assert settled(loose, 0) == (1 if fails else 0)
+    assert settled(replace(loose, told_only=True), 0) == 0
     assert settled(replace(report, stale=("a",)), 0) == (1 if ci else 0)
     skipped = replace(report, evaluations=(make_evaluation(Status.SKIPPED),), empty=True)
     assert settled(skipped, 0) == (5 if fails else 0)

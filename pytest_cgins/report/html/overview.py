@@ -74,6 +74,9 @@ def _worst(report: SessionReport) -> Markup:
 
 def _notices(report: SessionReport) -> Iterator[Markup]:
     """What speaks against trusting the rest, then what gating times came to."""
+    if report.weaker:
+        yield _notice(f"{coverage.weaker(report)}.")
+        yield _folded("Weaker settings", report.weaker)
     if report.empty and not report.compilations:
         yield _notice(f"Nothing was gated: {coverage.empty(report)}.")
     for one in summary.ungated(report.evaluations):
