@@ -19,7 +19,7 @@ import pytest
 
 from pytest_cgins import config as configuration
 from pytest_cgins import evidence
-from pytest_cgins.baseline import held_against
+from pytest_cgins.baseline import Held, held_against
 from pytest_cgins.errors import CginsError
 from pytest_cgins.kernels.revision import target_branch
 from pytest_cgins.model import Evaluation, SessionReport, Status
@@ -78,12 +78,7 @@ class Coverage:
         option = self._config.getoption
         folder = self._config.invocation_params.dir
         places = [Path(folder, word) for word in self._config.args]
-        held = held_against(
-            option("--cgins-baseline") or _declared(self._files) or BASELINE,
-            self._files,
-            device=option("--cgins-device"),
-            folders=[place for place in places if place.is_dir()],
-        )
+        held = self._held(places)
         ran = any(one.verdict.status is not Status.SKIPPED for one in report.evaluations)
         return replace(
             report,
@@ -104,11 +99,29 @@ class Coverage:
             told_only=not (target_branch() or option("--cgins-baseline")),
         )
 
+    def _held(self, places: Iterable[Path]) -> Held:
+        """Cases against the baseline that is wanted; in a pull request settings against its base, whatever its files name."""
+        option = self._config.getoption
+        wanted = option("--cgins-baseline") or _declared(self._files) or BASELINE
+        folders = [place for place in places if place.is_dir()]
+        held = held_against(wanted, self._files, device=option("--cgins-device"), folders=folders)
+        if wanted == BASELINE or not target_branch() or _is_given("--cgins-baseline", self._config):
+            return held
+        base = held_against(BASELINE, self._files, device=option("--cgins-device"), folders=folders)
+        notes = dict.fromkeys(note for note in (held.note, base.note) if note)
+        return replace(
+            held,
+            weaker=base.weaker,
+            base=held.base or base.base,
+            note="; ".join(notes),
+            unread=held.unread or base.unread,
+        )
+
 
 def _is_given(option: str, config: pytest.Config) -> bool:
     """Whether an option is on the command line or in $PYTEST_ADDOPTS: `addopts` of a file are the pull request's own word."""
     words = (*config.invocation_params.args, *os.environ.get("PYTEST_ADDOPTS", "").split())
-    return option in map(str, words)
+    return any(str(word).partition("=")[0] == option for word in words)
 
 
 def _declared(files: Iterable[Path]) -> str:

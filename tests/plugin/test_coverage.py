@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from pytest_cgins.kernels.revision import TARGETS
-from pytest_cgins.session.coverage import _is_given
+from pytest_cgins.session.coverage import Coverage, _is_given
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -204,3 +204,31 @@ def test_weaker_settings_are_accepted_on_the_command_line_alone(
     monkeypatch.setenv("PYTEST_ADDOPTS", variable)
     config = SimpleNamespace(invocation_params=SimpleNamespace(args=words))
     assert _is_given("--cgins-allow-weaker", cast("pytest.Config", config)) == given
+
+
+@pytest.mark.parametrize("where", ["cgins.yaml", "addopts"])
+def test_a_baseline_of_its_own_hides_nothing(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A pull request that names its own commit is held against its base all the same, and that is listed."""
+    for name in TARGETS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    file, option = repository / "cgins.yaml", ""
+    if where == "addopts":
+        option = "none"
+        (repository / "pytest.ini").write_text("[pytest]\naddopts = --cgins-baseline=none\n")
+    else:
+        file.write_text(ONE.replace("traces:", "gate: {baseline: HEAD}\ntraces:"))
+    said = {"--cgins-baseline": option, "--cgins-device": "auto"}
+    config = SimpleNamespace(invocation_params=SimpleNamespace(args=["--cgins"]), getoption=said.get)
+    coverage = Coverage(cast("pytest.Config", config))
+    coverage._files[file] = None
+    listed = {
+        "cgins.yaml": "cgins.yaml: gate.baseline none → HEAD",
+        "addopts": "pytest.ini: addopts none → --cgins-baseline=none",
+    }
+    assert coverage._held([]).weaker == (listed[where],)
+    config.invocation_params.args.append("--cgins-baseline=HEAD")
+    said["--cgins-baseline"] = "HEAD"
+    assert coverage._held([]).base.endswith("(HEAD)")
