@@ -10,6 +10,9 @@ from pathlib import Path
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*(?:.*?\*/|.*)|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
+NAMED_FILE = re.compile(
+    r'^[ \t]*#[ \t]*(?:include|include_next|import|embed)[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE
+)
 SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 
@@ -33,7 +36,7 @@ def own_headers(files: Sequence[str], folders: Sequence[Path]) -> list[str]:
 def endless_include(files: Sequence[str], folders: Sequence[Path]) -> str:
     """An include, of sources or of their own headers, of a device, a pipe or a file of the system's; "" if there is none."""
     for file, text in _read_with_headers(files, folders):
-        for name in INCLUDE.findall(text):
+        for name in NAMED_FILE.findall(text):
             if any(is_endless(folder / name) for folder in (file.parent, *folders)):
                 return f"{file} includes {name}"
     return ""

@@ -267,20 +267,26 @@ class Checkout:
     def _write(self) -> None:
         self.top.mkdir()
         self._pointers: set[Path] = set()
+        self._stores: dict[Path, Path] = {}
         self._write_commit(self.revision.repository, self.revision.commit, self.top)
 
     def _write_commit(self, repository: Path, commit: str, tree: Path) -> None:
         """Write the files of a commit of a repository, and of its submodules where their commits are in this clone."""
         files: list[tuple[str, str, Path]] = []
+        links: list[tuple[Path, bytes]] = []
         for mode, digest, nbytes, path in _listed(repository, commit):
             place = _inside(tree, path)
             if mode == "160000":
                 present = repository / path
-                if (present / ".git").exists() and _commit(present, digest) == digest:
+                if not (present / ".git").exists():
+                    continue
+                same = Revision(commit=digest, chosen="submodule", repository=present, prefix="")
+                if _commit(present, "HEAD") == digest and not changes(same, ["."]):
+                    links.append((place, os.fsencode(present)))  # thousands of files, byte for byte
+                elif _commit(present, digest) == digest:
                     self._write_commit(present, digest, place)
             elif nbytes <= FILE_LIMIT_NBYTES if self._names is None else place.name in self._names:
                 files.append((mode, digest, place))
-        links = []
         wanted = "".join(f"{digest}\n" for _, digest, _ in files)
         with tempfile.TemporaryFile(dir=self._folder) as read:
             _git(repository, "cat-file", "--batch", text=wanted, output=read)
@@ -304,10 +310,13 @@ class Checkout:
         if found is None:
             return content
         digest = found[1].decode("ascii")
-        folder = _git(repository, "rev-parse", "--git-common-dir").rstrip("\n")
-        stored = repository / folder / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
+        if repository not in self._stores:
+            folder = _git(repository, "rev-parse", "--git-common-dir").rstrip("\n")
+            self._stores[repository] = repository / folder / "lfs" / "objects"
+        stored = self._stores[repository] / digest[:2] / digest[2:4] / digest
         with suppress(OSError):
-            real = stored.read_bytes()
+            small = stored.stat().st_size <= FILE_LIMIT_NBYTES
+            real = stored.read_bytes() if small or self._names is not None else b""
             if hashlib.sha256(real).hexdigest() == digest:
                 return real
         self._pointers.add(place)

@@ -60,7 +60,7 @@ def watched(command: Sequence[str]) -> tuple[list[str], int]:
 
 
 def memory_gib() -> int:
-    """GiB of memory that one compiler may take: no more than the machine has, as long as that is enough for most.
+    """GiB of memory that one compiler may take: no more than three quarters of the machine's, if that is enough for most.
 
     Raises:
         InfrastructureError: the variable is no number.
@@ -71,5 +71,5 @@ def memory_gib() -> int:
             f"{MEMORY_VARIABLE} is {named!r}, which is no number of GiB",
             remedy=f"write {MEMORY_GIB}, or unset it",
         )
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4 >> 30
     return int(named) if named else max(LEAST_MEMORY_GIB, min(MEMORY_GIB, whole))

@@ -46,6 +46,14 @@ INCLUDED = {
 }
 
 
+@pytest.mark.parametrize("word", ["include", "include_next", "import", "embed"])
+def test_each_way_to_name_a_file(project: Any, endless: Path, word: str) -> None:
+    """A directive by any of its names, with blanks, in quotes or brackets."""
+    for text in (f'#{word} "pipe.h"\n', f" # {word} </dev/zero>\n"):
+        assert cxx.endless_include([str(project.write("k.cpp", text))], [])
+    assert not cxx.endless_include([str(project.write("k.cpp", f'// #{word} "pipe.h"\n'))], [])
+
+
 @pytest.fixture
 def endless(project: Any) -> Path:
     """A folder with a link to a device, a pipe, and a header that includes the pipe."""

@@ -161,7 +161,10 @@ def test_a_submodule_is_that_of_the_commit(repository: Path, tmp_path: Path) -> 
     checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
     assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
     checkout.close()
-    assert (repository / "third party" / "lib.cuh").exists()
+    (repository / "third party" / "lib.cuh").write_text("edited")
+    checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
+    assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
+    checkout.close()
     commit(repository / "third party", "lib.cuh", "newer")
     checkout = Checkout(resolve("HEAD", repository), tmp_path / "revisions")
     assert (checkout.root / "third party" / "lib.cuh").read_text() == "library"
