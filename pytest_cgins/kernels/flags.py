@@ -19,6 +19,7 @@ _HOST = (
     r"-m(?!llvm)[a-z0-9][\w.+=,-]*",
     # None that loads code, starts a program or reads or writes a file by its name.
     r"-f(?!plugin|pass-plugin|module|dump|offload|profile|auto-profile|use-ld=[^bglm]|callgraph|save)[a-z][\w+-]*(?:=[\w.+,%-]*)?",
+    r"-f(?:file|debug|macro)-prefix-map=.+",
     r"-Wp,-[DU][\w=]+", r"-Wa,--noexecstack", r"(?![-@])[^|<>\s]+\.(?:a|o|so(?:\.\d+)*)",
 )  # fmt: skip
 _NVCC = (
@@ -38,8 +39,11 @@ _LINKER = (
     r"--?(?:no-)?(?:warn|relax|sort|demangle)[\w-]*(?:=[\w-]+)?", r"(?![-@])[^@|<>]+",
 )  # fmt: skip
 _PTXAS = (r"(?!-*opt(?:f|ions-file))[\w-]+(?:=[\w.,-]+)?",)
+_CUDAFE = (r"--?(?:diag|display)[\w-]+(?:=[\w,-]+)?",)
+_FATBIN = (r"--?compress[\w-]*(?:=\w+)?",)
 _FORWARDED = {
     "Xcompiler": _HOST, "compiler-options": _HOST, "Xlinker": _LINKER, "linker-options": _LINKER,
+    "Xcudafe": _CUDAFE, "Xfatbin": _FATBIN, "fatbin-options": _FATBIN,
     "Xptxas": _PTXAS, "ptxas-options": _PTXAS, "Xnvlink": _PTXAS, "nvlink-options": _PTXAS,
 }  # fmt: skip
 """Options whose words are another tool's."""

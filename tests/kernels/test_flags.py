@@ -21,6 +21,7 @@ ALLOWED = """
 --use_fast_math -lineinfo -G -rdc=true -dlto --fmad=false -ftz=true -maxrregcount=64 --maxrregcount 64 -t 0
 -gencode arch=compute_80,code=sm_80 -gencode=arch=compute_80,code=[sm_80,compute_80] -arch=sm_90a --expt-relaxed-constexpr
 -Xcompiler=-fopenmp,-O3 -Xcompiler -fPIC -Xptxas=-v,-O3 -Xptxas -dlcm=ca -diag-suppress=20012 --pre-include=k.h
+-Xcudafe --diag_suppress=177 -Xcudafe --display_error_number -Xfatbin -compress-all -ffile-prefix-map=/a=/b
 """
 STARTS_A_PROGRAM = """
 '-ccbin=tools/g++' '-ccbin tools' '--compiler-bindir tools' '-B tools' -Btools/ -fplugin=./x.so -fplugin=x -fpass-plugin=x.so
@@ -31,6 +32,7 @@ STARTS_A_PROGRAM = """
 READS_FLAGS = """
 @flags '-isystem @flags' '-include @flags' '-D @flags' -I@flags '-Xlinker @flags' -Wl,@flags -Xcompiler=@flags '-Xcompiler @flags'
 -optf=x '-optf x' --options-file=x -Xptxas=-optf -Xptxas=--options-file=x --config=x -Wp,@flags -Wa,@flags
+'-Xcudafe @flags' '-Xcudafe --gen_c_file_name=/x' '-Xfatbin @flags'
 """
 WRITES_ELSEWHERE = """
 '-o /x' '-MF /x' -Wp,-MD,/x '-time x' --keep-dir=/x '-dumpdir /x' -save-temps=/x -fdump-tree-all=/x --pch-dir=/x -fprofile-dir=/x
