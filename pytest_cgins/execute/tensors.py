@@ -13,6 +13,7 @@ from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.model import TensorMeta
+from pytest_cgins.probes.bits import copy_memory
 from pytest_cgins.text import counted
 from pytest_cgins.trace.dtypes import ITEMSIZE, extent
 from pytest_cgins.trace.layout import lay_out, rebuild
@@ -68,7 +69,7 @@ class Kept:
     def write_to(self, tensors: Sequence[torch.Tensor]) -> None:
         """Give tensors that `unpack` of this, or of the like, has made these bytes."""
         for tensor, meta in zip(tensors, self._metas, strict=True):
-            tensor.untyped_storage().copy_(self._spans[meta.storage].untyped_storage())
+            copy_memory(tensor, self._spans[meta.storage])
 
 
 def _split(buffer: Buffer, sizes: list[int]) -> Sequence[torch.Tensor]:

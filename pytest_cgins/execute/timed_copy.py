@@ -10,10 +10,9 @@ import torch
 from pytest_cgins import documents
 from pytest_cgins.execute.kernels import wait_for_device
 from pytest_cgins.execute.tensors import Kept
-from pytest_cgins.execute.trial import plain
 from pytest_cgins.kernels.callable import LoadedKernel
-from pytest_cgins.kernels.functions import taken_apart
 from pytest_cgins.kernels.launcher import poison, reusing
+from pytest_cgins.kernels.returned import address, plain, require_plain, tensors_of, twin
 from pytest_cgins.model import OpCall, TensorMeta
 
 
@@ -32,21 +31,23 @@ class TimedCopy:
     """One copy of a set's tensors, and the kernel bound to it; see `probes.after_timing.TimedCopy`."""
 
     def __init__(self, kernel: LoadedKernel, content: Content, device: str) -> None:
-        self.left: list[torch.Tensor] | None = None
-        """What the last timed call gave."""
+        self.left: object = None
+        """What the last timed call returned."""
         self.content = content
         """The set whose numbers it holds."""
         self._device = device
         self.inputs = content.kept.unpack()
-        self._bound = kernel.bind(content.call, self.inputs, content.outputs, device)
+        self._given = [*map(twin, self.inputs)]
+        self._bound = kernel.bind(content.call, self._given, content.outputs, device)
         self.run = self._bound.run
         self.bare = self._bound.bare
         """What is timed."""
 
     def bind_beside(self, kernel: LoadedKernel) -> Callable[[], object]:
-        """Another kernel on the same tensors: that they lie elsewhere would make a difference of its own."""
+        """Another kernel on the same memory: that it lies elsewhere would make a difference of its own."""
+        inputs = [*map(twin, self.inputs)]  # what the kernel hangs on its own slows nobody else
         with reusing(self._bound.memory):
-            return kernel.bind(self.content.call, self.inputs, self.content.outputs, self._device).bare
+            return kernel.bind(self.content.call, inputs, self.content.outputs, self._device).bare
 
     @property
     def name(self) -> str:
@@ -66,10 +67,10 @@ class TimedCopy:
     def poison(self, result: object) -> None:
         """Overwrite the outputs that were allocated for the kernel, and the tensors of a result unless they are inputs."""
         self._bound.poison()
-        inputs = {tensor.untyped_storage().data_ptr() for tensor in self.inputs}
-        for tensor in taken_apart(result, self.content.call.op):
-            if tensor.untyped_storage().data_ptr() not in inputs:
-                poison(plain(tensor))
+        inputs = set(map(address, self.inputs))
+        for tensor in map(plain, tensors_of(result, self.content.call.op)):
+            if address(tensor) not in inputs:
+                poison(tensor)
 
     def once_more(self) -> list[torch.Tensor]:
         """See `probes.after_timing.TimedCopy.once_more`."""
@@ -79,9 +80,19 @@ class TimedCopy:
         wait_for_device(self._device)
         return self.outputs_of(outputs)
 
+    @property
+    def is_left(self) -> bool:
+        """See `probes.after_timing.TimedCopy.is_left`."""
+        return self.left is not None and not self.mutates
+
+    def answer_left(self) -> list[torch.Tensor]:
+        """See `probes.after_timing.TimedCopy.answer_left`."""
+        return self.outputs_of(tensors_of(self.left, "it"))
+
     def outputs_of(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What a call returned, and after it the inputs that the op changes."""
-        return [*map(plain, results), *(self.inputs[index] for index in self.content.mutated)]
+        changed = [self._given[index] for index in self.content.mutated]
+        return [*map(require_plain, results), *map(plain, changed)]
 
     def _restore(self) -> None:
         self.content.kept.write_to(self.inputs)

@@ -20,8 +20,6 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
 from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
-from pytest_cgins.execute.trial import plain
-from pytest_cgins.kernels.functions import taken_apart
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.measurement import ArmName
 from pytest_cgins.model import Context
@@ -351,7 +349,7 @@ class _Opened:
         answers: list[Answer] = []
         observed: dict[str, Any] = {}
         for copy, left in zip(self._copies, self._kernel.results, strict=True):
-            copy.left = None if left is None or copy.mutates else list(map(plain, taken_apart(left, "it")))
+            copy.left = left
         if after_timing.NAME in self._probes:
             answers += map(_packed, after_timing.last(self._copies))
         if content_cache.NAME in self._probes:

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from pytest_cgins import documents
-from pytest_cgins.errors import LaunchError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import stream_of_its_own, wait_for_stream
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
+from pytest_cgins.kernels.returned import address, place, plain, twin
 from pytest_cgins.model import Context, OpCall, TensorMeta
-from pytest_cgins.probes.bits import same_memory, snapshot
+from pytest_cgins.probes.bits import copy_memory, same_memory, snapshot
 from pytest_cgins.probes.on_stream import capturing
-from pytest_cgins.probes.plain_outputs import subclasses
+from pytest_cgins.probes.plain_outputs import unlike
 from pytest_cgins.probes.trial import PreparedCall, Trial
 from pytest_cgins.probes.watch import Watch
 from pytest_cgins.trace.context import restore
@@ -39,16 +39,18 @@ class SetTrial:
         self.name: str = one["name"]
         self.device = device
         self._answer: list[torch.Tensor] = []
-        self.subclasses: list[str] = []
-        """Class names of outputs that are not plain tensors."""
+        self.unlike: list[str] = []
+        """What outputs are that are not plain tensors."""
         self._kernel, self._one, self._content, self._watch = kernel, one, content, watch
         self._call = documents.load_python(OpCall, one["call"])
         self._metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
         self._context = documents.load_python(Context, one["context"])
         self._mutated: list[int] = one.get("mutated", [])
         self._inputs = self._unpack()
-        self._bound = self._bind(self._inputs)
-        self._live: list[torch.Tensor] = []
+        self._given = [*map(twin, self._inputs)]
+        self._places = [*map(place, self._given)]
+        self._bound = self._bind(self._given)
+        self._returned: list[torch.Tensor] = []
         self._overrun = ""
 
     @property
@@ -58,8 +60,8 @@ class SetTrial:
 
     @property
     def live(self) -> Sequence[torch.Tensor]:
-        """The very tensors that the kernel gave, as they are now."""
-        return self._live
+        """What the very tensors that the kernel gave are now."""
+        return [*map(plain, self._returned)]
 
     @property
     def mutates(self) -> bool:
@@ -74,15 +76,15 @@ class SetTrial:
 
     def first(self) -> None:
         """Run for the answer that is judged."""
-        self._live = self._run(self._bound, self._inputs)
-        self._answer = [snapshot(tensor) for tensor in self._live]
+        self._returned = self._run(self._bound, self._given)
+        self._answer = [*map(snapshot, self.live)]
         wait_for_stream(self.device)
 
     def again(self) -> list[torch.Tensor]:
         """See `probes.trial.Trial.again`."""
         inputs = self._unpack()  # while those of the first run are held: addresses differ
         bound = self._bind(inputs)
-        outputs = self._run(bound, inputs)
+        outputs = [*map(plain, self._run(bound, inputs))]
         self._overrun = self._overrun or bound.overrun()
         return outputs
 
@@ -91,20 +93,20 @@ class SetTrial:
         if poisoned:
             self._overrun = self.overrun()  # poison covers the traces
             self._poison()
-        return self._run(self._bound, self._inputs)
+        return [*map(plain, self._run(self._bound, self._given))]
 
     def with_content_of(self, other: Trial) -> list[torch.Tensor]:
         """See `probes.trial.Trial.with_content_of`."""
         assert isinstance(other, SetTrial)
         for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
-            mine.untyped_storage().copy_(theirs.untyped_storage())
+            copy_memory(mine, theirs)
         # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
-        return self._run(self._bound, self._inputs)
+        return [*map(plain, self._run(self._bound, self._given))]
 
     def prepared(self) -> PreparedCall:
         """See `probes.trial.Trial.prepared`."""
         inputs = self._unpack()
-        bound = self._bind(inputs)
+        bound = self._bind([*map(twin, inputs)])
 
         def run() -> list[torch.Tensor]:
             # As it is timed: what else is watched waits for the stream.
@@ -117,7 +119,7 @@ class SetTrial:
         """See `probes.trial.Trial.captured`."""
         with stream_of_its_own(self.device):
             if not self.mutates:
-                self._run(self._bound, self._inputs)  # libraries set things up for a stream that is new
+                self._run(self._bound, self._given)  # libraries set things up for a stream that is new
             with (
                 restore(self._context, self.device.partition(":")[0]),
                 self._watch.running(),
@@ -141,16 +143,16 @@ class SetTrial:
 
         Those on a mutated one's memory are excepted.
         """
-        allowed = {self._inputs[index].untyped_storage().data_ptr() for index in self._mutated}
+        allowed = {address(self._inputs[index]) for index in self._mutated}
         kept: dict[int, bool] = {}
         changed = []
         for index, (tensor, original) in enumerate(zip(self._inputs, self._unpack(), strict=True)):
-            memory = tensor.untyped_storage().data_ptr()
+            memory = self._places[index][-1]
             if memory in allowed:
                 continue
             if memory not in kept:
                 kept[memory] = same_memory(tensor, original)
-            if not kept[memory] or _place(tensor) != _place(original):
+            if not kept[memory] or place(self._given[index]) != self._places[index]:
                 changed.append(index)
         return changed
 
@@ -170,27 +172,9 @@ class SetTrial:
             return self._kernel.bind(self._call, inputs, self._metas, self.device)
 
     def _run(self, bound: BoundCall, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors that the kernel returned, and after them the inputs that the op changes: as objects, the kernel's."""
         with restore(self._context, self.device.partition(":")[0]), self._watch.running():
-            outputs = bound.run()
+            outputs = [*bound.run(), *(inputs[index] for index in self._mutated)]
+            self.unlike += unlike(outputs, inputs)
         wait_for_stream(self.device)
-        self.subclasses += subclasses(outputs)
-        return [*map(plain, outputs), *(inputs[index] for index in self._mutated)]
-
-
-def _place(tensor: torch.Tensor) -> tuple[object, ...]:
-    """How a tensor lies on its memory."""
-    return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without its subclass, whose code must not speak for its content.
-
-    Raises:
-        LaunchError: it has no dense memory.
-    """
-    with torch._C.DisableTorchFunctionSubclass():
-        if tensor.layout != torch.strided:
-            raise LaunchError(
-                f"the kernel returned a tensor with layout {tensor.layout}", remedy="return dense tensors"
-            )
-        return tensor.as_subclass(torch.Tensor)
+        return outputs

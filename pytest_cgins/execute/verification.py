@@ -61,7 +61,7 @@ class VerificationService:
 
             A set has `name`; `tensors`, the outputs and after them the mutated inputs; `devices`, one a tensor;
             `inputs_changed`, indices of tensors that the kernel changed though the op does not; `overrun`, what
-            was written outside of outputs, or ""; `subclasses`, see `probes.plain_outputs`; and `error`, None or
+            was written outside of outputs, or ""; `unlike`, see `probes.plain_outputs`; and `error`, None or
             `phase`, `kind`, `message`, `remedy`, `trace`. The phase is `load`, `bind` (arguments are matched; no
             code of the kernel runs but a launcher's `_workspace`) or `run`: what a kernel raises as it runs
             cannot pass for a refusal of ours. With an error there are no tensors. Whatever the kernel raises
@@ -144,7 +144,7 @@ class VerificationService:
             "devices": [str(tensor.device) for tensor in trial.answer],
             "inputs_changed": changed,
             "overrun": overrun,
-            "subclasses": trial.subclasses,
+            "unlike": trial.unlike,
             "error": None,
         }
         return answer, packed
@@ -261,7 +261,7 @@ def _failed(name: str, phase: str, error: dict[str, Any]) -> _Answer:
         "devices": [],
         "inputs_changed": [],
         "overrun": "",
-        "subclasses": [],
+        "unlike": [],
         "error": {**error, "phase": phase},
     }
     return answer, packed

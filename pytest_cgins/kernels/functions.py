@@ -16,14 +16,13 @@ from pytest_cgins.errors import (
     ContractError,
     InfrastructureError,
     LaunchError,
-    RecordError,
     SourceError,
 )
 from pytest_cgins.kernels import arguments, namespaces
 from pytest_cgins.kernels.imports import import_from
+from pytest_cgins.kernels.returned import tensors_of
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.text import nearest
-from pytest_cgins.trace.call import flatten
 from pytest_cgins.trace.modules import is_module_call, rebuild
 from pytest_cgins.trace.values import decode, has_adapted
 
@@ -195,7 +194,7 @@ class BoundFunction:
 
     def run(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.run`."""
-        return taken_apart(self.bare(), self._name)
+        return tensors_of(self.bare(), self._name)
 
     def poison(self) -> None:
         """Nothing to do: the function allocates its outputs itself."""
@@ -208,23 +207,6 @@ class BoundFunction:
     def memory(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.memory`."""
         return []
-
-
-def taken_apart(result: object, name: str) -> list[torch.Tensor]:
-    """The tensors of what a kernel returned.
-
-    Raises:
-        LaunchError: there is something else in it.
-    """
-    if isinstance(result, torch.Tensor):
-        return [result]
-    try:
-        return flatten(result)[1]
-    except RecordError as error:
-        raise LaunchError(
-            f"{name} returned {type(result).__name__}: {error.what}",
-            remedy="return tensors, or tuples, lists and dicts of them",
-        ) from error
 
 
 def _anew(

@@ -36,8 +36,12 @@ class TimedCopy(Protocol):
         ...
 
     @property
-    def left(self) -> Sequence[torch.Tensor] | None:
-        """What its last timed call gave; None if the op changes its inputs, or there was no such call."""
+    def is_left(self) -> bool:
+        """Whether an answer of a timed call is there: an op that changes its inputs, or no call, leaves none."""
+        ...
+
+    def answer_left(self) -> list[torch.Tensor]:
+        """What its last timed call gave."""
         ...
 
     def once_more(self) -> list[torch.Tensor]:
@@ -63,10 +67,10 @@ def last(copies: Iterable[TimedCopy]) -> Iterator[Given]:
     """For each set of inputs the answer of one of its last timed calls, as far as it is known."""
     seen: set[str] = set()
     for copy in copies:
-        left = copy.left
-        if left is not None and copy.name not in seen:
+        if copy.is_left and copy.name not in seen:
             seen.add(copy.name)
-            yield Given(copy.name, "last", left)
+            tensors, error = attempt(copy.answer_left)
+            yield Given(copy.name, "last", tensors, error)
 
 
 def after(copies: Iterable[TimedCopy]) -> Iterator[Given]:

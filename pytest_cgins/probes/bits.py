@@ -15,6 +15,8 @@ _view = torch.Tensor.view
 _clone = torch.Tensor.clone
 _as_strided = torch.Tensor.as_strided
 _set = torch.Tensor.set_
+_copy = torch.Tensor.copy_
+_storage = torch.Tensor.untyped_storage
 _empty = torch.empty
 
 
@@ -40,7 +42,12 @@ def same_memory(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     """The whole memory on which a tensor lies, as bytes."""
-    return _set(_empty(0, dtype=torch.uint8, device=tensor.device), tensor.untyped_storage())
+    return _set(_empty(0, dtype=torch.uint8, device=tensor.device), _storage(tensor))
+
+
+def copy_memory(to: torch.Tensor, source: torch.Tensor) -> None:
+    """Write the whole memory on which a tensor lies over another's; a storage's own method could be the kernel's."""
+    _copy(memory_of(to), memory_of(source))
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

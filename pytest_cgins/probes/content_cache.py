@@ -24,6 +24,8 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.kernels.returned import address
+from pytest_cgins.probes.bits import memory_of
 from pytest_cgins.probes.signs import evidence
 from pytest_cgins.text import counted
 
@@ -184,7 +186,7 @@ def _owners(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     groups: dict[int, list[torch.Tensor]] = {}
     for tensor in tensors:
         if tensor.numel():
-            groups.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
+            groups.setdefault(address(tensor), []).append(tensor)
     return [
         group[0]
         for group in groups.values()
@@ -196,6 +198,5 @@ def _owners(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """The bits of all elements of the storage in a row, gaps included, as integers."""
     dtype = _INTEGERS[min(8, tensor.element_size())]
-    storage = tensor.untyped_storage()
-    flat = torch.empty(0, dtype=dtype, device=tensor.device)
-    return flat.set_(storage, 0, (storage.nbytes() // dtype.itemsize,), (1,))
+    octets = memory_of(tensor)
+    return octets[: octets.numel() // dtype.itemsize * dtype.itemsize].view(dtype)

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import torch
 
+from pytest_cgins.kernels.returned import address
 from pytest_cgins.probes.bits import all_same, same
 from pytest_cgins.probes.trial import Deviation, Trial
 
@@ -51,14 +52,10 @@ def deviations(trials: Iterable[Trial], ran: Sequence[Trial]) -> Iterator[Deviat
     for trial in trials:
         if not all_same(trial.live, trial.answer):
             later = ran[ran.index(trial) + 1 :]
-            taken = {_memory(tensor) for other in later for tensor in other.live if tensor.numel()}
+            taken = {address(tensor) for other in later for tensor in other.live if tensor.numel()}
             pairs = zip(trial.live, trial.answer, strict=True)
-            reused = any(_memory(live) in taken for live, kept in pairs if not same(live, kept))
+            reused = any(address(live) in taken for live, kept in pairs if not same(live, kept))
             yield Deviation(NAME, trial.name, trial.live, reused=reused)
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
 
 
 def _threads() -> set[int]:

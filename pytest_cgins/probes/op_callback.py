@@ -34,6 +34,8 @@ MAXIMUM_RUNS = 64
 LEAST_SHARE = 0.5
 """How much of its operand a pointwise operator must have been run on to have computed an answer."""
 
+_numel_of = Tensor.numel  # a kernel's tensor could have another of its own
+
 Calls = Mapping[str, int]
 """Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum."""
 
@@ -48,7 +50,7 @@ class Counter:
         """Note one call; views are not."""
         name = _counted(op) if isinstance(op, OpOverload) else ""
         if name:
-            with torch._C.DisableTorchFunctionSubclass():
+            with torch._C.DisableTorchFunction():
                 numel = max((_numel(value) for value in (*arguments, result)), default=0)
             self.calls[name] = self.calls.get(name, 0) + numel
 
@@ -118,9 +120,9 @@ def _counted(op: OpOverload) -> str:
 
 
 def _numel(value: Any) -> int:
-    if isinstance(value, Tensor):
-        return value.numel()
-    if isinstance(value, (list, tuple)):
+    if issubclass(type(value), Tensor):
+        return _numel_of(value)
+    if type(value) in (list, tuple):
         return max((_numel(item) for item in value), default=0)
     return 0
 

@@ -1,6 +1,7 @@
 """Probe `plain_outputs`: an answer is made of plain tensors, whose numbers lie in memory now.
 
-A subclass could compute them when they are looked at, or answer in their place.
+A subclass could compute them when they are looked at, or answer in their place; so could attributes that are hung on a
+tensor, and what torch itself puts off: conjugation, negation, zeros without memory, copies that are made at the first write.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from collections.abc import Iterable
 
 import torch
 
+from pytest_cgins.kernels.returned import unlike_plain
+
 NAME = "plain_outputs"
 
 
-def subclasses(tensors: Iterable[torch.Tensor]) -> list[str]:
-    """Class names of the tensors that are not plain, without those of torch's own parameters."""
-    plain = (torch.Tensor, torch.nn.Parameter)
-    return [type(tensor).__qualname__[:100] for tensor in tensors if type(tensor) not in plain]
+def unlike(tensors: Iterable[torch.Tensor], inputs: Iterable[torch.Tensor]) -> list[str]:
+    """What those are that are not plain: class names, or words. Inputs may have attributes of the caller's."""
+    passed = set(map(id, inputs))
+    found = (unlike_plain(tensor, attributes=id(tensor) not in passed) for tensor in tensors)
+    return [one for one in found if one]
 
 
 def judge(facts: list[str]) -> str:

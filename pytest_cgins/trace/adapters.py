@@ -89,6 +89,13 @@ def adapter_of(cls: type) -> Any:
     return NamedTuple if named and _is_found(cls) else None
 
 
+def for_results(cls: type) -> Any:
+    """The adapter of a class that a user has registered, or of a cache of transformers; of others nothing is asked."""
+    found = sys.modules.get(_CACHES)
+    is_cache = found is not None and any(one is cls for one in vars(found).values())
+    return _of_type.get(cls) or (TransformersCache if is_cache else None)
+
+
 def to_plain(obj: object) -> tuple[str, object] | None:
     """Name of an object's adapter, and the tree that it makes of the object; None without an adapter.
 

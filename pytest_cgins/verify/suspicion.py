@@ -112,7 +112,7 @@ class Suspicions:
                 f"the kernel changed input tensors {changed} (of {', '.join(names)}), which the op leaves as they "
                 f"are ({inputs} inputs)",
             )
-        self.trip("plain_outputs", plain_outputs.judge(entry.get("subclasses", [])))
+        self.trip("plain_outputs", plain_outputs.judge(entry.get("unlike", [])))
 
     def take_checks(self, checks: Iterable[Check]) -> None:
         """Poison that was found in the answers."""

@@ -125,6 +125,35 @@ def test_with_one_set_unwritten_answers_are_poison(launcher: Callable[[str], Any
     assert all(output.isnan().all() for (output,) in answers.values())
 
 
+LAZY_WHEN_TIMED = """
+import torch
+calls = 0
+
+class Lazy(list):
+    def __iter__(self):
+        raise AssertionError("asked")
+
+def relu(input):
+    global calls
+    calls += 1
+    if calls < 50:
+        return input.clamp(min=0)
+    out = torch.zeros_like(input)
+    out.as_subclass = out.clone = lambda *_: input.clamp(min=0)
+    return Lazy([out])
+"""
+
+
+def test_an_answer_that_is_put_off_while_timed_is_none(
+    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
+) -> None:
+    """Code that hangs on a timed call's result is not run when the answer is looked at: what it returned is told."""
+    answers = measure(relu_kernel(LAZY_WHEN_TIMED), [relu_inputs(x, name) for name, x in inputs.items()])
+    assert len(answers) == 4
+    for answer in answers.values():
+        assert "returned a tensor with attributes of its own (as_subclass, clone)" in answer["message"]
+
+
 def test_an_error_afterwards_is_an_answer() -> None:
     """What the kernel raises on the restored inputs is handed over, to be judged."""
     (given,) = after_timing.after([_Raises()])
@@ -135,7 +164,10 @@ def test_an_error_afterwards_is_an_answer() -> None:
 
 class _Raises:
     name = "0"
-    left = None
+    is_left = False
+
+    def answer_left(self) -> list[torch.Tensor]:
+        raise AssertionError("there is none")
 
     def once_more(self) -> list[torch.Tensor]:
         raise ValueError("no more")

@@ -144,6 +144,14 @@ def test_what_torch_runs_is_recorded(
     assert {family(name) for name in calls if not is_free(name)} == families
 
 
+def test_a_tensor_is_not_asked_how_large_it_is() -> None:
+    """What is hung on it in the place of its own method is not called."""
+    tensor, counter = torch.ones(4), op_callback.Counter()
+    tensor.numel = lambda: 0  # type: ignore[method-assign]
+    counter.add(torch.ops.aten.exp.default, (tensor,), None)
+    assert counter.calls == {"exp": 4}
+
+
 def test_names_of_families() -> None:
     """In-place, internal and backend forms are one family; operators that only look alike are not."""
     same = ("aten::_convolution", "aten::cudnn_convolution_transpose", "aten::_slow_conv2d_forward")

@@ -159,7 +159,7 @@ def test_set_without_an_answer_fails(service: JudgeService, softmax: Case) -> No
         ({"devices": ["cuda:0"]}, Reason.DEVICE),
         ({"inputs_changed": [0]}, Reason.INPUT_CHANGED),
         ({"overrun": "4 or more bytes behind output 0 were overwritten"}, Reason.OUT_OF_BOUNDS),
-        ({"subclasses": ["Lazy"]}, Reason.LAZY_OUTPUT),
+        ({"unlike": ["Lazy"]}, Reason.LAZY_OUTPUT),
     ],
 )
 def test_conduct_that_the_worker_saw_fails(

@@ -224,7 +224,7 @@ def test_several_findings_of_one_probe_are_counted() -> None:
 def test_conduct_and_poison() -> None:
     """Writes out of bounds, changed inputs, lazy outputs and unwritten elements trip their own probes."""
     found = suspicions()
-    entry = {"overrun": "4 bytes behind output 0", "inputs_changed": [1], "subclasses": ["Lazy"]}
+    entry = {"overrun": "4 bytes behind output 0", "inputs_changed": [1], "unlike": ["Lazy"]}
     found.take_conduct(entry, "fresh", ["input", "weight"])
     unwritten = Check(
         rule="form", inputs="edge", passed=False, reason=Reason.UNWRITTEN, message="never written", share=None
