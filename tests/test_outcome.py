@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -73,3 +74,18 @@ def test_a_slowdown_that_is_let_pass_warns(make_evaluation: Callable[..., Evalua
     assert settled(make_evaluation(Status.SAME, fail_on="never")) == []
     weak = make_evaluation(Status.WEAK, timing=SLOW, fail_on="never")
     assert [type(one) for one in settled(weak)] == [outcome.WeakCaseWarning, outcome.SlowKernelWarning]
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eno\r::error::no\n\x1bPq"
+
+
+@pytest.mark.parametrize("status", [Status.INCORRECT, Status.INFRASTRUCTURE, Status.SKIPPED])
+def test_a_kernel_s_words_control_no_terminal(
+    make_evaluation: Callable[..., Evaluation], status: Status
+) -> None:
+    """Escape sequences, in messages and in what it printed, are spelled out, whatever pytest makes of the verdict."""
+    evaluation = dataclasses.replace(make_evaluation(status, message=HOSTILE), output=HOSTILE)
+    with pytest.raises((pytest.fail.Exception, pytest.skip.Exception)) as caught:
+        settled(evaluation)
+    assert "\\u001b]0;title\\u0007" in str(caught.value)
+    assert str(caught.value).replace("\n", "").isprintable()

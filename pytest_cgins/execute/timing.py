@@ -20,6 +20,7 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
 from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
+from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.measurement import ArmName
 from pytest_cgins.model import Context
@@ -372,8 +373,8 @@ def _launch_ns(device: str) -> float:
 
 
 def _short(error: BaseException) -> str:
-    text = str(error).strip().partition("\n")[0][:_SHOWN]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = told(error).strip().partition("\n")[0][:_SHOWN]
+    return f"{kind_of(error)}: {text}" if text else kind_of(error)
 
 
 def _packed(given: Given) -> Answer:

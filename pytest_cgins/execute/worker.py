@@ -24,16 +24,18 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_cgins import errors
 from pytest_cgins.errors import CginsError, ProtocolError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.environment import shield
 from pytest_cgins.execute.protocol import CONNECTION_CUT, DONE, START, Channel
 from pytest_cgins.execute.sandbox.init import enclose_in_scratch
+from pytest_cgins.kernels.exceptions import MAXIMUM_TEXT, bounded, cut, is_stuck, kind_of, printable, told
 
-MAXIMUM_TEXT = 64 * 1024
 ENCLOSE_VARIABLE = "CGINS_ENCLOSE"
 """Set for a worker that shares its sandbox with a tool: it fences itself in further before it serves."""
 
+_OWN = tuple(one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, CginsError))
 _LOWEST_FD = 200
 _WATCH_PERIOD_MS = 1000
 _PR_SET_PDEATHSIG = 1
@@ -90,7 +92,7 @@ def _serve(channel: Channel) -> None:
                 answer["result"], results = method_of(service, request["method"])(request["params"], buffers)
         except BaseException as error:  # noqa: BLE001 - whatever code under test raises is an answer
             answer["error"] = describe(error)
-        answer["fatal"] = service is None or bool(getattr(service, "fatal", False))
+        answer["fatal"] = service is None or bool(getattr(service, "fatal", False)) or is_stuck()
         _flush()
         try:
             _answer(channel, answer, results)
@@ -140,28 +142,34 @@ def method_of(service: Any, name: str) -> Any:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as JSON: `kind` (class name), `message`, `remedy`, `trace` (its traceback's end)."""
-    remedy = error.remedy if isinstance(error, CginsError) else ""
-    message = error.what if isinstance(error, CginsError) else _text(error)
-    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return {
-        "kind": type(error).__name__[:200],
-        "message": _printable(message[:MAXIMUM_TEXT]),
-        "remedy": remedy,
-        "trace": _printable(trace[-MAXIMUM_TEXT:]),
-    }
+    if any(type(error) is one for one in _OWN):  # their texts are there already
+        own: Any = error
+        message, remedy = cut(own.what), cut(own.remedy)
+    else:
+        message, remedy = told(error), ""
+    trace = bounded(lambda: _trace(error), lambda _: _frames(error))
+    return {"kind": kind_of(error), "message": message, "remedy": remedy, "trace": trace}
 
 
-def _text(error: BaseException) -> str:
-    """str(error), though the kernel's exception class may itself raise there."""
-    try:
-        return str(error)
-    except BaseException as worse:  # noqa: BLE001
-        return f"(its text could not be made: {type(worse).__name__})"
+def _trace(error: BaseException) -> str:
+    if any(len(str(one)) > MAXIMUM_TEXT for one in _chain(error)):
+        return _frames(error)  # with the texts they would be written down several times
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return printable("".join(lines)[-MAXIMUM_TEXT:])
 
 
-def _printable(text: str) -> str:
-    """Without lone surrogates, which no report could be written with."""
-    return text.encode(errors="replace").decode()
+def _frames(error: BaseException) -> str:
+    lines = traceback.format_tb(error.__traceback__)
+    return printable("".join(["Traceback (most recent call last):\n", *lines[-100:]])[-MAXIMUM_TEXT:])
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what it came from, as far as a traceback is likely to be read."""
+    for _ in range(16):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _flush() -> None:

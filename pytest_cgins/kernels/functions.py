@@ -19,6 +19,7 @@ from pytest_cgins.errors import (
     SourceError,
 )
 from pytest_cgins.kernels import arguments, namespaces
+from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.returned import tensors_of
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
@@ -66,7 +67,7 @@ def import_target(source: KernelSource) -> Callable[..., object]:
                 remedy=f"pip install {BACKENDS[missing]}",
             ) from error
         raise SourceError(
-            f"{name}: importing {source.module} raised {type(error).__name__}: {error}",
+            f"{name}: importing {source.module} raised {kind_of(error)}: {told(error)}",
             remedy=f'install or correct the module "{missing}"' if missing else "mend the module",
         ) from error
     function: Any = module
@@ -188,7 +189,7 @@ class BoundFunction:
             try:
                 return function(*positional, **keyword)
             except Exception as error:  # whatever a user's kernel raises
-                raise LaunchError(f"{name} raised {type(error).__name__}: {error}") from error
+                raise LaunchError(f"{name} raised {kind_of(error)}: {told(error)}") from error
 
         self.bare = bare
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.kernels.exceptions import kind_of
 from pytest_cgins.kernels.returned import address
 from pytest_cgins.probes.bits import memory_of
 from pytest_cgins.probes.signs import evidence
@@ -108,7 +109,7 @@ def observe(
         while not rounds or (len(rounds) < MOST_ROUNDS and _may_be_kept(rounds) and not _is_kept(rounds)):
             rounds.append(_round(call, contents, device))
     except Exception as error:  # noqa: BLE001 - an op may ask for more of its inputs than we know
-        why = f"the kernel raised {type(error).__name__} on its inputs' numbers in another order"
+        why = f"the kernel raised {kind_of(error)} on its inputs' numbers in another order"
         return {"not_run": why}
     finally:
         contents.write(0)

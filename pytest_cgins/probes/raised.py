@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from pytest_cgins.kernels.exceptions import kind_of, told
 
 _MAXIMUM_TEXT = 2000
 
@@ -16,5 +17,5 @@ def attempt(run: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], 
     try:
         return run(), None
     except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours
-        text = "".join(traceback.format_exception_only(type(error), error))
-        return [], {"kind": type(error).__name__[:200], "message": text.strip()[:_MAXIMUM_TEXT]}
+        kind, text = kind_of(error), told(error)
+        return [], {"kind": kind, "message": f"{kind}: {text}".strip()[:_MAXIMUM_TEXT]}

@@ -206,7 +206,7 @@ def _report(found: list[Compilation], started_at: datetime, seconds: float, stat
 
 
 def _print(found: list[Compilation], *, resources: bool) -> None:
-    from pytest_cgins.report import compiled, console
+    from pytest_cgins.report import compiled, console, escape
 
     colour = sys.stdout.isatty()
     if not found:
@@ -218,10 +218,10 @@ def _print(found: list[Compilation], *, resources: bool) -> None:
     for line in compiled.lines(found, brief=True):
         print(console.text(line, colour=colour), end="")
     for one in compiled.failures(found):
-        print(f"\n{one.name}: {compiled.headline(one)}", file=sys.stderr)
+        print(escape.lines(f"\n{one.name}: {compiled.headline(one)}"), file=sys.stderr)
         rest = one.verdict.message.partition("\n")[2]
         if rest:
-            print(rest, file=sys.stderr)
+            print(escape.lines(rest), file=sys.stderr)
 
 
 def _jobs(text: str) -> int:

@@ -15,7 +15,7 @@ from pytest_cgins.compilation import Compiler, Target
 from pytest_cgins.errors import CginsError
 from pytest_cgins.model import Compilation
 from pytest_cgins.options import BASELINE, FIXTURES
-from pytest_cgins.report import compiled
+from pytest_cgins.report import compiled, escape
 from pytest_cgins.session import results
 from pytest_cgins.session.builds import RunBuilds
 from pytest_cgins.session.collect import node_id
@@ -139,7 +139,7 @@ class BuildItem(pytest.Item):
         self._compilation = found
         results.keep_compilation(self, self.path, found)
         if found.verdict.status.outcome == "skip":
-            pytest.skip(f"{found.verdict.reason.value}: {found.verdict.message}")
+            pytest.skip(escape.lines(f"{found.verdict.reason.value}: {found.verdict.message}"))
         if found.verdict.status.outcome == "error":
             self._fail(found)
 
@@ -151,7 +151,7 @@ class BuildItem(pytest.Item):
 
     def _fail(self, found: Compilation) -> None:
         message = compiled.message(found, command=self._plugin.command(self, found))
-        pytest.fail(message, pytrace=False)
+        pytest.fail(escape.lines(message), pytrace=False)
 
     def locate_skip(self, report: pytest.TestReport) -> None:
         """Have a skip read as one of this line of `cgins.yaml`: pytest would name the line that raised it."""

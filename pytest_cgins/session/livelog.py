@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins import logs, waiting
+from pytest_cgins.report import escape
 
 
 class LiveLog:
@@ -37,6 +38,7 @@ class LiveLog:
         self._lines.open()
 
     def _write(self, line: str) -> None:
+        line = escape.lines(line)
         if self._workerinput is not None:
             # The controller's dots may be in this line of the terminal.
             begin = "\n" if self._workerinput.get("cgins_one_stream") else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.model import Evaluation, Status
-from pytest_cgins.report import failure, summary, times
+from pytest_cgins.report import escape, failure, summary, times
 
 if TYPE_CHECKING:
     from pytest_cgins.session.run import GateSession
@@ -25,7 +25,7 @@ def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -
     """Skip, or raise what is not the kernel's doing."""
     outcome = summary.outcome(evaluation, strict=gate.strict)
     if outcome == "skip":
-        pytest.skip(f"{evaluation.verdict.reason.value}: {evaluation.verdict.message}")
+        pytest.skip(escape.lines(f"{evaluation.verdict.reason.value}: {evaluation.verdict.message}"))
     if outcome == "error":
         _fail(item, evaluation, gate)
 
@@ -35,9 +35,10 @@ def settle_call(item: pytest.Item, evaluation: Evaluation, gate: GateSession) ->
     if summary.outcome(evaluation, strict=gate.strict) == "fail":
         _fail(item, evaluation, gate)
     if evaluation.verdict.status is Status.WEAK:
-        item.warn(WeakCaseWarning(f"{item.name}: {failure.headline(evaluation)}"))
+        item.warn(WeakCaseWarning(escape.lines(f"{item.name}: {failure.headline(evaluation)}")))
     if times.let_pass([evaluation]):
-        item.warn(SlowKernelWarning(f"{item.name}: {failure.headline(evaluation)}; gate.fail_on is never"))
+        told = f"{item.name}: {failure.headline(evaluation)}; gate.fail_on is never"
+        item.warn(SlowKernelWarning(escape.lines(told)))
 
 
 def assert_ok(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
@@ -47,4 +48,4 @@ def assert_ok(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> N
 
 
 def _fail(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
-    pytest.fail(failure.message(evaluation, command=gate.command(item)), pytrace=False)
+    pytest.fail(escape.lines(failure.message(evaluation, command=gate.command(item))), pytrace=False)

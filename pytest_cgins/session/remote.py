@@ -12,6 +12,7 @@ from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError, La
 from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.model import Argument, CompiledKernel, OpCall
+from pytest_cgins.report import escape
 from pytest_cgins.session import results
 from pytest_cgins.session.parametrize import nearest_config, selection
 from pytest_cgins.session.run import GateSession
@@ -126,8 +127,8 @@ class RemoteKernel:
         (result,) = answer.result["sets"]
         if result["error"]:
             raise LaunchError(
-                f"kernel {self._entry.name!r} failed: {result['error']['message']}",
-                remedy=result["error"]["remedy"],
+                f"kernel {self._entry.name!r} failed: {escape.lines(result['error']['message'])}",
+                remedy=escape.lines(result["error"]["remedy"]),
             )
         with answer.buffers[0] as buffer:
             results = tuple(transport.unpack(result["tensors"], buffer, device))[: len(outputs)]
@@ -174,4 +175,4 @@ def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
         if isinstance(error, InfrastructureError):
             results.excuse(request.node)
     # Not within the handler: pytest would print the error that is being handled as well.
-    pytest.fail(refused, pytrace=False)
+    pytest.fail(escape.lines(refused), pytrace=False)
