@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from pytest_cgins.execute.launch import Wrap
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.local import LocalWorker
 from pytest_cgins.execute.process import START_TIMEOUT_S, Reply, WorkerProcess
+from pytest_cgins.execute.resume import PARENT
 from pytest_cgins.model import Reason
 
 logger = logging.getLogger(__name__)
@@ -183,7 +185,7 @@ class WorkerPool:
             self._services[base],
             name=role,
             env=self._env,
-            settings=self._settings,
+            settings={**self._settings, PARENT: os.getpid()} if trusted else self._settings,
             limits=self._limits,
             wrap=None if trusted else self._wrap,
             shielded=trusted,

@@ -21,6 +21,16 @@ _STANDARD = tuple(
 )
 _PREFIXES = tuple({os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix)})
 
+_RUN_BY_THREADS = frozenset(
+    {
+        ("threading", "run"),
+        ("concurrent.futures.thread", "run"),
+        ("multiprocessing.pool", "worker"),
+        ("multiprocessing.pool", "mapstar"),
+        ("multiprocessing.pool", "starmapstar"),
+    }
+)
+
 
 class Origins:
     """Tells a kernel's files from others.
@@ -40,6 +50,10 @@ class Origins:
         """Those of the kernel of a request, as `Watch` takes it."""
         source = request["kernel"]["source"]
         return cls(source["files"], {request.get("import_root", ""), source["import_root"]})
+
+    def has(self, path: str) -> bool:
+        """Whether a path lies in the project's folders."""
+        return os.path.realpath(path).startswith(self._roots)
 
     def kind(self, file: str) -> Kind:
         """Whose code has this file name."""
@@ -79,6 +93,8 @@ class Origins:
             kind = self.kind(frame.f_code.co_filename)
             if kind == "kernel":
                 return place(frame)
+            if kind == "standard" and _is_thread_s(frame):
+                return "in a thread"  # to which somebody has handed just that
             if kind == "standard" and through is not None and _module(frame) not in through:
                 return ""
             if kind in ("installed", "ours"):
@@ -93,6 +109,11 @@ class Origins:
                 return place(frame)
             frame = frame.f_back
         return ""
+
+
+def _is_thread_s(frame: FrameType) -> bool:
+    """Whether a frame is where a thread or a pool of the standard library runs what it was handed."""
+    return (str(frame.f_globals.get("__name__", "")), frame.f_code.co_name) in _RUN_BY_THREADS
 
 
 def place(frame: FrameType) -> str:

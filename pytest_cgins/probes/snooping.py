@@ -2,8 +2,8 @@
 
 Python's audit events tell of a kernel that walks the garbage collector's objects or the stack, reads trace packs or
 `/proc`, takes memory by its address, opens sockets, starts programs, or makes code that passes for another file's.
-An event is the kernel's if the innermost frame that is not the standard library's is in the project's files; what
-torch, Triton or a compiler that they start does is theirs.
+An event is the kernel's if the innermost frame that is not the standard library's is in the project's files, or if a
+thread or pool was handed just the function that causes it; what torch, Triton or a compiler that they start does is theirs.
 
 It is evaded by native code, which raises no events, by passing a function such as `gc.get_objects` to a library that
 calls it, and by `ctypes.cast`. That the worker has neither gold nor torch's answers does not rest on it.
@@ -34,6 +34,8 @@ _PROC = re.compile(
 _PACKAGE = "pytest_cgins"
 _PROCESSES = frozenset({"subprocess", "os", "multiprocessing", "concurrent", "asyncio", "pty"})
 _NETWORK = frozenset({"socket", "asyncio", "urllib", "http", "ssl", "ftplib", "smtplib", "multiprocessing"})
+_CODE = (".py", ".pyc", ".pth", ".so", ".pyd")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _PYTHON_API = ("Py", "_Py")
 _DIRECTLY: frozenset[str] = frozenset()
 
@@ -63,6 +65,24 @@ def _opens(arguments: _Arguments, _origins: Origins) -> str:
         else None
     )
     return f"opens {found[0]}" if found else ""
+
+
+def _leaves_code(arguments: _Arguments, origins: Origins) -> str:
+    """A file that is written to the project's folder, and that whoever imports from there would run."""
+    given, mode, flags = arguments
+    writes = bool(set(mode) & set("wax+")) if isinstance(mode, str) else bool(int(flags or 0) & _WRITING)
+    return _leaves(given, origins) if writes else ""
+
+
+def _moves_code(arguments: _Arguments, origins: Origins) -> str:
+    return _leaves(arguments[1], origins)
+
+
+def _leaves(given: Any, origins: Origins) -> str:
+    if not isinstance(given, (str, bytes, os.PathLike)):
+        return ""
+    path = os.fsdecode(given)
+    return f"leaves {Path(path).name} in the project" if path.endswith(_CODE) and origins.has(path) else ""
 
 
 def _reads_evidence(arguments: _Arguments, _origins: Origins) -> str:
@@ -121,9 +141,10 @@ RULES: Mapping[str, tuple[_Rule, ...]] = {
     "sys.setprofile": (_says("sets a profile function", frozenset({"threading", "profile"})),),
     "sys.monitoring.register_callback": (_says("sets a monitoring callback"),),
     "sys.addaudithook": (_says("adds an audit hook"),),
-    "open": (_Rule(_opens, None), _Rule(_reads_evidence, None, anyhow=True)),
+    "open": (_Rule(_opens, None), _Rule(_leaves_code, None), _Rule(_reads_evidence, None, anyhow=True)),
     "os.listdir": (_Rule(_opens, None), _Rule(_lists_evidence, None)),
     "os.scandir": (_Rule(_opens, None), _Rule(_lists_evidence, None)),
+    **{name: (_Rule(_moves_code, None),) for name in ("os.rename", "os.link", "os.symlink")},
     "ctypes.string_at": (_says("reads memory by its address", frozenset({"ctypes"})),),
     "ctypes.wstring_at": (_says("reads memory by its address", frozenset({"ctypes"})),),
     "ctypes.memoryview_at": (_says("takes memory by its address", frozenset({"ctypes"})),),

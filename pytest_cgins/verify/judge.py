@@ -18,6 +18,7 @@ from pytest_cgins import documents
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
 from pytest_cgins.errors import ProtocolError, TraceError
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.resume import PARENT, keep_running
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
@@ -47,6 +48,8 @@ class JudgeService:
     """Methods take JSON and buffers, and return JSON and buffers; see each for its keys."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
+        if settings.get(PARENT):
+            keep_running(int(settings[PARENT]))
         self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))
         self._prepared: OrderedDict[tuple[str, str, str, int, Wishes], Preparation] = OrderedDict()
         self._held = 0  # bytes of all that is prepared

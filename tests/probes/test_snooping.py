@@ -27,6 +27,39 @@ def _message(watched: Watched, text: str) -> str:
     [
         ("import gc; gc.get_objects()", "calls gc.get_objects (relu_of_text_"),
         ("import gc; gc.get_referrers(input)", "calls gc.get_referrers"),
+        (
+            "import gc, threading; t = threading.Thread(target=gc.get_objects); t.start(); t.join()",
+            "calls gc.get_objects (in a thread)",
+        ),
+        (
+            (
+                "import gc\n    from concurrent.futures import ThreadPoolExecutor\n    with ThreadPoolExecutor(1) as pool: "
+                "pool.submit(gc.get_objects).result()"
+            ),
+            "calls gc.get_objects (in a thread)",
+        ),
+        (
+            (
+                "from multiprocessing.pool import ThreadPool\n    with ThreadPool(1) as pool: "
+                "pool.map(open, ['/proc/self/maps'])[0].close()"
+            ),
+            "opens /proc/self/maps (in a thread)",
+        ),
+        (
+            "import pathlib; pathlib.Path(__file__).with_name('ops.py').write_text('')",
+            "leaves ops.py in the project",
+        ),
+        (
+            (
+                "import os, pathlib\n    p = pathlib.Path(__file__).parent\n    (p / 'a').write_text('')\n    "
+                "os.rename(p / 'a', p / 'sitecustomize.py')"
+            ),
+            "leaves sitecustomize.py in the project",
+        ),
+        (
+            "import os\n    os.close(os.open(os.path.dirname(__file__) + '/x.so', os.O_CREAT | os.O_WRONLY))",
+            "leaves x.so in the project",
+        ),
         ("import sys; sys._getframe(1).f_locals", "walks the stack"),
         ("import inspect; inspect.stack(0)", "walks the stack"),
         ("exec('import gc; gc.get_referents(input)')", "calls gc.get_referents"),

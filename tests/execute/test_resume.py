@@ -1,0 +1,71 @@
+"""A process that a kernel has stopped goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.execute import resume
+from pytest_cgins.execute.pool import WorkerPool
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["/bin/sleep", "600"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    os.kill(process.pid, signal.SIGSTOP)
+    while _state(process.pid) != "T":
+        time.sleep(0.001)
+
+
+def test_a_stopped_process_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
+    """However often it is stopped; whoever looks after it ends with it."""
+    _stop(sleeper)
+    thread = resume.keep_running(sleeper.pid, look_s=0.005)
+    for _ in range(2):
+        end = time.monotonic() + 60
+        while _state(sleeper.pid) == "T":
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        _stop(sleeper)
+    sleeper.kill()
+    sleeper.wait()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_process_that_a_shell_has_in_hand_is_left_alone(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-Z the terminal's foreground is another group's."""
+    _stop(sleeper)
+    assert resume._is_stopped(sleeper.pid) is True
+    taken = Path(f"/proc/{sleeper.pid}/stat").read_text().split()
+    taken[7] = str(os.getpid())  # tpgid
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: " ".join(taken))
+    assert resume._is_stopped(sleeper.pid) is False
+
+
+def test_trusted_workers_alone_are_told_whom_to_look_after() -> None:
+    """What runs a kernel learns nothing of pytest's process."""
+    toy = "tests.execute.toys:Toy"
+    with WorkerPool(services={"reference": toy, "verification": toy}) as pool:
+        told = {
+            role: pool.call(role, "settings_and_variable", {}, timeout_s=60).result[0]
+            for role in ("reference", "verification")
+        }
+    assert told == {"reference": {resume.PARENT: os.getpid()}, "verification": {}}
