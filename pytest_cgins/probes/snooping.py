@@ -5,7 +5,8 @@ Python's audit events tell of a kernel that walks the garbage collector's object
 An event is the kernel's if the innermost frame that is not the standard library's is in the project's files, or if a
 thread or pool was handed just the function that causes it; what torch, Triton or a compiler that they start does is theirs.
 
-It is evaded by native code, which raises no events, by passing a function such as `gc.get_objects` to a library that
+A launcher's library is searched for names of the interpreter's functions, which it has no use for. Else the probe is
+evaded by native code, which raises no events, by passing a function such as `gc.get_objects` to a library that
 calls it, and by `ctypes.cast`. That the worker has neither gold nor torch's answers does not rest on it.
 """
 
@@ -36,6 +37,10 @@ _PROCESSES = frozenset({"subprocess", "os", "multiprocessing", "concurrent", "as
 _NETWORK = frozenset({"socket", "asyncio", "urllib", "http", "ssl", "ftplib", "smtplib", "multiprocessing"})
 _CODE = (".py", ".pyc", ".pth", ".so", ".pyd")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_OF_PYTHON = re.compile(
+    rb"(?<=\0)_?Py(?:Run|Eval|Import|GILState|Object|Interpreter|ThreadState|Sys|Module|Dict|Frame)_\w+(?=\0)"
+)
+_LIBRARY_BYTES = 2**26
 _PYTHON_API = ("Py", "_Py")
 _DIRECTLY: frozenset[str] = frozenset()
 
@@ -194,6 +199,13 @@ class Snooping:
             if isinstance(module, ModuleType) and file and self._origins.kind(file) == "kernel":
                 for name in dict.fromkeys(_internals(vars(module))):
                     self._note(f"imports {name}", Path(file).name)
+
+    def look_into_library(self, library: str, source: str) -> None:
+        """Note functions of the interpreter that a launcher's library names: what it runs by them raises no events."""
+        with open(library, "rb") as file:  # noqa: PTH123
+            found = _OF_PYTHON.findall(file.read(_LIBRARY_BYTES))
+        for name in sorted(set(found))[:4]:
+            self._note(f"calls {name.decode()} of the interpreter", Path(source).name)
 
     def facts(self) -> list[dict[str, str]]:
         """What was noted, as `judge` takes it."""

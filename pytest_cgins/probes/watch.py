@@ -61,6 +61,9 @@ class Watch:
         )
         # Held, since a kernel could replace what the classes have.
         self._check = self._checker()
+        source = request["kernel"]["source"]
+        is_launcher = source["contract"] == "launcher"
+        self._launcher = (request["kernel"]["library"], source["files"][0]) if is_launcher else None
         self._ran = False
         self._sets = len(request.get("sets", ()))
         self._recomputed: list[list[str]] = []
@@ -75,6 +78,8 @@ class Watch:
             yield
         if self._snooping is not None:
             self._snooping.look_into({name: sys.modules[name] for name in set(sys.modules) - before})
+            if self._launcher is not None:
+                self._snooping.look_into_library(*self._launcher)
         self._check(LOADED)
 
     @contextmanager
