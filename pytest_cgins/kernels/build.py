@@ -44,6 +44,8 @@ __all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", 
 logger = logging.getLogger(__name__)
 DEFAULT_TIMEOUT_S = 600.0
 DEPFILE_LENGTH = 1 << 24
+MOST_BYTES = 2**29
+"""Of what a build may leave: it is hashed, kept, and mapped by each worker."""
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 VARIABLES = (
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH",
@@ -203,6 +205,11 @@ def _compile(
         artifact = plan.artifact if outcome.status == 0 else ""
         if artifact and not _is_plain(folder / artifact):
             raise BuildError(f"{name}: {plan.compiler} left no file {artifact}", remedy="correct its flags")
+        if artifact and (nbytes := (folder / artifact).stat().st_size) > MOST_BYTES:
+            raise BuildError(
+                f"{name}: {plan.compiler} left {counted(nbytes, 'byte', grouped=True)}; {MOST_BYTES:,} are the limit",
+                remedy="build for fewer architectures, and keep data out of the sources",
+            )
         entry = store.store(base, plan.roots, read=read, built=folder, artifact=artifact, record=record)
     if artifact:
         store.keep_seconds(name, seconds)

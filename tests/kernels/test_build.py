@@ -114,6 +114,17 @@ def test_corrupt_entry_is_rebuilt(project: Any, scale_text: str, cache: Path, da
     assert project.build(KERNEL, cache=cache).cached
 
 
+def test_a_library_beyond_all_measure_is_refused(
+    project: Any, scale_text: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source of one line can have a library of a gigabyte: it is neither hashed nor kept."""
+    project.write("kernel.cpp", scale_text + "\nchar data[1 << 22] = {1};\n")
+    monkeypatch.setattr(builds, "MOST_BYTES", 2**20)
+    with pytest.raises(BuildError, match=r"left 4,\d{3},\d{3} bytes; 1,048,576 are the limit"):
+        project.build(KERNEL, cache=cache)
+    assert not list(cache.rglob("*.so"))
+
+
 def test_several_sources(project: Any, cache: Path) -> None:
     """Sources are compiled apart and linked; all of them see the prototype and one message buffer."""
     project.write("kernel.cpp", "// cgins: f(Tensor input) -> Tensor\nint helper();\n"
