@@ -96,7 +96,8 @@ class Comparison(Document):
     ratio: float
     """exp of the median of `log_ratios`."""
     ratio_low: float
-    """Lower end of the median's interval at 95% at least, by order statistics; with few blocks the least."""
+    """Lower end of the median's interval, by order statistics: at 95% at least, whenever the test ended; with fewer than
+    eight blocks the least."""
     ratio_high: float
     """Upper end of it."""
     power: Power

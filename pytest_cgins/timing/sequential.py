@@ -233,8 +233,11 @@ def robust_sigma(values: Sequence[float]) -> float:
 def median_interval(values: Sequence[float], coverage: float = COVERAGE) -> tuple[float, float, float]:
     """Lower end, median and upper end: order statistics that hold the median with at least this chance.
 
-    Under six values no pair does at 95%: the extremes are given. The chance is that for a number of values that was
-    fixed beforehand. (David and Nagaraja, "Order Statistics", 7.1.)
+    They hold it at every number of values at once, so it does not matter when or why the last one was taken: a confidence
+    sequence. Each value lies below the true median as a fair coin falls. A bet on the coin's bias, uniform in [0, 1], has
+    won 2ⁿ/((n+1)·C(n, k)) after k of n, which ever reaches 1/(1−coverage) with a chance of at most 1−coverage. Medians
+    that would let it win so much are refused. Under eight values none is at 95%: the extremes are given.
+    (Robbins, "Statistical methods related to the law of the iterated logarithm", 1970; Ville, 1939.)
 
     Raises:
         ValueError: without a value.
@@ -242,13 +245,16 @@ def median_interval(values: Sequence[float], coverage: float = COVERAGE) -> tupl
     if not values:
         raise ValueError("an interval needs at least one value")
     ordered, n = sorted(values), len(values)
-    rank, ways = 0, 1  # integers: 0.5**n is 0 from n = 1075 on, and the binomial coefficients overflow
-    below = ways + n  # rows of signs with at most rank + 1 values on one side of the median
-    while rank + 1 <= (n - 1) // 2 and below / 2**n <= (1 - coverage) / 2:
+    # Ln C(n, k), at most, where k values below a median refuse it.
+    log_most = n * math.log(2) - math.log(n + 1) + math.log1p(-coverage)
+    rank = 0
+    while rank + 1 <= (n - 1) // 2 and _log_choose(n, rank + 1) <= log_most:
         rank += 1
-        ways = ways * (n - rank + 1) // rank
-        below += ways * (n - rank) // (rank + 1)
     return ordered[rank], statistics.median(ordered), ordered[n - 1 - rank]
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 # ---- what a test can see
@@ -295,13 +301,10 @@ def _binomial_tail(n: int, least: int, share: float) -> float:
     """P(X ≥ least) of a binomial."""
     if share <= 0 or share >= 1:
         return float(share >= 1 or least == 0)
-    won, lost, whole = math.log(share), math.log1p(-share), math.lgamma(n + 1)
+    won, lost = math.log(share), math.log1p(-share)
     return min(
         1.0,
-        math.fsum(
-            math.exp(whole - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * won + (n - k) * lost)
-            for k in range(least, n + 1)
-        ),
+        math.fsum(math.exp(_log_choose(n, k) + k * won + (n - k) * lost) for k in range(least, n + 1)),
     )
 
 

@@ -76,7 +76,8 @@ def markdown(document: dict[str, Any]) -> str:
         "in a fresh process too, there by a test of its own (N = 1). Suites: of 200 unchanged kernels, with any alarm."),
         bias_table(document["bias"]),
         "## Intervals of the ratio",
-        "Share of 95% intervals that hold the true ratio: at the block where the test ended, and had all been taken.",
+        ("Share of 95% intervals that hold the true ratio: at the block where the test ended, and had all been taken. It is a "
+        "confidence sequence: the intervals after each block of a test all hold it in 95% of tests."),
         table(
             ("σ", "true slowdown", "at the end", "after all blocks"),
             (
