@@ -185,6 +185,7 @@ class CaseTiming:
                 if wanted.gate.floor_vs_torch
                 else None,
                 warm_wanted=wanted.gate.cache == "warm",
+                sums=True,
             )
             course.run(lambda orders: self._blocks(wanted, orders))
             reply = self._ask(wanted, "finish", {}, ())

@@ -173,9 +173,9 @@ class Evaluator:
         self._bases.label  # noqa: B018
 
     def tests(self) -> int:
-        """How many tests of times the cases make: one against the base revision, one against a declared floor."""
+        """How many tests of times the cases make: of medians and of sums, against the base revision and a declared floor."""
         floors = {one.name: one.timing.floor_vs_torch is not None for one in self.config.kernels}
-        return sum(1 + floors[case.kernel] for case in self.cases())
+        return sum(2 + 2 * floors[case.kernel] for case in self.cases())
 
     @property
     def pool(self) -> WorkerPool:

@@ -9,7 +9,7 @@ from typing import Literal
 from pytest_cgins.config.model import TimingGate
 from pytest_cgins.config.timing_gate import MOST_BLOCKS
 from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
-from pytest_cgins.measurement import Arm, Comparison, Measurement
+from pytest_cgins.measurement import Arm, Comparison, Measurement, Sums
 from pytest_cgins.model import Reason, Status, Verdict
 from pytest_cgins.text import counted
 
@@ -129,6 +129,12 @@ def _test_numbers(comparison: Comparison, again: Comparison | None) -> dict[str,
         f"{prefix}tolerate": comparison.tolerate,
         f"{prefix}catch": comparison.catch,
     }
+    if comparison.sums is not None:
+        numbers[f"sum_ratio_to_{comparison.against}"] = comparison.sums.ratio
+        numbers[f"{prefix}sum_calls"] = float(comparison.sums.calls)
+        numbers[f"{prefix}sum_log_e_slower"] = comparison.sums.log_e_slower
+    if again is not None and again.sums is not None:
+        numbers[f"confirmed_sum_ratio_to_{comparison.against}"] = again.sums.ratio
     if again is not None:
         numbers[f"{prefix}confirmed_ratio_to_{comparison.against}"] = again.ratio
         numbers[f"{prefix}confirmed_log_e_slower"] = again.log_e_slower
@@ -174,7 +180,6 @@ def _against_base(told: _Told, state: str, note: str) -> _Finding:
     comparison = told.measurement.against("base")
     if comparison is None:
         return _without_base(told, state, note)
-    blocks, span = len(comparison.log_ratios), interval(comparison)
     match found(told.measurement, "base"):
         case "slower":
             return _Finding(
@@ -187,10 +192,11 @@ def _against_base(told: _Told, state: str, note: str) -> _Finding:
                 message=_unconfirmed(told, comparison),
             )
         case "faster":
-            text = f"faster than {told.label}: {span} in {counted(blocks, 'block')}"
+            text = f"faster than {told.label}: {_seen_in(comparison)}"
             return _Finding(status=Status.FASTER, reason=Reason.FASTER_THAN_BASE, message=text)
         case "clean":
-            text = f"not slower than {told.label}: {span} in {counted(blocks, 'block')}, where {percent(comparison.catch)} is found"
+            text = f"not slower than {told.label}: {_seen_in(comparison)}, where {percent(comparison.catch)} is found"
+            text += f"; {_plain_sums(comparison.sums)}" if comparison.sums is not None else ""
             return _Finding(status=Status.SAME, reason=Reason.NOT_SLOWER, message=text)
     return _Finding(
         status=Status.INCONCLUSIVE, reason=Reason.NOISE, message=_undecided(told, comparison, told.label)
@@ -243,6 +249,40 @@ def interval(comparison: Comparison) -> str:
     return f"{change(comparison.ratio)} ({low}..{high})"
 
 
+def by_sums(comparison: Comparison) -> bool:
+    """Whether sums of calls decide what medians do not show."""
+    sums = comparison.sums
+    return sums is not None and (
+        (sums.outcome == "slower" and comparison.log_e_slower < log_threshold(comparison))
+        or (sums.outcome == "faster" and comparison.log_e_slower >= log_threshold(comparison))
+        or (sums.outcome == "maybe-slower" and comparison.outcome == "inconclusive")
+    )
+
+
+def told_sums(comparison: Comparison) -> str:
+    """What both tests saw, where they differ: a cost that comes rarely."""
+    sums = comparison.sums
+    assert sums is not None
+    median = f"the median call takes {ratio(comparison.ratio)} times as long"
+    if abs(comparison.ratio - 1) <= comparison.tolerate:
+        median = "the median call is as fast"
+    cost = "a cost that occurs rarely" if sums.ratio > comparison.ratio else "a rare cost is gone"
+    return (
+        f"{median}, but the sum of {counted(sums.calls, 'call')} is {ratio(sums.ratio)} times as long: {cost}"
+    )
+
+
+def _plain_sums(sums: Sums) -> str:
+    return f"sums of {counted(sums.calls, 'call', grouped=True)} are {change(sums.ratio)}"
+
+
+def _seen_in(comparison: Comparison) -> str:
+    if by_sums(comparison):
+        assert comparison.sums is not None
+        return f"{told_sums(comparison)}, in {counted(len(comparison.sums.log_ratios), 'sum')}"
+    return f"{interval(comparison)} in {counted(len(comparison.log_ratios), 'block')}"
+
+
 def seen(comparison: Comparison) -> str:
     """What a test that ended undecided could have seen, and what would decide it; one line."""
     power = comparison.power
@@ -281,19 +321,23 @@ def chance(log_e: float) -> str:
 def _slower(told: _Told, first: Comparison) -> str:
     again = confirmation(told.measurement, "base")
     assert again is not None
-    head = (
-        f"time {change(first.ratio)} against {told.label}, {change(again.ratio)} in a fresh process; "
-        f"{percent(first.tolerate)} is let pass"
-    )
+    if by_sums(first):
+        head = f"{told_sums(first)}, against {told.label}; {percent(first.tolerate)} is let pass"
+    else:
+        head = (
+            f"time {change(first.ratio)} against {told.label}, {change(again.ratio)} in a fresh process; "
+            f"{percent(first.tolerate)} is let pass"
+        )
     return "\n".join([head, *_processes(told.measurement, "base")])
 
 
 def _below(told: _Told, first: Comparison) -> str:
     again = confirmation(told.measurement, "torch")
     assert again is not None
+    rare = f"; {told_sums(first)}" if by_sums(first) else ""
     head = (
         f"{speedup(1 / first.ratio)} of torch's speed, {speedup(1 / again.ratio)} in a fresh process; "
-        f"{speedup(floor(first))} is declared"
+        f"{speedup(floor(first))} is declared{rare}"
     )
     return "\n".join([head, *_processes(told.measurement, "torch")])
 
@@ -307,14 +351,19 @@ def _processes(measurement: Measurement, against: Against) -> list[str]:
         if one is None or comparison is None or rival is None:
             continue
         low, high = ratio(comparison.ratio_low), ratio(comparison.ratio_high)
+        times, log_e = f"{ratio(comparison.ratio)} ({low}..{high})", comparison.log_e_slower
+        taken = f"{len(comparison.log_ratios):,}"
+        if by_sums(comparison) and comparison.sums is not None:
+            times, log_e = f"{ratio(comparison.sums.ratio)} (sums)", comparison.sums.log_e_slower
+            taken = counted(len(comparison.sums.log_ratios), "sum")
         rows.append(
             [
                 name,
-                f"{ratio(comparison.ratio)} ({low}..{high})",
+                times,
                 time_ns(one.kernel.median_ns_per_call),
                 time_ns(rival.median_ns_per_call),
-                f"{len(comparison.log_ratios):,}",
-                f"{chance(comparison.log_e_slower)}; 1 in {comparison.tests / comparison.alpha:,.0f} proves it",
+                taken,
+                f"{chance(log_e)}; 1 in {comparison.tests / comparison.alpha:,.0f} proves it",
             ]
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -330,13 +379,26 @@ def _unconfirmed(told: _Told, first: Comparison) -> str:
         second = "no fresh process has been asked"
     else:
         second = f"a fresh process found {interval(again)} in {len(again.log_ratios)} ({again.outcome})"
+    if by_sums(first):
+        assert first.sums is not None
+        if again is not None and again.sums is not None:
+            second += f", {_plain_sums(again.sums)}"
+        found_first = f"{told_sums(first)}, against {rival} in {counted(len(first.sums.log_ratios), 'sum')}"
+    else:
+        found_first = f"{interval(first)} against {rival} in {counted(len(first.log_ratios), 'block')}"
     return (
-        f"{interval(first)} against {rival} in {counted(len(first.log_ratios), 'block')} of one process, which would be slower, "
+        f"{found_first} of one process, which would be slower, "
         f"but {second}: nothing is proven\n→ run it again"
     )
 
 
 def _undecided(told: _Told, comparison: Comparison, rival: str) -> str:
+    if by_sums(comparison):
+        assert comparison.sums is not None
+        return (
+            f"undecided after {counted(len(comparison.sums.log_ratios), 'sum')}: {told_sums(comparison)}, against {rival}, "
+            "or noise\n→ run it again while nothing else runs on the device and the host"
+        )
     return (
         f"undecided after {counted(len(comparison.log_ratios), 'block')}: {interval(comparison)} against {rival}\n"
         f"{seen(comparison)}\n→ {_budget(told, comparison)}"

@@ -106,6 +106,7 @@ def blocks_of(result: Mapping[str, Any], orders: Sequence[str]) -> list[Block]:
         Block(
             order=one["order"],
             ns_per_call=tuple(_within(time, MOST_NS) for time in one["ns_per_call"]),
+            mean_ns_per_call=tuple(_within(time, MOST_NS) for time in one["mean_ns_per_call"]),
             sm_mhz=None if one["sm_mhz"] is None else int(_within(one["sm_mhz"], MOST_MHZ, least=0)),
             throttled=tuple(str(reason)[:_SHOWN] for reason in one["throttled"][:_MOST_NOTES]),
         )

@@ -62,6 +62,29 @@ class Power(Document):
     if no number up to 10,000 would."""
 
 
+SumOutcome = Literal["slower", "faster", "maybe-slower", "maybe-faster", "alike"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums(Document):
+    """The test on sums of calls: a cost that comes rarely is in them, and not in the median of blocks."""
+
+    calls: int
+    """Of each arm in a sum, at least: what comes less often than once in so many calls is not seen."""
+    most: int
+    """After so many sums the test ends."""
+    log_ratios: tuple[float, ...]
+    """One a superblock: the logarithm of the sum of the kernel's times over that of the other arm's."""
+    ratio: float
+    """exp of their median."""
+    log_e_slower: float
+    """Natural logarithm of the e-value against "not slower than `tolerate`"."""
+    log_e_faster: float
+    """The same against "not faster than `tolerate`"."""
+    outcome: SumOutcome
+    """What is proven; `maybe-…`: suspected when it ended; `alike`: there was no reason to go on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Document):
     """The sequential test of the kernel's time against another arm's."""
@@ -92,7 +115,7 @@ class Comparison(Document):
     log_e_faster: float
     """The same against "not faster than `tolerate`"."""
     outcome: Literal["slower", "clean", "faster", "inconclusive"]
-    """What is proven; `clean`: not slower."""
+    """What is proven; `clean`: not slower. `log_e_…` are of the medians: where `sums` prove something else, that stands."""
     ratio: float
     """exp of the median of `log_ratios`."""
     ratio_low: float
@@ -102,6 +125,8 @@ class Comparison(Document):
     """Upper end of it."""
     power: Power
     """What the observed noise allows."""
+    sums: Sums | None = None
+    """The second test; None where there was none, as in older reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

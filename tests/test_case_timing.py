@@ -32,6 +32,8 @@ class Worker:
 
     ns: dict[str, float] = field(default_factory=dict)
     """Differing from `NS`."""
+    mean_ns: dict[str, float] = field(default_factory=dict)
+    """Over all calls of a batch, where that is not the median."""
     raises: dict[str, Exception] = field(default_factory=dict)
     """By method."""
     dies_with_base: Exception | None = None
@@ -100,6 +102,7 @@ class Pool:
 
     def _blocks(self, worker: Worker, params: dict[str, Any]) -> dict[str, Any]:
         ns = NS | worker.ns
+        mean_ns = ns | worker.mean_ns
         return {
             "blocks": [
                 {
@@ -107,6 +110,7 @@ class Pool:
                     "ns_per_call": [
                         ns[LETTER_ARMS[one]] * math.exp(self._draw.gauss(0, 0.01)) for one in order
                     ],
+                    "mean_ns_per_call": [mean_ns[LETTER_ARMS[one]] for one in order],
                     "sm_mhz": 1980,
                     "throttled": [],
                 }
@@ -318,6 +322,20 @@ def test_a_floor_that_is_missed_is_timed_again_too() -> None:
     assert timed.measurement.comparisons[0].outcome == "slower"
     assert timed.measurement.confirmation is not None
     assert timed.measurement.confirmation.comparisons[0].outcome == "slower"
+
+
+def test_a_cost_that_comes_rarely_is_timed_again_too() -> None:
+    """The medians are the same, the sums are not: both processes' sums prove it."""
+    pool = Pool(*(Worker(mean_ns={"kernel": 2300.0}) for _ in range(2)))
+    timed = timing(pool).time(wanted())
+    again = timed.measurement.confirmation
+    assert again is not None
+    first, second = timed.measurement.comparisons[0], again.comparisons[0]
+    assert [one.outcome for one in (first, second)] == ["slower", "slower"]
+    assert first.ratio == pytest.approx(1.0, abs=0.02)
+    assert first.sums is not None
+    assert first.sums.ratio == pytest.approx(2.3)
+    assert {number for number, *_ in pool.asked} == {0, 1}
 
 
 def test_noise_takes_no_second_process() -> None:

@@ -180,6 +180,45 @@ def test_the_message_of_slower_has_all_numbers() -> None:
     ]
 
 
+def summed(middle: float, sums: float, *, most: int = 64, seed: int = 1) -> Comparison:
+    """Medians about one log ratio, and sums about another."""
+    return compared("base", blocks(middle, seed=seed), sums=blocks(sums, 0.02, most=most, seed=seed))
+
+
+def test_the_message_of_a_cost_that_comes_rarely() -> None:
+    """Why a kernel fails whose median call is as fast, in words; the table has the sums of both processes."""
+    one = measured(summed(SAME, 0.83), again=[summed(SAME, 0.85, seed=2)])
+    verdict = decided(one)
+    assert of(verdict) == (Status.SLOWER, Reason.SLOWER_THAN_BASE)
+    head, _, first, fresh = verdict.message.splitlines()
+    assert head == (
+        "the median call is as fast, but the sum of 36 calls is 2.29 times as long: a cost that occurs rarely, against "
+        f"{LABEL}; 2% is let pass"
+    )
+    assert first.startswith("first  2.29 (sums) ")
+    assert fresh.startswith("fresh  2.32 (sums) ")
+    assert "17 sums" in first
+    assert verdict.numbers["sum_ratio_to_base"] == pytest.approx(math.exp(0.83), rel=0.02)
+    assert verdict.numbers["confirmed_sum_ratio_to_base"] == pytest.approx(math.exp(0.85), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("measurement", "reason", "words"),
+    [
+        (measured(summed(-0.1, 0.83), again=[summed(-0.1, 0.83)]), Reason.SLOWER_THAN_BASE, "takes 0.905 times as long, but the sum of 36 calls is 2.29 times as long"),
+        (measured(summed(0.1, -0.8)), Reason.FASTER_THAN_BASE, "takes 1.11 times as long, but the sum of 36 calls is 0.45 times as long: a rare cost is gone"),
+        (measured(summed(0.0, 0.0)), Reason.NOT_SLOWER, "where 5% is found; sums of 36 calls are +"),
+        (measured(summed(0.0, 0.8, most=4)), Reason.NOISE, "undecided after 4 sums: the median call is as fast, but the sum of 36"),
+        (measured(summed(0.0, 0.8), again=[summed(0.0, 0.0)]), Reason.NOT_CONFIRMED, "(clean), sums of 36 calls are +"),
+    ],
+)  # fmt: skip
+def test_what_sums_add_to_each_verdict(measurement: Measurement, reason: Reason, words: str) -> None:
+    """Its reason is that of both tests together, and the message has the sums where they decide."""
+    verdict = decided(measurement)
+    assert verdict.reason is reason
+    assert words in verdict.message
+
+
 @given(st.floats(0.05, 1.0), st.floats(0.0, 0.02), st.integers(0, 99))
 def test_no_regression_is_told_to_be_tolerated(middle: float, sigma: float, seed: int) -> None:
     """However large a proven slowdown is, no setting is proposed that would let it pass."""

@@ -190,14 +190,27 @@ def test_what_is_no_measurement_is_refused(changes: dict[str, Any]) -> None:
 
 
 def block(order: str, **changes: Any) -> dict[str, Any]:
-    return {"order": order, "ns_per_call": [1000.0] * len(order), "sm_mhz": 1980, "throttled": [], **changes}
+    times = [1000.0] * len(order)
+    return {
+        "order": order,
+        "ns_per_call": times,
+        "mean_ns_per_call": times,
+        "sm_mhz": 1980,
+        "throttled": [],
+    } | changes
 
 
 def test_blocks_are_read() -> None:
     """Times by letter, clocks, and reasons."""
     told = {"blocks": [block("KBBK", throttled=["sw-power-cap"]), block("BKKB", sm_mhz=None)]}
     first, second = kernel_timing.blocks_of(told, ["KBBK", "BKKB"])
-    assert first == Block(order="KBBK", ns_per_call=(1000.0,) * 4, sm_mhz=1980, throttled=("sw-power-cap",))
+    assert first == Block(
+        order="KBBK",
+        ns_per_call=(1000.0,) * 4,
+        mean_ns_per_call=(1000.0,) * 4,
+        sm_mhz=1980,
+        throttled=("sw-power-cap",),
+    )
     assert (second.sm_mhz, second.times("base")) == (None, (1000.0, 1000.0))
     assert kernel_timing.blocks_of({"blocks": [block("KBBK", sm_mhz=0)]}, ["KBBK"])[0].sm_mhz == 0
 
@@ -216,7 +229,12 @@ def test_blocks_are_read() -> None:
         [block("KBBK", throttled=7)],
         [{}],
         5,
-        *([block("KBBK", ns_per_call=[1.0, 1.0, lie, 1.0])] for lie in [*LIES, 0.0, 1e-300, 1e30]),
+        [block("KBBK", mean_ns_per_call=[1.0] * 3)],
+        *(
+            [block("KBBK", **{times: [1.0, 1.0, lie, 1.0]})]
+            for times in ("ns_per_call", "mean_ns_per_call")
+            for lie in [*LIES, 0.0, 1e-300, 1e30]
+        ),
     ],
     ids=lambda blocks: str(blocks)[-90:],
 )

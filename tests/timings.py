@@ -9,6 +9,7 @@ from typing import Literal
 
 from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement
 from pytest_cgins.timing.sequential import Rule, SequentialTest
+from pytest_cgins.timing.sums import SumTest, with_sums
 
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=200, most_blocks=64)
 REVISION = "1a2b3c4d5e" * 4
@@ -22,15 +23,24 @@ def blocks(middle: float, sigma: float = 0.01, *, most: int = 64, seed: int = 1)
 
 
 def compared(
-    against: Literal["base", "torch"], log_ratios: Sequence[float], *, rule: Rule = RULE, shift: float = 0.0
+    against: Literal["base", "torch"],
+    log_ratios: Sequence[float],
+    *,
+    rule: Rule = RULE,
+    shift: float = 0.0,
+    sums: Sequence[float] = (),
 ) -> Comparison:
-    """The test on these blocks, as far as it goes."""
+    """The test on these blocks, and that on these sums if there are any, as far as they go."""
     test = SequentialTest(rule, shift=shift)
     for one in log_ratios:
         test.add(one)
         if test.done:
             break
-    return test.comparison(against)
+    summed = SumTest(rule, calls=36, shift=shift)
+    for one in sums:
+        if summed.open:
+            summed.add(one)
+    return with_sums(test.comparison(against), summed.sums()) if sums else test.comparison(against)
 
 
 def arm(name: ArmName, median_ns_per_call: float) -> Arm:

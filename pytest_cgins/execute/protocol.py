@@ -35,7 +35,7 @@ from pytest_cgins.text import counted
 
 T = TypeVar("T")
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 START = "__start__"
 """Method of the first request, which names the service to make."""
 DONE = {"done": True}

@@ -97,7 +97,7 @@ class TimingService:
         """Run blocks: `orders` are texts of arms' letters.
 
         Returns:
-            `blocks`: for each its `order`, `ns_per_call`, and on a GPU `sm_mhz` and `throttled`.
+            `blocks`: for each its `order`, `ns_per_call` and `mean_ns_per_call`, and on a GPU `sm_mhz` and `throttled`.
         """
         del buffers
         opened = self._require_open()
@@ -225,6 +225,7 @@ class _Opened:
                     {
                         "order": order,
                         "ns_per_call": times,
+                        "mean_ns_per_call": list(self._timer.means),
                         "sm_mhz": reading.sm_mhz,
                         "throttled": reading.reasons,
                     }

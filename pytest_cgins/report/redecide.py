@@ -14,10 +14,11 @@ from pytest_cgins import gate
 from pytest_cgins.config.model import TimingGate
 from pytest_cgins.errors import MergeError
 from pytest_cgins.gate_timing import decide_timing, found, timing_numbers
-from pytest_cgins.measurement import Comparison, Measurement
+from pytest_cgins.measurement import Comparison, Measurement, Sums
 from pytest_cgins.model import Evaluation, Reason, Status, Verdict
 from pytest_cgins.text import counted
 from pytest_cgins.timing.sequential import Rule, SequentialTest
+from pytest_cgins.timing.sums import SumTest, with_sums
 
 _BY_TIME = (
     Status.PASSED, Status.FASTER, Status.SAME, Status.NEW, Status.WEAK, Status.INCONCLUSIVE, Status.SLOWER,
@@ -65,12 +66,28 @@ def _again(comparison: Comparison, tests: int, evaluation: Evaluation) -> Compar
         for log_ratio in comparison.log_ratios:
             test.add(log_ratio)
         again = test.comparison(comparison.against)
+        if comparison.sums is not None:
+            again = with_sums(again, _sums_again(comparison.sums, rule, comparison.shift))
     except ValueError as error:
         raise _undecidable(evaluation, str(error), tests) from None
     for name in ("log_e_slower", "log_e_clean", "log_e_faster"):
-        if not math.isclose(getattr(again, name), getattr(comparison, name), rel_tol=1e-6, abs_tol=1e-6):
+        if not _close(getattr(again, name), getattr(comparison, name)):
             raise _undecidable(evaluation, f"its {name} is not that of its blocks", tests)
+    for name in ("log_e_slower", "log_e_faster") if comparison.sums is not None else ():
+        if not _close(getattr(again.sums, name), getattr(comparison.sums, name)):
+            raise _undecidable(evaluation, f"the {name} of its sums is not that of its sums", tests)
     return again
+
+
+def _sums_again(sums: Sums, rule: Rule, shift: float) -> Sums:
+    test = SumTest(replace(rule, most_blocks=sums.most), calls=sums.calls, shift=shift)
+    for log_ratio in sums.log_ratios:
+        test.add(log_ratio)
+    return test.sums()
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6)
 
 
 def _verdict(evaluation: Evaluation, before: Measurement, after: Measurement, base_label: str) -> Verdict:

@@ -102,7 +102,7 @@ def time_gate(report: SessionReport) -> TimeGate | None:
         return None
     outcomes = Counter(gate_timing.found(one, "base") for one, _ in tested)
     # Boole's inequality: tests of one suite share one level, suites that were merged add up.
-    spent = sum(test.alpha / test.tests for _, test in tested)
+    spent = sum(test.alpha / test.tests * (1 if test.sums is None else 2) for _, test in tested)
     level = max(test.alpha for _, test in tested)
     return TimeGate(
         label=_label(report, [one for one, _ in tested]),

@@ -22,6 +22,8 @@ class Block:
     """Letters of the arms, as in `measurement.ARM_LETTERS`."""
     ns_per_call: tuple[float, ...]
     """One a letter."""
+    mean_ns_per_call: tuple[float, ...] = ()
+    """The same over all calls of a batch, where `ns_per_call` is of its middle loop; () if they are the same."""
     sm_mhz: int | None = None
     """Clock of the multiprocessors at its end; None where nobody tells."""
     throttled: tuple[str, ...] = ()
@@ -32,13 +34,22 @@ class Block:
             raise ValueError(f"{self.order!r} is not the order of a block: it reads the same from both ends")
         if len(self.ns_per_call) != len(self.order):
             raise ValueError(f"{counted(len(self.ns_per_call), 'time')} for a block {self.order}")
-        if not all(0 < one < math.inf for one in self.ns_per_call):
-            raise ValueError(f"a time must be finite and above 0: {self.ns_per_call}")
+        if self.mean_ns_per_call and len(self.mean_ns_per_call) != len(self.order):
+            raise ValueError(f"{counted(len(self.mean_ns_per_call), 'mean')} for a block {self.order}")
+        times = (*self.ns_per_call, *self.mean_ns_per_call)
+        if not all(0 < time < math.inf for time in times):
+            raise ValueError(f"a time must be finite and above 0: {times}")
 
     def times(self, arm: ArmName) -> tuple[float, ...]:
         """Of an arm's batches, in nanoseconds a call; () if it has none."""
         letter = ARM_LETTERS[arm]
         return tuple(time for own, time in zip(self.order, self.ns_per_call, strict=True) if own == letter)
+
+    def total(self, arm: ArmName) -> float:
+        """Sum of the means of an arm's batches, which have equal numbers of calls; 0 if it has none."""
+        letter = ARM_LETTERS[arm]
+        means = self.mean_ns_per_call or self.ns_per_call
+        return math.fsum(mean for own, mean in zip(self.order, means, strict=True) if own == letter)
 
     def log_ratio(self, arm: ArmName, against: ArmName) -> float | None:
         """½(ln a₁ + ln a₂ − ln b₁ − ln b₂): drift that is linear in time cancels; None if an arm is not in it."""

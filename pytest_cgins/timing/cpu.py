@@ -30,7 +30,7 @@ class HostTimer:
     """`time.perf_counter_ns` around loops of calls, with the garbage collector off.
 
     A batch is five loops, and the middle one counts: on a busy host another process takes the core for
-    milliseconds, which would multiply the mean of a batch and hits one or two of its loops.
+    milliseconds, which would multiply the mean of a batch and hits one or two of its loops. `means` has it all the same.
 
     Before each batch random numbers are sorted. Two builds of one kernel that branch on the same data compete for what
     the processor remembers of branches: without that, one was 7% faster than the other for tens of blocks.
@@ -67,6 +67,7 @@ class HostTimer:
         self.batches_per_turn = 1
         seconds = {name: self._seconds_per_call(name, limit_s / len(arms)) for name in arms}
         wanted = calls_for(self._target_s, seconds, limit_s)
+        self.means: list[float] = []
         self._loops = {name: min(LOOPS, calls) for name, calls in wanted.items()}
         self._calls_per_loop = {name: -(-calls // self._loops[name]) for name, calls in wanted.items()}
         self.calls = {name: self._loops[name] * self._calls_per_loop[name] for name in arms}
@@ -77,16 +78,18 @@ class HostTimer:
     ) -> Iterator[list[float]]:
         """See `Timer.blocks`."""
         for order in orders:
-            times = []
+            batches = []
             for arm in order:
                 before()
                 sorted(next(self._unsorted))
-                times.append(self._batch(arm))
-            yield times
+                batches.append(self._batch(arm))
+            self.means = [statistics.fmean(loops) for loops in batches]
+            yield [statistics.median(loops) for loops in batches]
 
-    def _batch(self, arm: ArmName) -> float:
-        loops = [self._loop(arm, self._calls_per_loop[arm]) for _ in range(self._loops[arm])]
-        return statistics.median(loops) / self._calls_per_loop[arm]
+    def _batch(self, arm: ArmName) -> list[float]:
+        """Nanoseconds a call of each loop."""
+        calls = self._calls_per_loop[arm]
+        return [self._loop(arm, calls) / calls for _ in range(self._loops[arm])]
 
     def _seconds_per_call(self, arm: ArmName, limit_s: float) -> float:
         """Best of ever longer loops until one lasts as long as a batch should: the first calls are warm-up."""

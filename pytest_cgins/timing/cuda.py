@@ -98,6 +98,7 @@ class GraphTimer:
         self.batches_per_turn = len(self._graphs[kernel])
         self.distinct_calls = min(copies, self.calls[kernel] * self.batches_per_turn)
         self.batch_seconds = {name: self.calls[name] * seconds[name] for name in arms}
+        self.means: list[float] = []
         self._at: dict[ArmName, int] = dict.fromkeys(arms, 0)
         for graphs in self._graphs.values():
             for graph in graphs:
@@ -137,10 +138,11 @@ class GraphTimer:
 
     def _times(self, order: Order, events: Sequence[torch.cuda.Event]) -> list[float]:
         events[-1].synchronize()
-        return [
+        self.means = [
             max(float(start.elapsed_time(end)) * 1e6, 1.0) / self.calls[arm]
             for arm, start, end in zip(order, events, events[1:], strict=False)
         ]
+        return self.means
 
     def _warm_up(self, arm: ArmName) -> None:
         """Replay until two batches take as long as those before them: an idle GPU has low clocks."""

@@ -18,6 +18,7 @@ from pytest_cgins.timing.block import Block, draw_order
 from pytest_cgins.timing.clock_watch import Reading
 from pytest_cgins.timing.sequential import Rule, SequentialTest
 from pytest_cgins.timing.stats import quartiles
+from pytest_cgins.timing.sums import LEAST_CALLS, SumTest, can_prove, with_sums
 
 REPORT_BLOCKS = 3
 """Blocks that have torch's arm where the kernel is tested against its base; torch is only reported."""
@@ -28,9 +29,13 @@ MOST_REPORT_BLOCKS = 16
 TEST_BUDGET_S = 12.0
 """Time for the blocks of a test: a call that takes so long that this holds fewer of them than the rule allows ends
 undecided sooner."""
+SUMS_BUDGET_S = 60.0
+"""The same for the test of sums, which few calls need more than one sum of."""
+MOST_SUMS = 64
 CHUNK_S = 2.0
 """Blocks that are asked for at once take no longer, by and large."""
 
+UNSUMMED = "a call takes too long for sums of many to be tested: a cost that comes rarely is not seen"
 _WARM = "the tensors stay in the last-level cache between calls: times are those of a warm cache"
 
 Take = Callable[[Sequence[str]], Sequence[Block]]
@@ -74,6 +79,7 @@ class Course:
         base: Rule | None = None,
         floor: tuple[Rule, float] | None = None,
         warm_wanted: bool = False,
+        sums: bool = False,
     ) -> None:
         """Nothing is taken yet.
 
@@ -83,6 +89,7 @@ class Course:
             base: rule of the test against the base arm, which there must be then.
             floor: rule of the test against torch's arm, and the least speed against it.
             warm_wanted: whether a warm cache is what was asked for, and so needs no note.
+            sums: whether sums of calls are tested too; each such test counts in N.
         """
         self._prepared = prepared
         self._choice = random.Random(seed)  # noqa: S311
@@ -96,6 +103,10 @@ class Course:
             rule, speed = floor
             arms: tuple[ArmName, ...] = ("kernel", "torch", *(("base",) if base is not None else ()))
             self._tests["torch"] = SequentialTest(self._affordable(rule, arms), shift=math.log(speed))
+        self._sums = {
+            arm: found for arm in self._tests if sums and (found := self._superblocks(arm)) is not None
+        }
+        self._unsummed = sums and len(self._sums) < len(self._tests)
         self._report_blocks = self._report_blocks_within_budget()
 
     def run(self, take: Take) -> None:
@@ -131,7 +142,11 @@ class Course:
             timed_ns=sum(
                 time * prepared.calls[name] for name in arms for time in arms[name].samples_ns_per_call
             ),
-            notes=(*prepared.notes, *(() if prepared.cold or self._warm_wanted else (_WARM,))),
+            notes=(
+                *prepared.notes,
+                *(() if prepared.cold or self._warm_wanted else (_WARM,)),
+                *((UNSUMMED,) if self._unsummed else ()),
+            ),
         )
 
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -141,7 +156,12 @@ class Course:
             ValueError: before `run`.
         """
         sides: tuple[Literal["base", "torch"], ...] = ("base", "torch")
-        return tuple(self._tests[side].comparison(side) for side in sides if side in self._tests)
+        return tuple(self._comparison(side) for side in sides if side in self._tests)
+
+    def _comparison(self, side: Literal["base", "torch"]) -> Comparison:
+        comparison = self._tests[side].comparison(side)
+        superblocks = self._sums.get(side)
+        return with_sums(comparison, superblocks.test.sums()) if superblocks else comparison
 
     def log_ratios(self, against: ArmName) -> list[float]:
         """Of the kernel against another arm, one a block that has both."""
@@ -154,6 +174,17 @@ class Course:
         """The rule with no more blocks than the time for them allows; fixed before the first is seen."""
         fits = int(TEST_BUDGET_S / max(self._prepared.seconds(arms), 1e-9))
         return replace(rule, most_blocks=max(LEAST_BLOCKS, min(rule.most_blocks, fits)))
+
+    def _superblocks(self, arm: ArmName) -> _Superblocks | None:
+        """None where the time for sums holds too few of them to prove anything."""
+        test, calls = self._tests[arm], self._prepared.calls
+        fewest = min(calls["kernel"], calls[arm])
+        blocks = -(-LEAST_CALLS // (2 * fewest))
+        fits = int(SUMS_BUDGET_S / max(blocks * self._prepared.seconds(("kernel", arm)), 1e-9))
+        rule = replace(test.rule, most_blocks=max(1, min(MOST_SUMS, fits)))
+        if not can_prove(rule):
+            return None
+        return _Superblocks(arm, blocks, SumTest(rule, calls=2 * fewest * blocks, shift=test.shift))
 
     def _report_blocks_within_budget(self) -> int:
         if "base" in self._tests:
@@ -175,8 +206,16 @@ class Course:
         return orders
 
     def _fewest_left(self) -> int:
-        open_tests = [test.fewest_left for test in self._tests.values() if not test.done]
-        return max(self._reports_left(), min(open_tests, default=0))
+        summed = self._summed()
+        left = (
+            max(test.fewest_left, self._sums[arm].left if arm in summed else 0)
+            for arm, test in self._tests.items()
+        )
+        return max(self._reports_left(), min(filter(None, left), default=0))
+
+    def _summed(self) -> list[ArmName]:
+        """Arms of which a further sum could change what is proven."""
+        return [arm for arm, one in self._sums.items() if one.test.wanted(self._tests[arm].outcome)]
 
     def _reports_left(self) -> int:
         """Blocks of all arms that are wanted still: those that were taken again left none."""
@@ -185,7 +224,8 @@ class Course:
 
     def _tested(self) -> list[ArmName]:
         """Arms that are tested still, and the base beside torch: it keeps torch's batches apart, see `draw_order`."""
-        wanted = [arm for arm, test in self._tests.items() if arm == "base" or not test.done]
+        summed = self._summed()
+        wanted = [arm for arm, test in self._tests.items() if arm == "base" or not test.done or arm in summed]
         return ["kernel", *wanted]
 
     def _settled(self, orders: Sequence[str], take: Take) -> list[Block]:
@@ -218,6 +258,8 @@ class Course:
             ratio = block.log_ratio("kernel", arm)
             if ratio is not None and not test.done:
                 test.add(ratio)
+        for superblocks in self._sums.values():
+            superblocks.add(block)
 
     # ---- what came out
 
@@ -232,6 +274,33 @@ class Course:
             iqr_ns_per_call=spread.range,
             host_ns_per_call=self._prepared.host_ns_per_call.get(name),
         )
+
+
+class _Superblocks:
+    """Blocks in a row that have an arm, until their sums are worth a look."""
+
+    def __init__(self, arm: ArmName, blocks: int, test: SumTest) -> None:
+        self.test = test
+        self._arm = arm
+        self._size = blocks
+        self._blocks: list[Block] = []
+
+    @property
+    def left(self) -> int:
+        """Blocks to the end of the present one."""
+        return self._size - len(self._blocks)
+
+    def add(self, block: Block) -> None:
+        """Take a block, if it has the arm and the test goes on."""
+        if not (self.test.open and block.times(self._arm)):
+            return
+        self._blocks.append(block)
+        if not self.left:
+            kernel, other = (
+                math.fsum(one.total(name) for one in self._blocks) for name in ("kernel", self._arm)
+            )
+            self._blocks.clear()
+            self.test.add(math.log(kernel / other))
 
 
 def _reading(block: Block) -> Reading:

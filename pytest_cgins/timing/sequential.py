@@ -107,7 +107,7 @@ class SequentialTest:
         if not math.isfinite(shift):
             raise ValueError(f"a shift of log ratios is {shift}: a finite number is needed")
         self.rule = rule
-        self._shift = shift
+        self.shift = shift
         self._log_ratios: list[float] = []
         self._slower, self._clean, self._faster = (Bet() for _ in range(3))
 
@@ -123,7 +123,7 @@ class SequentialTest:
             raise ValueError(
                 f"the test ended after {counted(len(self._log_ratios), 'block')}: {self.outcome}"
             )
-        shifted = log_ratio + self._shift
+        shifted = log_ratio + self.shift
         self._log_ratios.append(log_ratio)
         self._slower.add(shifted - self.rule.slower_bound)
         self._clean.add(self.rule.clean_bound - shifted)
@@ -175,7 +175,7 @@ class SequentialTest:
         return Comparison(
             against=against,
             log_ratios=tuple(self._log_ratios),
-            shift=self._shift,
+            shift=self.shift,
             tolerate=self.rule.tolerate,
             catch=self.rule.catch,
             alpha=self.rule.alpha,

@@ -39,6 +39,10 @@ class Timer(Protocol):
         """Batches of the kernel until each copy of its tensors that is used at all was used."""
 
     @property
+    def means(self) -> Sequence[float]:
+        """Nanoseconds a call over all calls of each batch of the block that was given last; `blocks` may give medians."""
+
+    @property
     def batch_seconds(self) -> Mapping[ArmName, float]:
         """About how long a batch of an arm takes, with all that goes with it."""
 

@@ -90,12 +90,12 @@ def test_any_bytes_are_a_message_or_a_protocol_error(body: bytes) -> None:
     ("body", "words"),
     [
         (b"[]", "JSON list, not an object"),
-        (b'{"version":1,"buffers":0}', "protocol version 1, not 2"),
-        (b'{"version":2}', "announces None buffers"),
-        (b'{"version":2,"buffers":true}', "announces True buffers"),
-        (b'{"version":2,"buffers":-1}', "announces -1 buffers"),
-        (b'{"version":2,"buffers":99999}', "announces 99999 buffers"),
-        (b'{"version":2,"buffers":0,"result":NaN}', "NaN is not JSON"),
+        (b'{"version":1,"buffers":0}', "protocol version 1, not 3"),
+        (b'{"version":3}', "announces None buffers"),
+        (b'{"version":3,"buffers":true}', "announces True buffers"),
+        (b'{"version":3,"buffers":-1}', "announces -1 buffers"),
+        (b'{"version":3,"buffers":99999}', "announces 99999 buffers"),
+        (b'{"version":3,"buffers":0,"result":NaN}', "NaN is not JSON"),
         (b"[" * 100_000, "does not hold JSON"),
         (b"\xff", "does not hold JSON"),
     ],
@@ -118,7 +118,7 @@ def test_an_announced_length_is_not_believed(sockets: tuple[socket.socket, socke
 
 def test_missing_descriptors_are_refused(sockets: tuple[socket.socket, socket.socket]) -> None:
     """Fewer descriptors than announced do not shift the messages that follow."""
-    sockets[0].sendall(frame(json.dumps({"version": 2, "buffers": 2}).encode()) + b"F")
+    sockets[0].sendall(frame(json.dumps({"version": 3, "buffers": 2}).encode()) + b"F")
     with pytest.raises(ProtocolError, match="2 descriptors were announced, 0 came"):
         Channel(sockets[1]).receive(deadline=time.monotonic() + 5)
 
@@ -126,7 +126,7 @@ def test_missing_descriptors_are_refused(sockets: tuple[socket.socket, socket.so
 def test_descriptors_behind_a_refused_one_are_closed(sockets: tuple[socket.socket, socket.socket]) -> None:
     """A hostile worker cannot fill our table of descriptors."""
     before = open_descriptors()
-    sockets[0].sendall(frame(json.dumps({"version": 2, "buffers": 3}).encode()))
+    sockets[0].sendall(frame(json.dumps({"version": 3, "buffers": 3}).encode()))
     socket.send_fds(sockets[0], [b"F"], [0, 0, 0])
     with pytest.raises(ProtocolError, match="refused"):
         Channel(sockets[1]).receive(deadline=time.monotonic() + 5)

@@ -47,13 +47,18 @@ def timed(
     *,
     tests: int,
     floor: bool = False,
+    sums: list[float] | None = None,
     accepted: tuple[str, ...] = (),
 ) -> Evaluation:
     """A case judged by its time as the gate does it, as one of so many tests; a fresh process agrees."""
     rule = replace(RULE, tests=tests)
     against = "torch" if floor else "base"
-    first = compared(against, log_ratios, rule=rule)
-    again = compared(against, log_ratios, rule=rule.alone()) if first.outcome == "slower" else None
+    first = compared(against, log_ratios, rule=rule, sums=sums or ())
+    again = (
+        compared(against, log_ratios, rule=rule.alone(), sums=sums or ())
+        if first.outcome == "slower"
+        else None
+    )
     timing = measured(first, again=None if again is None else [again])
     one = make(signature=signature, timing=timing, device="cuda:0", accepted=accepted)
     assert one.correctness is not None
@@ -468,6 +473,29 @@ def test_what_the_document_does_not_have_is_refused(make_evaluation: Make) -> No
     strange = replace(one, verdict=replace(one.verdict, status=Status.SAME, reason=Reason.NOT_SLOWER))
     with pytest.raises(MergeError, match=r"it is SAME \(not-slower\), and its times alone make it SLOWER"):
         merged(based(strange), many)
+
+
+def test_sums_are_judged_again_on_those_of_the_report(make_evaluation: Make) -> None:
+    """What a few prove as one test, they leave open among 401; an e-value that is not theirs is refused."""
+    others = based(timed(make_evaluation, "b", [0.0] * 40, tests=400))
+    one = timed(make_evaluation, "a", [0.0] * 40, tests=1, sums=[0.8] * 64)
+    assert one.verdict.status is Status.SLOWER
+    (again,) = [
+        found for found in merged(based(one, exit_status=1), others).evaluations if found.case == one.case
+    ]
+    assert again.verdict.status is Status.INCONCLUSIVE
+    assert "the sum of 36 calls" in again.verdict.message
+    assert again.measurement is not None
+    sums = again.measurement.comparisons[0].sums
+    assert sums is not None
+    assert sums.outcome == "maybe-slower"
+    assert one.measurement is not None
+    (test,) = one.measurement.comparisons
+    assert test.sums is not None
+    forged = replace(test, sums=replace(test.sums, log_e_slower=99.0))
+    timing = replace(one.measurement, comparisons=(forged,))
+    with pytest.raises(MergeError, match="the log_e_slower of its sums is not that of its sums"):
+        merged(based(replace(one, measurement=timing), exit_status=1), others)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -66,6 +66,20 @@ def test_times_are_those_of_their_arms(clock: Clock, order: tuple[ArmName, ...])
         assert timer.batch_seconds[name] == pytest.approx(timer.calls[name] * one / 1e9)
 
 
+def test_the_mean_has_what_the_middle_loop_has_not(clock: Clock) -> None:
+    """A call in 500 that takes 20 ms: each batch has two, and three of its five loops none."""
+    calls = itertools.count(1)
+
+    def arm(_: int) -> None:
+        clock.ns += 20_000_000 if next(calls) % 500 == 0 else 1000
+
+    timer = HostTimer({"kernel": arm}, copies=1, limit_s=0.05)
+    assert timer.calls["kernel"] >= 1000
+    (times,) = timer.blocks([("kernel",) * 4])
+    assert times == [1000.0] * 4
+    assert timer.means == pytest.approx([41_000.0] * 4, rel=0.01)
+
+
 def test_a_batch_is_long_enough(clock: Clock) -> None:
     """A millisecond of each arm's calls in five equal loops; the base has as many calls as the kernel."""
     ns: dict[ArmName, float] = {"kernel": 1000, "base": 2000, "torch": 7000}

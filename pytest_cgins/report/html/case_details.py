@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pytest_cgins import gate_timing
 from pytest_cgins.call_text import case_line
-from pytest_cgins.figures import percent, ratio, speedup, time_ns
+from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.gate_timing import interval
 from pytest_cgins.measurement import Comparison, Measurement, Roofline
 from pytest_cgins.model import Check, Correctness, Evaluation, SessionReport
@@ -156,6 +156,9 @@ def _comparison(one: Comparison, process: str) -> Markup:
         ("Evidence of slower", f"ln E = {one.log_e_slower:.6g}; proven from {proof:.6g} on"),
         ("Noise of a block", percent(one.power.sigma)),
     ]
+    if (sums := one.sums) is not None:
+        taken = counted(len(sums.log_ratios), "sum")
+        said.append((f"Sums of {sums.calls:,} calls", f"{change(sums.ratio)} in {taken}: {sums.outcome}"))
     if one.outcome == "inconclusive":
         said.append(("What could be seen", gate_timing.seen(one)))
     return element("div", paired(one, title=f"Time vs {one.against}{process}"), facts(said))
