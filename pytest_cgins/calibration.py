@@ -29,6 +29,8 @@ BOUNDS_NS: dict[str, tuple[float, float]] = {
     "over-150us": (1.5e5, math.inf),
 }
 """Size classes: what a call takes, from the first bound on and below the second."""
+ASSUMED_SPREADS = {"under-3us": 0.007, "3-to-30us": 0.003, "30-to-150us": 0.003, "over-150us": 0.003}
+"""Between processes, where nothing was calibrated: what an H200 had. It is not 0 on any device."""
 LONGER = (1.0, 2.0, 4.0, 8.0)
 """Factors for the length of batches that are tried."""
 COMMAND = "cgins calibrate"
@@ -49,10 +51,9 @@ class SizeClass(Document):
     longer: float
     """Factor for the length of batches, at which all of this was measured and is to be: 1, 2, 4 or 8."""
     spread: float
-    """τ̂: standard deviation between processes of the median log ratio of a kernel to itself. A slowdown of three times
-    this is always let pass."""
+    """τ̂: standard deviation between processes of the median log ratio of a kernel to itself."""
     spread_upper: float
-    """Upper bound of `spread` at 95%, for normal noise."""
+    """Upper bound of τ at 95%, for normal noise. Slowdowns of 2.5 times this are let pass beyond what is tolerated."""
     sigma: float
     """σ: standard deviation of a block's log ratio within a process, 1.4826 times the median absolute deviation."""
     rho: float
@@ -163,11 +164,11 @@ def noise_of(found: Found) -> NoiseOf:
     """Of calls of any length, by their class or what stands in for it."""
     calibration = found.calibration
     if calibration is None:
-        return lambda _: Noise(why=found.why)
+        return lambda ns: Noise(spread_upper=ASSUMED_SPREADS[size_class(ns)], why=found.why)
 
     def noise(ns_per_call: float) -> Noise:
         one = stands_in(calibration, size_class(ns_per_call))
-        return Noise(spread=one.spread, longer=one.longer)
+        return Noise(spread_upper=one.spread_upper, longer=one.longer)
 
     return noise
 

@@ -35,8 +35,9 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 class Noise:
     """What is known of a device's noise for calls of some length."""
 
-    spread: float = 0.0
-    """τ̂: standard deviation between processes of the log ratio of a kernel to itself; 0 if it is not known."""
+    spread_upper: float = 0.0
+    """Upper bound at 95% of τ, the standard deviation between processes of the log ratio of a kernel to itself; where
+    `why` says that nothing is known, what is assumed."""
     longer: float = 1.0
     """Factor for the length of batches, where blocks of the usual length hang on each other."""
     why: str = ""
@@ -250,7 +251,7 @@ class CaseTiming:
             tests=wanted.tests,
             most_blocks=gate.max_blocks,
         )
-        return rule.least_tolerated(self._noise(_ns_per_call(prepared)).spread)
+        return rule.beside_spread(self._noise(_ns_per_call(prepared)).spread_upper)
 
 
 def _require_wanted(request: Mapping[str, Any], prepared: Prepared, refused: Mapping[str, str]) -> None:

@@ -383,11 +383,12 @@ def _unconfirmed(told: _Told, first: Comparison) -> str:
         assert first.sums is not None
         if again is not None and again.sums is not None:
             second += f", {_plain_sums(again.sums)}"
-        found_first = f"{told_sums(first)}, against {rival} in {counted(len(first.sums.log_ratios), 'sum')}"
-    else:
-        found_first = f"{interval(first)} against {rival} in {counted(len(first.log_ratios), 'block')}"
+        return (
+            f"{told_sums(first)}, against {rival} in {counted(len(first.sums.log_ratios), 'sum')} of one process, which would "
+            f"be slower, but {second}: nothing is proven\n→ run it again"
+        )
     return (
-        f"{found_first} of one process, which would be slower, "
+        f"{interval(first)} against {rival} in {counted(len(first.log_ratios), 'block')} of one process, which would be slower, "
         f"but {second}: nothing is proven\n→ run it again"
     )
 

@@ -96,8 +96,8 @@ class Comparison(Document):
     shift: float = 0.0
     """What is added to each before the test: ln(floor) where `against` is torch."""
     tolerate: float
-    """δ₀: slowdown that is let pass, as it was used: 0.02 is 2%. Never below three times the spread between
-    processes, where that was calibrated."""
+    """δ₀: slowdown that is let pass, as it was used: 0.02 is 2%. What cgins.yaml tolerates, and 2.5 times the upper
+    bound of the spread between processes."""
     catch: float
     """δ₁: slowdown that must be found."""
     alpha: float

@@ -157,23 +157,26 @@ def test_every_call_has_one_class(ns: float) -> None:
 @pytest.mark.parametrize(
     ("ns", "noise"),
     [
-        (100, Noise(0.01)), (2999, Noise(0.01)), (3000, Noise(0.01)), (30_000, Noise(0.002, 2.0)),
-        (1e6, Noise(0.002, 2.0)),
+        (100, Noise(0.02)), (2999, Noise(0.02)), (3000, Noise(0.02)), (30_000, Noise(0.004, 2.0)),
+        (1e6, Noise(0.004, 2.0)),
     ],
 )  # fmt: skip
 def test_calls_of_each_length_have_noise(ns: float, noise: Noise) -> None:
-    """That of their class, else of the next shorter one."""
+    """The upper bound of their class' spread, else of the next shorter one."""
     assert noise_of(Found(made()))(ns) == noise
 
 
 def test_calls_shorter_than_any_have_that_of_the_shortest() -> None:
     """Something is better than nothing."""
-    assert noise_of(Found(made(GPU, a_class("over-150us", 0.03))))(10.0) == Noise(0.03)
+    assert noise_of(Found(made(GPU, a_class("over-150us", 0.03))))(10.0) == Noise(0.06)
 
 
-def test_no_calibration_has_no_noise() -> None:
+def test_without_a_calibration_noise_is_assumed() -> None:
     """And says why."""
-    assert noise_of(Found(None, "T was not calibrated"))(10.0) == Noise(why="T was not calibrated")
+    assert noise_of(Found(None, "T was not calibrated"))(10.0) == Noise(
+        spread_upper=0.007, why="T was not calibrated"
+    )
+    assert noise_of(Found(None, "T"))(1e6).spread_upper == 0.003
 
 
 def test_each_environment_is_read_once(tmp_path: Path) -> None:
@@ -183,8 +186,8 @@ def test_each_environment_is_read_once(tmp_path: Path) -> None:
     store(made(), tmp_path)
     store(made(CPU), tmp_path)
     assert known.noise(GPU)(10.0).why == "NVIDIA T was not calibrated"
-    assert known.noise(CPU)(10.0) == Noise(0.01)
-    assert Calibrations(tmp_path).noise(GPU)(10.0) == Noise(0.01)
+    assert known.noise(CPU)(10.0) == Noise(0.02)
+    assert Calibrations(tmp_path).noise(GPU)(10.0) == Noise(0.02)
 
 
 def test_not_a_number_is_no_calibration() -> None:

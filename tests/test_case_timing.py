@@ -228,17 +228,17 @@ def test_a_base_that_the_worker_refused_is_told() -> None:
 
 
 def test_spread_between_processes_is_let_pass() -> None:
-    """Three times what was calibrated, with what must be found above it; calls of this length are asked about."""
+    """2.5 times the bound that was calibrated, besides what is tolerated, with what must be found above it; calls of this length are asked about."""
     asked: list[float] = []
 
     def noise(ns_per_call: float) -> Noise:
         asked.append(ns_per_call)
-        return Noise(spread=0.02)
+        return Noise(spread_upper=0.02)
 
     timed = timing(Pool(Worker(ns={"kernel": 1050.0})), noise).time(wanted())
     (comparison,) = timed.measurement.comparisons
-    assert comparison.tolerate == pytest.approx(0.06)
-    assert comparison.catch == pytest.approx(0.09)
+    assert comparison.tolerate == pytest.approx(0.07)
+    assert comparison.catch == pytest.approx(0.10)
     assert comparison.outcome == "clean"
     assert asked
     assert all(one == pytest.approx(1050, rel=0.01) for one in asked)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pytest_cgins.calibration import BOUNDS_NS, COMMAND, Calibration, SizeClass, stands_in
 from pytest_cgins.figures import percent
 from pytest_cgins.report import console
+from pytest_cgins.timing.sequential import slack
 
 MUCH = 0.1
 """A slowdown that should not go unseen: where noise hides it, that is said."""
@@ -28,7 +29,7 @@ def render(calibration: Calibration, *, colour: bool) -> str:
         "sigma",
         "rho",
         "batches",
-        "let pass",
+        "let pass besides",
     ):
         table.add_column(title, justify="right")
     for one in calibration.classes:
@@ -42,7 +43,7 @@ def render(calibration: Calibration, *, colour: bool) -> str:
             percent(one.sigma),
             f"{one.rho:+.2f}",
             f"{one.longer:g}x",
-            percent(3 * one.spread),
+            f"+{percent(slack(one.spread_upper))}",
         )
     return console.text(table, colour=colour)
 
@@ -67,12 +68,13 @@ def _warnings(one: SizeClass) -> Iterator[str]:
         )
     elif one.longer > 1:
         yield f"{one.name}: batches {one.longer:g} times as long from now on: shorter ones hang on each other"
-    if 3 * one.spread > MUCH:
+    if slack(one.spread_upper) > MUCH:
         yield (
-            f"WARNING {one.name}: slowdowns up to {percent(3 * one.spread)} will be let pass: processes differ by tau = "
-            f"{percent(one.spread)} (make the machine quiet, then run `{COMMAND}` again)"
+            f"WARNING {one.name}: slowdowns of {percent(slack(one.spread_upper))} more than tolerated will be let pass: "
+            f"processes differ by tau = {percent(one.spread)}, or up to {percent(one.spread_upper)} as far as "
+            f"{one.processes} of them tell (make the machine quiet, then run `{COMMAND}` again; more --processes tell better)"
         )
-    if one.offset > MUCH_APART and one.offset > 3 * one.spread:
+    if one.offset > MUCH_APART and one.offset > slack(one.spread_upper):
         yield (
             f"WARNING {one.name}: a kernel and its second build differ by {percent(one.offset)} in every process: "
             "slowdowns below that may be how code lies in memory (raise gate.tolerate in cgins.yaml above it)"

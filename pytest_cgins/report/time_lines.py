@@ -72,7 +72,7 @@ def not_held_line(one: times.NotHeld) -> str:
 
 def uncalibrated_line(why: str, cases: int) -> str:
     """What is not known of a device's noise, and what to do."""
-    return f"not calibrated, in {counted(cases, 'case')}: {why} → cgins calibrate"
+    return f"not calibrated, in {counted(cases, 'case')}: {why}; a spread between processes is assumed → cgins calibrate"
 
 
 def clock_lines(clocks: times.ClockNotes) -> Iterator[str]:

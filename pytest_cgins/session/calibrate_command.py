@@ -33,7 +33,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "calibrate",
         help="measure how far times of this device scatter",
         description="Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of "
-        "each length, and keep what came out for `pytest --cgins`: slowdowns below three times the spread between "
+        "each length, and keep what came out for `pytest --cgins`: slowdowns below 2.5 times the upper bound of the spread between "
         "processes are let pass there. Run it where the gate runs, with nothing else on the device.",
     )
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="names in cgins.yaml; default: all")

@@ -32,7 +32,8 @@ from sequential_simulation_rivals import RIVALS, rivals
 from sequential_simulation_text import markdown, plot
 
 from pytest_cgins.config import PROFILES
-from pytest_cgins.timing.sequential import Rule, SequentialTest, log_e, median_interval, power
+from pytest_cgins.timing.process_noise import _chi_squared_low
+from pytest_cgins.timing.sequential import SPREADS, Rule, SequentialTest, log_e, median_interval, power
 
 OUTCOMES = ("inconclusive", "clean", "slower", "faster")
 SUITE = 200
@@ -407,9 +408,9 @@ class Simulation:
             for rows in self.chunks(tests):
                 spread = np.full(rows // SUITE, tau)
                 if tolerance == "estimated":
-                    spread = tau * np.sqrt(self.source.chisquare(9, rows // SUITE) / 9)
-                floor = 0.0 if tolerance == "fixed" else 3.0
-                tolerated = np.repeat(np.maximum(rule.tolerate, floor * spread), SUITE)
+                    spread = tau * np.sqrt(self.source.chisquare(9, rows // SUITE) / _chi_squared_low(9))
+                more = 0.0 if tolerance == "fixed" else SPREADS
+                tolerated = np.repeat(rule.tolerate + more * spread, SUITE)
                 codes = self.one_process(rule, slowdown, sigma, tau, tolerated)
                 again = np.flatnonzero(codes == 2)
                 second = np.zeros(rows, dtype=bool)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-TOLERANCES = {"fixed": "2%", "known": "max(2%, 3τ)", "estimated": "max(2%, 3τ̂), 10 processes"}
+TOLERANCES = {"fixed": "2%", "known": "2% + 2.5τ", "estimated": "2% + 2.5 × upper bound of τ, 10 processes"}
 
 
 def markdown(document: dict[str, Any]) -> str:

@@ -291,5 +291,8 @@ def test_a_device_that_was_not_calibrated_is_told_once(make_evaluation: Make) ->
     assert times.uncalibrated(evaluations) == [(why, 2)]
     text = section(*evaluations)
     assert text.count("not calibrated") == 2
-    assert "not calibrated, in 2 cases: T was not calibrated → cgins calibrate\n" in text
+    assert (
+        "not calibrated, in 2 cases: T was not calibrated; a spread between processes is assumed → cgins calibrate\n"
+        in text
+    )
     assert "not calibrated" not in section(*suite(make_evaluation, (Status.SAME, measured(base(SAME)))))

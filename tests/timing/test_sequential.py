@@ -378,10 +378,10 @@ def test_a_test_without_blocks_has_no_comparison() -> None:
 
 
 def test_a_spread_between_processes_moves_both_bounds() -> None:
-    """δ₀ is three times the spread where that is more, and δ₁ keeps its distance."""
-    moved = DEFAULT.least_tolerated(0.01)
-    assert (moved.tolerate, moved.catch) == (0.03, pytest.approx(0.06))
-    assert DEFAULT.least_tolerated(0.006) == DEFAULT
+    """By 2.5 times its upper bound, on top of what is tolerated; δ₁ keeps its distance."""
+    moved = DEFAULT.beside_spread(0.01)
+    assert (moved.tolerate, moved.catch) == (pytest.approx(0.045), pytest.approx(0.075))
+    assert DEFAULT.beside_spread(0.0) == DEFAULT
     assert DEFAULT.alone().log_proof == pytest.approx(math.log(100))
 
 
