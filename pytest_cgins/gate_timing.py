@@ -259,6 +259,15 @@ def by_sums(comparison: Comparison) -> bool:
     )
 
 
+def lasting(comparison: Comparison) -> bool:
+    """Whether the medians were slower in blocks that hang on each other, so that nothing is proven."""
+    return (
+        comparison.outcome == "inconclusive"
+        and comparison.runs is not None
+        and comparison.log_e_slower >= log_threshold(comparison)
+    )
+
+
 def told_sums(comparison: Comparison) -> str:
     """What both tests saw, where they differ: a cost that comes rarely."""
     sums = comparison.sums
@@ -399,6 +408,12 @@ def _undecided(told: _Told, comparison: Comparison, rival: str) -> str:
         return (
             f"undecided after {counted(len(comparison.sums.log_ratios), 'sum')}: {told_sums(comparison)}, against {rival}, "
             "or noise\n→ run it again while nothing else runs on the device and the host"
+        )
+    if lasting(comparison):
+        return (
+            f"undecided: {interval(comparison)} against {rival} in {counted(len(comparison.log_ratios), 'block')}, but a build is "
+            "slow for many blocks in a row and then is not: such states may lie in either\n"
+            "→ run it again while nothing else runs on the device and the host"
         )
     return (
         f"undecided after {counted(len(comparison.log_ratios), 'block')}: {interval(comparison)} against {rival}\n"

@@ -125,6 +125,9 @@ class Comparison(Document):
     """Upper end of it."""
     power: Power
     """What the observed noise allows."""
+    runs: float | None = None
+    """Where the medians were slower: the chance that independent blocks change sides of δ₀ as seldom as these and some
+    further ones did. Below 1% one build has states that last, and nothing is proven; None where that was not asked."""
     sums: Sums | None = None
     """The second test; None where there was none, as in older reports."""
 

@@ -11,7 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_cgins.case_timing import BATCH_LIMIT_S, COMPILE_LIMIT_S, CaseTiming, Noise, Wanted
+from pytest_cgins.case_timing import (
+    BATCH_LIMIT_S,
+    COMPILE_LIMIT_S,
+    LENGTHENED,
+    LONGEST,
+    CaseTiming,
+    Noise,
+    Wanted,
+)
 from pytest_cgins.config import TimingGate
 from pytest_cgins.endings import EndedError
 from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
@@ -34,6 +42,8 @@ class Worker:
     """Differing from `NS`."""
     mean_ns: dict[str, float] = field(default_factory=dict)
     """Over all calls of a batch, where that is not the median."""
+    state_blocks: int = 0
+    """The kernel is slower for so many blocks of the usual length, and then faster for as many; 0: never."""
     raises: dict[str, Exception] = field(default_factory=dict)
     """By method."""
     dies_with_base: Exception | None = None
@@ -58,6 +68,7 @@ class Pool:
         self._now = 0
         self._params: dict[str, Any] = {}
         self._draw = random.Random(1)
+        self._blocks_run = 0
 
     def discard(self, role: str) -> None:
         assert role == "timing"
@@ -103,12 +114,20 @@ class Pool:
     def _blocks(self, worker: Worker, params: dict[str, Any]) -> dict[str, Any]:
         ns = NS | worker.ns
         mean_ns = ns | worker.mean_ns
+        state_blocks = worker.state_blocks if self._params["longer"] == 1 else 0
+
+        def factor(letter: str) -> float:
+            slow = state_blocks and letter == "K" and self._blocks_run // state_blocks % 2 == 0
+            return 1.05 if slow else 1.0
+
+        self._blocks_run += len(params["orders"])
         return {
             "blocks": [
                 {
                     "order": order,
                     "ns_per_call": [
-                        ns[LETTER_ARMS[one]] * math.exp(self._draw.gauss(0, 0.01)) for one in order
+                        ns[LETTER_ARMS[one]] * factor(one) * math.exp(self._draw.gauss(0, 0.01))
+                        for one in order
                     ],
                     "mean_ns_per_call": [mean_ns[LETTER_ARMS[one]] for one in order],
                     "sm_mhz": 1980,
@@ -251,6 +270,18 @@ def test_blocks_that_hang_on_each_other_are_longer() -> None:
     opened = [(one["longer"], one["limit_s"]) for _, method, one, _ in pool.asked if method == "open"]
     assert opened == [(1.0, BATCH_LIMIT_S), (4.0, 4 * BATCH_LIMIT_S)]
     assert timed.measurement.kernel.calls_per_batch == 1200
+
+
+def test_states_that_last_are_timed_again_in_longer_batches() -> None:
+    """In the same process: what was proven within one state is not, and a note says what happened."""
+    pool = Pool(Worker(state_blocks=17))
+    timed = timing(pool).time(wanted(tests=1))
+    opened = [one["longer"] for _, method, one, _ in pool.asked if method == "open"]
+    assert opened == [1.0, LONGEST]
+    assert timed.measurement.comparisons[0].outcome == "clean"
+    assert LENGTHENED in timed.measurement.notes
+    known = Pool(Worker(ns={"kernel": 1100.0}))
+    assert LENGTHENED not in timing(known).time(wanted()).measurement.notes
 
 
 def test_what_is_not_known_of_noise_is_told() -> None:

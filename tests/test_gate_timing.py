@@ -185,6 +185,16 @@ def summed(middle: float, sums: float, *, most: int = 64, seed: int = 1) -> Comp
     return compared("base", blocks(middle, seed=seed), sums=blocks(sums, 0.02, most=most, seed=seed))
 
 
+def test_states_that_last_prove_nothing() -> None:
+    """The message says so, and not that more blocks would decide; unlikely runs alone decide it."""
+    hanging = compared("base", blocks(SLOW), runs=0.001)
+    verdict = decided(measured(hanging))
+    assert of(verdict) == (Status.INCONCLUSIVE, Reason.NOISE)
+    assert "slow for many blocks in a row and then is not" in verdict.message
+    free = compared("base", blocks(SLOW), runs=0.5)
+    assert decided(measured(free, again=[free])).status is Status.SLOWER
+
+
 def test_the_message_of_a_cost_that_comes_rarely() -> None:
     """Why a kernel fails whose median call is as fast, in words; the table has the sums of both processes."""
     one = measured(summed(SAME, 0.83), again=[summed(SAME, 0.85, seed=2)])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement
-from pytest_cgins.timing.sequential import Rule, SequentialTest
+from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
 from pytest_cgins.timing.sums import SumTest, with_sums
 
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=200, most_blocks=64)
@@ -29,8 +29,9 @@ def compared(
     rule: Rule = RULE,
     shift: float = 0.0,
     sums: Sequence[float] = (),
+    runs: float | None = None,
 ) -> Comparison:
-    """The test on these blocks, and that on these sums if there are any, as far as they go."""
+    """The test on these blocks, and that on these sums if there are any, as far as they go; and a look beyond."""
     test = SequentialTest(rule, shift=shift)
     for one in log_ratios:
         test.add(one)
@@ -40,7 +41,10 @@ def compared(
     for one in sums:
         if summed.open:
             summed.add(one)
-    return with_sums(test.comparison(against), summed.sums()) if sums else test.comparison(against)
+    comparison = test.comparison(against)
+    if runs is not None:
+        comparison = with_runs(comparison, runs)
+    return with_sums(comparison, summed.sums()) if sums else comparison
 
 
 def arm(name: ArmName, median_ns_per_call: float) -> Arm:

@@ -17,7 +17,7 @@ from pytest_cgins.gate_timing import decide_timing, found, timing_numbers
 from pytest_cgins.measurement import Comparison, Measurement, Sums
 from pytest_cgins.model import Evaluation, Reason, Status, Verdict
 from pytest_cgins.text import counted
-from pytest_cgins.timing.sequential import Rule, SequentialTest
+from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
 from pytest_cgins.timing.sums import SumTest, with_sums
 
 _BY_TIME = (
@@ -66,6 +66,8 @@ def _again(comparison: Comparison, tests: int, evaluation: Evaluation) -> Compar
         for log_ratio in comparison.log_ratios:
             test.add(log_ratio)
         again = test.comparison(comparison.against)
+        if comparison.runs is not None:
+            again = with_runs(again, comparison.runs)
         if comparison.sums is not None:
             again = with_sums(again, _sums_again(comparison.sums, rule, comparison.shift))
     except ValueError as error:

@@ -150,6 +150,8 @@ def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]
 
 
 def _evidence(evaluation: Evaluation, test: Comparison) -> float:
+    if gate_timing.lasting(test):
+        return -math.inf
     again = confirmation(evaluation.measurement, "base") if evaluation.measurement is not None else None
     if again is None:
         return test.log_e_slower

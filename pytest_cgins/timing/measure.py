@@ -16,8 +16,8 @@ from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement, Meth
 from pytest_cgins.timing import clock_watch
 from pytest_cgins.timing.block import Block, draw_order
 from pytest_cgins.timing.clock_watch import Reading
-from pytest_cgins.timing.sequential import Rule, SequentialTest
-from pytest_cgins.timing.stats import quartiles
+from pytest_cgins.timing.sequential import LASTING, Rule, SequentialTest, with_runs
+from pytest_cgins.timing.stats import chance_of_so_few_runs, quartiles
 from pytest_cgins.timing.sums import LEAST_CALLS, SumTest, can_prove, with_sums
 
 REPORT_BLOCKS = 3
@@ -32,6 +32,8 @@ undecided sooner."""
 SUMS_BUDGET_S = 60.0
 """The same for the test of sums, which few calls need more than one sum of."""
 MOST_SUMS = 64
+LOOK_BLOCKS = 64
+"""So many blocks show states that last, of up to thirty blocks or so."""
 CHUNK_S = 2.0
 """Blocks that are asked for at once take no longer, by and large."""
 
@@ -107,6 +109,7 @@ class Course:
             arm: found for arm in self._tests if sums and (found := self._superblocks(arm)) is not None
         }
         self._unsummed = sums and len(self._sums) < len(self._tests)
+        self._runs: dict[ArmName, float] = {}
         self._report_blocks = self._report_blocks_within_budget()
 
     def run(self, take: Take) -> None:
@@ -114,6 +117,28 @@ class Course:
         while orders := self._next():
             for block in self._settled(orders, take):
                 self._keep(block)
+
+    def look_on(self, take: Take) -> None:
+        """Where medians are slower, take blocks beyond the proof: states of one build that last are seen by them.
+
+        A build that is slow for tens of blocks, and then fast for as many, is proven slower within one state.
+        """
+        for arm, test in self._tests.items():
+            if test.outcome != "slower":
+                continue
+            arms: list[ArmName] = ["kernel", *(other for other in self._tests if other in ("base", arm))]
+            at_once = max(1, int(CHUNK_S / max(self._prepared.seconds(arms), 1e-9)))
+            most = min(LOOK_BLOCKS, test.rule.most_blocks)
+            while left := max(0, most - len(self.log_ratios(arm))):
+                orders = [draw_order(arms, self._choice) for _ in range(min(left, at_once))]
+                self._blocks += self._settled(orders, take)
+            above = [ratio + test.shift > test.rule.slower_bound for ratio in self.log_ratios(arm)]
+            self._runs[arm] = chance_of_so_few_runs(above)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether blocks hang on each other where that matters."""
+        return any(chance < LASTING for chance in self._runs.values())
 
     def measurement(self) -> Measurement:
         """What came out.
@@ -160,6 +185,8 @@ class Course:
 
     def _comparison(self, side: Literal["base", "torch"]) -> Comparison:
         comparison = self._tests[side].comparison(side)
+        if (runs := self._runs.get(side)) is not None:
+            comparison = with_runs(comparison, runs)
         superblocks = self._sums.get(side)
         return with_sums(comparison, superblocks.test.sums()) if superblocks else comparison
 

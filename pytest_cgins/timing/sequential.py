@@ -33,6 +33,8 @@ MOST_NEEDED = 10_000
 POWER = 0.9
 COVERAGE = 0.95
 SPREADS = 2.5
+LASTING = 0.01
+"""Chance of so few changes of side below which blocks are not taken to be independent."""
 
 Outcome = Literal["slower", "clean", "faster", "inconclusive"]
 
@@ -107,6 +109,12 @@ def slack(spread_upper: float) -> float:
     1 in 26,000 in both: of 200 such kernels one is called slower in 0.8% of suites.
     """
     return SPREADS * spread_upper
+
+
+def with_runs(comparison: Comparison, runs: float) -> Comparison:
+    """A comparison that came out slower, with what a look at further blocks says of them: see `Comparison.runs`."""
+    hangs = runs < LASTING and comparison.outcome == "slower"
+    return replace(comparison, runs=runs, outcome="inconclusive" if hangs else comparison.outcome)
 
 
 class SequentialTest:

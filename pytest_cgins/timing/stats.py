@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import comb
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,19 @@ def speedup(times: Sequence[float], reference_times: Sequence[float]) -> Quartil
     """How many times faster `times` are than `reference_times`: exp of the block log ratios' quartiles."""
     logs = quartiles(block_log_ratios(reference_times, times))
     return Quartiles(math.exp(logs.low), math.exp(logs.median), math.exp(logs.high))
+
+
+def chance_of_so_few_runs(signs: Sequence[bool]) -> float:
+    """That independent signs, as many of each, change sides as seldom as these do (Wald and Wolfowitz, 1940)."""
+    n, m = sum(signs), len(signs) - sum(signs)
+    if not n or not m:
+        return 1.0
+    runs = 1 + sum(one != following for one, following in pairwise(signs))
+    ways = 0
+    for count in range(2, runs + 1):
+        more, fewer = (count + 1) // 2, count // 2
+        # Either side may be the one that begins, and has the odd run.
+        ways += comb(n - 1, more - 1) * comb(m - 1, fewer - 1) + comb(n - 1, fewer - 1) * comb(
+            m - 1, more - 1
+        )
+    return ways / comb(n + m, n)

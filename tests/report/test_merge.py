@@ -48,12 +48,13 @@ def timed(
     tests: int,
     floor: bool = False,
     sums: list[float] | None = None,
+    runs: float | None = None,
     accepted: tuple[str, ...] = (),
 ) -> Evaluation:
     """A case judged by its time as the gate does it, as one of so many tests; a fresh process agrees."""
     rule = replace(RULE, tests=tests)
     against = "torch" if floor else "base"
-    first = compared(against, log_ratios, rule=rule, sums=sums or ())
+    first = compared(against, log_ratios, rule=rule, sums=sums or (), runs=runs)
     again = (
         compared(against, log_ratios, rule=rule.alone(), sums=sums or ())
         if first.outcome == "slower"
@@ -496,6 +497,17 @@ def test_sums_are_judged_again_on_those_of_the_report(make_evaluation: Make) -> 
     timing = replace(one.measurement, comparisons=(forged,))
     with pytest.raises(MergeError, match="the log_e_slower of its sums is not that of its sums"):
         merged(based(replace(one, measurement=timing), exit_status=1), others)
+
+
+def test_states_that_lasted_still_did(make_evaluation: Make) -> None:
+    """What further blocks showed is in the report, and the same blocks prove no more in a greater suite."""
+    one = timed(make_evaluation, "a", CLEAR, tests=1, runs=0.001)
+    assert one.verdict.status is Status.INCONCLUSIVE
+    whole = merged(based(one), based(timed(make_evaluation, "b", [0.0] * 40, tests=400)))
+    again = whole.evaluations[0]
+    assert again.verdict.status is Status.INCONCLUSIVE
+    assert again.measurement is not None
+    assert again.measurement.comparisons[0].runs == 0.001
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
