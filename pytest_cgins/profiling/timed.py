@@ -68,7 +68,7 @@ def evaluate(
     chosen = selection.chosen(config, wanted, device)
     count = 0
     options = TimingOptions(
-        baseline=baseline, compile=compile_arm, noise=Calibrations().noise, tests=lambda: max(1, 2 * count)
+        baseline=baseline, compile=compile_arm, noise=Calibrations().noise, tests=lambda: max(1, 4 * count)
     )
     evaluator = Evaluator(config, seed=seed, timing_options=options)
     with closing(evaluator):

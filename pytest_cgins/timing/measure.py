@@ -235,7 +235,7 @@ class Course:
     def _fewest_left(self) -> int:
         summed = self._summed()
         left = (
-            max(test.fewest_left, self._sums[arm].left if arm in summed else 0)
+            test.fewest_left or (self._sums[arm].left if arm in summed else 0)
             for arm, test in self._tests.items()
         )
         return max(self._reports_left(), min(filter(None, left), default=0))
