@@ -105,6 +105,8 @@ def test_blocks_are_those_that_were_asked_for(service: TimingService, request_fo
     first, second = result["blocks"]
     assert (first["order"], second["order"], none) == ("TKBBKT", "BKKB", [])
     assert [len(one["ns_per_call"]) for one in (first, second)] == [6, 4]
+    assert [len(one["mean_ns_per_call"]) for one in (first, second)] == [6, 4]
+    assert min(first["mean_ns_per_call"]) > 0
     assert (first["sm_mhz"], first["throttled"]) == (None, ())
     base_ns, kernel_ns, *_ = second["ns_per_call"]
     assert base_ns > 2 * kernel_ns

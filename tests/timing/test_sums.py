@@ -6,12 +6,14 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_cgins import documents
 from pytest_cgins.measurement import ArmName, Comparison, Measurement
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.measure import UNSUMMED, Course, Prepared
@@ -281,3 +283,11 @@ def test_what_is_no_number_is_refused(value: float) -> None:
 def test_what_can_prove_something() -> None:
     """18 sums of one sign do among 400 tests."""
     assert [can_prove(Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=400, most_blocks=n)) for n in (17, 18)] == [False, True]  # fmt: skip
+
+
+def test_reports_without_sums_are_read() -> None:
+    """As older versions wrote them: nothing is known of sums, and the rest is what it was."""
+    (found,) = measured(plain)[0].comparisons
+    plainly = documents.dump_python(found)
+    del plainly["sums"], plainly["runs"]
+    assert documents.load_python(Comparison, plainly) == replace(found, sums=None)
