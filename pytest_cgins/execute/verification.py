@@ -168,7 +168,12 @@ class VerificationService:
         try:
             if late_work.NAME in probes and trials:
                 threads.settle(device)
-                found += map(_deviation, late_work.deviations(trials, ran))
+                late = list(late_work.deviations(trials, ran))
+                found += map(_deviation, late)
+                if device == "cpu" and not all(one.reused for one in late):
+                    # Its threads write to memory that further runs would give to others.
+                    self.fatal = True
+                    return found, _not_run(_AGAIN[1:])
             if memory_leak.NAME in probes and trials:
                 moved = max(map(_moved_nbytes, params["sets"]))
                 leak = Leak(trials[0], lambda: meter.call("later", trials[0].name, moved))
@@ -220,7 +225,7 @@ def _is_direct(params: dict[str, Any]) -> bool:
 
 def _not_run(probes: Sequence[str]) -> dict[str, Any]:
     """Facts of probes that run a kernel again, where it must not be."""
-    why = "the kernel wrote outside of its memory or broke its process: it was not run again"
+    why = "the kernel wrote outside of its memory, or still does, or broke its process: it was not run again"
     return {name: {"not_run": why} for name in probes}
 
 
