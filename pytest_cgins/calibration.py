@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from pytest_cgins.timing.process_noise import ProcessNoise
 logger = logging.getLogger(__name__)
 CALIBRATION_VERSION = 1
 LARGEST_FILE = 1 << 18
-MOST_FILES = 64
-"""So many files of the folder, at most, are looked at for what has changed since."""
+MOST_FILES = 256
+"""So many files of the folder, at most, are looked at."""
 BOUNDS_NS: dict[str, tuple[float, float]] = {
     "under-3us": (0.0, 3e3),
     "3-to-30us": (3e3, 3e4),
@@ -123,18 +123,18 @@ class Found:
 
 
 class Calibrations:
-    """Noise by environment; each is read once."""
+    """Noise by environment, from the files that are there as this is made: before any kernel runs, which could write some."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """`folder`: another one than `default_folder`."""
-        self._folder = folder
+        self._files = contents(folder)
         self._known: dict[str, NoiseOf] = {}
 
     def noise(self, environment: Environment) -> NoiseOf:
         """What is known of the noise of the device of an environment."""
         wanted = key(environment)
         if wanted.digest not in self._known:
-            found = stored(environment, self._folder)
+            found = stored(environment, self._files)
             self._known[wanted.digest] = noise_of(found)
         return self._known[wanted.digest]
 
@@ -183,18 +183,32 @@ def default_folder() -> Path:
     return user_cache_path("pytest-cgins") / "calibration"
 
 
-def stored(environment: Environment, folder: Path | None = None) -> Found:
+def contents(folder: Path | None = None) -> dict[Path, bytes]:
+    """What the files of a folder have, by default those of `default_folder`; what cannot be read is left out."""
+    found: dict[Path, bytes] = {}
+    folder = folder or default_folder()
+    for file in sorted(folder.glob("*.json"))[:MOST_FILES] if folder.is_dir() else ():
+        try:
+            with file.open("rb") as opened:
+                found[file] = opened.read(LARGEST_FILE)
+        except OSError as error:
+            logger.warning("the calibration in %s is not used: %s", file, error)
+    return found
+
+
+def stored(environment: Environment, files: Mapping[Path, bytes]) -> Found:
     """What is stored for a device under this driver and these libraries.
 
     Args:
         environment: as the worker describes the device.
-        folder: another one than `default_folder`.
+        files: as `contents` gives them.
     """
-    folder, wanted = folder or default_folder(), key(environment)
-    found = _read(folder / f"{wanted.digest}.json")
-    if found is not None and found.key == wanted:
-        return Found(found)
-    for other in _newest(folder):
+    wanted = key(environment)
+    known = _newest(files)
+    for one in known:
+        if one.key == wanted:
+            return Found(one)
+    for other in known:
         if other.key.parts.get("device") == wanted.parts["device"]:
             changes = ", ".join(other.key.changes_to(wanted))
             return Found(None, f"{environment.device_name} was calibrated under other conditions: {changes}")
@@ -224,22 +238,12 @@ def store(calibration: Calibration, folder: Path | None = None) -> Path:
     return place
 
 
-def _read(file: Path) -> Calibration | None:
-    try:
-        with file.open("rb") as opened:
-            return documents.load(Calibration, opened.read(LARGEST_FILE))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        logger.warning("the calibration in %s is not used: %s", file, error)
-        return None
-
-
-def _newest(folder: Path) -> Iterator[Calibration]:
+def _newest(files: Mapping[Path, bytes]) -> list[Calibration]:
     """All that can be read, the latest first."""
-    try:
-        files = sorted(folder.glob("*.json"))[:MOST_FILES]
-    except OSError:
-        return
-    found = [one for one in map(_read, files) if one is not None]
-    yield from sorted(found, key=lambda one: -one.measured_at_s)
+    found = []
+    for file, text in files.items():
+        try:
+            found.append(documents.load(Calibration, text))
+        except ValueError as error:
+            logger.warning("the calibration in %s is not used: %s", file, error)
+    return sorted(found, key=lambda one: -one.measured_at_s)

@@ -19,6 +19,7 @@ from pytest_cgins.calibration import (
     Calibrations,
     Found,
     SizeClass,
+    contents,
     key,
     noise_of,
     size_class,
@@ -52,10 +53,10 @@ def made(environment: Environment = GPU, *classes: SizeClass, at_s: float = 1e9)
 def test_what_is_stored_is_found(tmp_path: Path) -> None:
     """For the same device, in a folder that was not there; a second one takes the first one's place."""
     file = store(made(), tmp_path / "new")
-    assert stored(GPU, tmp_path / "new") == Found(made())
+    assert stored(GPU, contents(tmp_path / "new")) == Found(made())
     later = made(GPU, a_class("over-150us", 0.1), at_s=2e9)
     assert store(later, tmp_path / "new") == file
-    assert stored(GPU, tmp_path / "new") == Found(later)
+    assert stored(GPU, contents(tmp_path / "new")) == Found(later)
     assert list((tmp_path / "new").iterdir()) == [file]
     assert file.name == f"{key(GPU).digest}.json"
 
@@ -63,7 +64,7 @@ def test_what_is_stored_is_found(tmp_path: Path) -> None:
 def test_two_gpus_of_a_kind_share_one(tmp_path: Path) -> None:
     """Runners of a pool need not each be calibrated."""
     store(made(), tmp_path)
-    assert stored(replace(GPU, device_uuid="GPU-2"), tmp_path).calibration == made()
+    assert stored(replace(GPU, device_uuid="GPU-2"), contents(tmp_path)).calibration == made()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_what_has_changed_is_told(tmp_path: Path, other: Environment, said: str)
     """A calibration of the same device under another driver is not used; the latest says what it was."""
     store(made(replace(GPU, driver="1"), at_s=1e8), tmp_path)
     store(made(), tmp_path)
-    found = stored(other, tmp_path)
+    found = stored(other, contents(tmp_path))
     assert found == Found(None, f"NVIDIA T was calibrated under other conditions: {said}")
 
 
@@ -87,14 +88,14 @@ def test_another_device_says_nothing(tmp_path: Path) -> None:
     """Nor does a folder that is not there."""
     store(made(), tmp_path)
     for folder in (tmp_path, tmp_path / "none"):
-        assert stored(CPU, folder) == Found(None, "CPU T was not calibrated")
+        assert stored(CPU, contents(folder)) == Found(None, "CPU T was not calibrated")
 
 
 def test_a_file_under_another_name(tmp_path: Path) -> None:
     """A renamed one is not taken for another environment's."""
     changed = replace(GPU, driver="581")
     store(made(), tmp_path).rename(tmp_path / f"{key(changed).digest}.json")
-    assert stored(changed, tmp_path).calibration is None
+    assert stored(changed, contents(tmp_path)).calibration is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_damaged_files_are_not_used(
     (plain if name in plain or name == "more" else plain["classes"][0])[name] = value
     file.write_text(json.dumps(plain))
     with caplog.at_level(logging.WARNING, "pytest_cgins"):
-        assert stored(GPU, tmp_path) == Found(None, "NVIDIA T was not calibrated")
+        assert stored(GPU, contents(tmp_path)) == Found(None, "NVIDIA T was not calibrated")
     assert f"the calibration in {file} is not used: " in caplog.text
 
 
@@ -125,16 +126,16 @@ def test_no_file_stops_a_run(tmp_path: Path, cut: int, put: bytes) -> None:
     file = store(made(), tmp_path)
     data = file.read_bytes()
     file.write_bytes(data[:cut] + put + data[cut + len(put) :] if cut % 2 else data[:cut] + put)
-    found = stored(GPU, tmp_path)
+    found = stored(GPU, contents(tmp_path))
     assert (found.calibration is None) == bool(found.why)
 
 
 def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     """It cannot be read, and stops nothing; a file in the folder's place can hold none."""
     (tmp_path / f"{key(GPU).digest}.json").mkdir()
-    assert stored(GPU, tmp_path).calibration is None
+    assert stored(GPU, contents(tmp_path)).calibration is None
     (tmp_path / "file").touch()
-    assert stored(GPU, tmp_path / "file").calibration is None
+    assert stored(GPU, contents(tmp_path / "file")).calibration is None
     with pytest.raises(OSError, match="file"):
         store(made(), tmp_path / "file")
 
@@ -179,15 +180,15 @@ def test_without_a_calibration_noise_is_assumed() -> None:
     assert noise_of(Found(None, "T"))(1e6).spread_upper == 0.003
 
 
-def test_each_environment_is_read_once(tmp_path: Path) -> None:
-    """A session holds on to what it found first, whatever is stored meanwhile."""
-    known = Calibrations(tmp_path)
-    assert known.noise(GPU)(10.0).why == "NVIDIA T was not calibrated"
+def test_what_a_kernel_stores_meanwhile_is_not_used(tmp_path: Path) -> None:
+    """A session holds on to what was there before it ran anything: another calibration would let anything pass."""
     store(made(), tmp_path)
+    known = Calibrations(tmp_path)
+    store(made(GPU, a_class("under-3us", 0.3), at_s=2e9), tmp_path)
     store(made(CPU), tmp_path)
-    assert known.noise(GPU)(10.0).why == "NVIDIA T was not calibrated"
-    assert known.noise(CPU)(10.0) == Noise(0.02)
-    assert Calibrations(tmp_path).noise(GPU)(10.0) == Noise(0.02)
+    assert known.noise(GPU)(10.0) == Noise(0.02)
+    assert known.noise(CPU)(10.0).why == "CPU T was not calibrated"
+    assert Calibrations(tmp_path).noise(GPU)(10.0) == Noise(0.6)
 
 
 def test_not_a_number_is_no_calibration() -> None:
