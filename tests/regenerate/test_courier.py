@@ -181,15 +181,14 @@ def test_the_courier_dies_under_a_run(tmp_path: Path) -> None:
 
 
 def test_closing_takes_nothing_back(tmp_path: Path) -> None:
-    """`close` returns at once; the answer that is under way still comes."""
-    with LlmServer([Reply(text="x", hang_s=0.4)]) as server:
+    """`close` does not wait for the answer that is under way, which still comes."""
+    with LlmServer([Reply(text="x", hang_s=1.5)]) as server:
         provider = _provider(server)
         place = place_of(tmp_path, request())
         assert provider.ask(request(), place) is None
         server.wait_for(1)
-        started = time.monotonic()
         provider.close()
-        assert time.monotonic() - started < 0.3
+        assert not files.is_settled(place)
         _until(lambda: files.is_settled(place))
         answer = settled(_provider(server), request(), place)
     assert isinstance(answer, Answer)
