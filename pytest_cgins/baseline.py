@@ -81,7 +81,7 @@ def _held_in(repository: Path, wanted: str, files: list[Path], device: str, fold
         return Held(note=f"{repository} is in no git repository", unread=True)
     try:
         base = resolve(wanted, repository)
-        now = [configuration.load(file, require_sources=False) for file in files]
+        now = [configuration.load(file, require_traces=False, require_sources=False) for file in files]
         gone = [
             base.repository / path for kind, path in _changes(base, [f":(glob)**/{CONFIG}"]) if kind == "D"
         ]

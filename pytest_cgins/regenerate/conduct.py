@@ -183,9 +183,8 @@ def config_of(journal: Journal) -> Config:
     Raises:
         ConfigError: it is not there any more, or wrong.
     """
-    return configuration.load(
-        Path(os.path.normpath(journal.folder / journal.record.config)), require_sources=False
-    )
+    file = Path(os.path.normpath(journal.folder / journal.record.config))
+    return configuration.load(file, require_traces=False, require_sources=False)
 
 
 def exit_code(ran: Ran | None) -> int:

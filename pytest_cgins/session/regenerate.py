@@ -53,7 +53,7 @@ class Regeneration:
             return
         try:
             for file in self._gate.files():
-                self._settings(configuration.load(file, require_sources=False))
+                self._settings(configuration.load(file, require_traces=False, require_sources=False))
         except CginsError as error:
             raise pytest.UsageError(str(error)) from error
 
@@ -80,7 +80,7 @@ class Regeneration:
     def _of_file(
         self, file: Path, evaluations: tuple[Evaluation, ...], terminalreporter: pytest.TerminalReporter
     ) -> None:
-        loaded = configuration.load(file, require_sources=False)
+        loaded = configuration.load(file, require_traces=False, require_sources=False)
         wanted = choice.choose(loaded, evaluations, self._wanted)
         if not wanted:
             return

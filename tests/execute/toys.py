@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import json
 import math
 import os
 import signal
@@ -19,9 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.protocol import Channel
+from pytest_cgins.execute.protocol import PROTOCOL_VERSION, Channel
 
 Answer = tuple[Any, list[Buffer]]
+
+
+def _frame(**fields: Any) -> bytes:
+    """The body of a frame without buffers, as a worker would send it."""
+    return json.dumps({"version": PROTOCOL_VERSION, "buffers": 0, **fields}).encode()
 
 
 class Toy:
@@ -142,29 +148,26 @@ class Toy:
 
     def writes_forgery(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Finds the connection and answers in the service's place, without the nonce."""
-        body = b'{"version":2,"nonce":"0","buffers":0,"result":"passed","fatal":false}'
+        body = _frame(nonce="0", result="passed", fatal=False)
         _write_to_sockets(len(body).to_bytes(4, "big") + body)
         os._exit(0)
 
     def writes_done_and_answer(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Speaks the whole protocol, but for the nonce that it has no time to wait for."""
-        bodies = [
-            b'{"version":2,"buffers":0,"done":true}',
-            b'{"version":2,"buffers":0,"nonce":"0","result":"passed"}',
-        ]
+        bodies = [_frame(done=True), _frame(nonce="0", result="passed")]
         _write_to_sockets(b"".join(len(body).to_bytes(4, "big") + body for body in bodies))
         return "honest", []
 
     def writes_done_and_waits(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Has the question asked too early: the honest answer comes behind a second `done`."""
-        body = b'{"version":2,"buffers":0,"done":true}'
+        body = _frame(done=True)
         _write_to_sockets(len(body).to_bytes(4, "big") + body)
         time.sleep(0.3)
         return "honest", []
 
     def writes_done_and_exits(self, params: Any, buffers: list[Buffer]) -> Answer:
         """Dies between the two halves of an answer."""
-        body = b'{"version":2,"buffers":0,"done":true}'
+        body = _frame(done=True)
         _write_to_sockets(len(body).to_bytes(4, "big") + body)
         os._exit(3)
 
