@@ -20,6 +20,7 @@ from pytest_cgins.errors import (
     CginsError,
     ConfigError,
     InfrastructureError,
+    RevisionError,
     SourceError,
 )
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
@@ -176,6 +177,8 @@ class Compiler:
                 self._on_wait(None)
             found = resources.of(compiled, target.arch, instructions=self._instructions)
             base, why = self._base_resources(target, compiled, found.functions)
+        except RevisionError:
+            raise  # of all kernels alike, and no kernel's doing
         except (CginsError, OSError) as error:
             return _compilation(target, _blame(target, error))
         if base is None:

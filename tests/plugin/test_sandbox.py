@@ -97,7 +97,7 @@ def test_compilers_run_in_the_sandbox(project: Path, run: Callable[..., Run], tm
     outside = run(project, *FAST, "--cgins-no-timing", env=env)
     assert "hush_4711" in outside.out
     assert "hush_4712" in outside.out
-    assert "1 from the cache" in outside.out
+    assert "from the cache" not in outside.out  # what was built inside is none of a build outside
 
 
 def test_what_runs_outside_of_it_is_refused(project: Path, run: Callable[..., Run]) -> None:
