@@ -87,6 +87,7 @@ COMMANDS = {
 OPTIONS = {
     "--cgins": "plugin/test_regenerate.py::test_a_broken_kernel_becomes_a_proposal",
     "--cgins-allow-fewer": "plugin/test_coverage.py::test_fewer_cases_are_told_elsewhere",
+    "--cgins-allow-weaker": "plugin/test_coverage.py::test_a_weaker_gate_fails_in_ci_until_a_person_accepts_it",
     "--cgins-arch": "plugin/test_compile_only.py::test_an_edit_that_spills_fails_and_its_reverse_passes",
     "--cgins-baseline": "regenerate/test_whole_loop.py::test_a_broken_kernel_is_repaired_by_a_pull_request",
     "--cgins-compare": "plugin/test_times.py::test_an_unchanged_kernel_is_not_timed_against_itself",

@@ -70,6 +70,19 @@ def test_fewer_cases_are_told_elsewhere(repository: Path, run: Callable[..., Run
     assert "are no longer there: allowed by --cgins-allow-fewer" in found.out
 
 
+def test_a_weaker_gate_fails_in_ci_until_a_person_accepts_it(
+    repository: Path, run: Callable[..., Run]
+) -> None:
+    """The loosened setting comes first and is exit 1; with --cgins-allow-weaker it is listed all the same."""
+    (repository / "cgins.yaml").write_text(f"{ONE}{CUDA}gate: {{tolerate: 4%}}\n")
+    found = run(repository, *FAST, "-k", "scaled", env=PULL_REQUEST)
+    assert (found.code, len(found.document()["weaker"])) == (1, 2), found.out
+    assert "scaled: gate.tolerate 0.02 → 0.04" in found.out
+    found = run(repository, *FAST, "-k", "scaled", "--cgins-allow-weaker", env=PULL_REQUEST)
+    assert (found.code, len(found.document()["weaker"])) == (0, 2), found.out
+    assert "allowed by --cgins-allow-weaker" in found.out
+
+
 def test_fewer_cases_of_a_push_are_told(repository: Path, run: Callable[..., Run]) -> None:
     """Outside of a pull request they do not fail CI, unless a baseline is asked for, be it by addopts."""
     (repository / "test_own.py").write_text(

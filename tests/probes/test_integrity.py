@@ -69,7 +69,10 @@ def _message(watched: Watched, text: str) -> str:
             "torch.nn.functional.relu.__code__ = (lambda input, inplace=False: input).__code__",
             "replaced __code__ of",
         ),
-        ("torch.nn.functional.gelu_ = 1\ntorch.einsum.__defaults__ = (1,)", "replaced __defaults__ of"),
+        (
+            "torch.nn.functional.of_the_kernel = 1\ntorch.einsum.__defaults__ = (1,)",
+            "replaced __defaults__ of",
+        ),
         ("torch.backends.cudnn.benchmark = True", "set torch.backends.cudnn.benchmark from False to True"),
         (
             "torch.set_float32_matmul_precision('medium')",

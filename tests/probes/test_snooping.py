@@ -138,7 +138,7 @@ def test_a_module_is_watched_as_it_is_loaded(watched: Watched, text: str) -> Non
         "compile('1', __file__, 'eval')\nexec('x = 1')",
         (
             "import sys\nwas, sys.pycache_prefix = sys.pycache_prefix, "
-            "'/nowhere'\nimport sympy.unify.rewrite\nsys.pycache_prefix = was"
+            "'/dev/null'\nimport sympy.unify.rewrite\nsys.pycache_prefix = was"
         ),
         "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(1) as p: p.submit(abs, 1).result()",
     ],

@@ -158,7 +158,8 @@ def _comparison(one: Comparison, process: str) -> Markup:
     ]
     if (sums := one.sums) is not None:
         taken = counted(len(sums.log_ratios), "sum")
-        said.append((f"Sums of {sums.calls:,} calls", f"{change(sums.ratio)} in {taken}: {sums.outcome}"))
+        calls = counted(sums.calls, "call", grouped=True)
+        said.append((f"Sums of {calls}", f"{change(sums.ratio)} in {taken}: {sums.outcome}"))
     if one.outcome == "inconclusive":
         said.append(("What could be seen", gate_timing.seen(one)))
     return element("div", paired(one, title=f"Time vs {one.against}{process}"), facts(said))
