@@ -79,9 +79,10 @@ def _telling(name: str, made_by: Callable[[str], Made], key: str) -> tuple[list[
                 kept[one.expected.name] = (one, blind)
         if not any(blind for _, blind in kept.values()):
             break
+    # Without the sets' names, which differ from case to case, a summary counts them together.
+    told = [blind for _, blind in kept.values() if blind]
     notes = [
-        f"the probe {name} is without power on the {one.expected.name} inputs: torch's own answers to them do not tell {blind}"
-        for one, blind in kept.values()
-        if blind
+        f"the probe {name} is without power on some of its inputs: torch's own answers to them do not tell {blind}"
+        for blind in dict.fromkeys(told)
     ]
     return [one for one, _ in kept.values()], "", notes
