@@ -7,12 +7,10 @@ file. What the proposal was made on tells which of these it was.
 from __future__ import annotations
 
 import hashlib
-import re
 
 from pytest_cgins.errors import GitHubError
 from pytest_cgins.github.git import Git
-
-_POINTER = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\n(?:.*\n)*?oid sha256:([0-9a-f]{64})\n")
+from pytest_cgins.kernels.revision import LFS_POINTER
 
 
 def stored(git: Git, commit: str, path: str, content: bytes, made_on: str) -> bytes | None:
@@ -68,5 +66,5 @@ def digest(content: bytes) -> str:
 
 
 def _kept_by_lfs(content: bytes, sha256: str) -> bool:
-    found = _POINTER.match(content)
+    found = LFS_POINTER.match(content)
     return found is not None and found[1].decode() == sha256

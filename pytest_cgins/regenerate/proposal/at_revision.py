@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.config import Config, load
 from pytest_cgins.errors import ProposalError
+from pytest_cgins.kernels.revision import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
 from pytest_cgins.kernels.revision import _git as git
 from pytest_cgins.regenerate.proposal.read import digest_of
 
 _DEPTH = 12
 """Folders above the project, so that paths in `cgins.yaml` that lead out of it are told from absolute ones."""
-_POINTER = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\n(?:.*\n)*?oid sha256:([0-9a-f]{64})\n")
-_POINTER_LIMIT_NBYTES = 1024
 
 
 def commit_of(top: Path, name: str) -> str:
@@ -99,7 +97,7 @@ def _pack(pack: Path, project: Path, top: Path) -> Path:
 
 def _points_to(file: Path, origin: Path) -> bool:
     """Whether a file stands for another that Git LFS keeps."""
-    if not file.is_file() or file.stat().st_size > _POINTER_LIMIT_NBYTES:
+    if not file.is_file() or file.stat().st_size > LFS_POINTER_LIMIT_NBYTES:
         return False
-    found = _POINTER.match(file.read_bytes())
+    found = LFS_POINTER.match(file.read_bytes())
     return found is not None and digest_of(origin.read_bytes()) == found[1].decode()
