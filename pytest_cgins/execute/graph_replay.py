@@ -60,7 +60,7 @@ def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> 
 def _answer(
     copy: TimedCopy,
     content: Content,
-    captured: Sequence[torch.Tensor],
+    captured: object,
     run: Callable[[], object],
     arm: Rotating | None = None,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

@@ -87,12 +87,12 @@ class TimedCopy:
 
     def answer_left(self) -> list[torch.Tensor]:
         """See `probes.after_timing.TimedCopy.answer_left`."""
-        return self.outputs_of(tensors_of(self.left, "it"))
+        return self.outputs_of(self.left)
 
-    def outputs_of(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What a call returned, and after it the inputs that the op changes."""
+    def outputs_of(self, result: object) -> list[torch.Tensor]:
+        """The tensors of what a call returned, a tensor or containers of them, and after them the inputs that the op changes."""
         changed = [self._given[index] for index in self.content.mutated]
-        return [*map(require_plain, results), *map(plain, changed)]
+        return [*map(require_plain, tensors_of(result, "it")), *map(plain, changed)]
 
     def _restore(self) -> None:
         self.content.kept.write_to(self.inputs)

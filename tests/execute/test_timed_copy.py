@@ -91,6 +91,18 @@ def test_once_more_begins_with_its_own_numbers(content: MakeContent, kernel: Mak
     assert torch.equal(changed, FIRST.relu())
 
 
+@pytest.mark.parametrize("wrapped", [lambda one: one, lambda one: (one,), lambda one: {"out": [one]}])
+def test_outputs_are_those_of_whatever_a_call_returned(
+    content: MakeContent, kernel: MakeKernel, wrapped: Callable[[torch.Tensor], object]
+) -> None:
+    """A tensor by itself is one output, not one a row: at four million rows that took minutes."""
+    copy = TimedCopy(kernel("in_place"), content(FIRST, mutated=(0,)), "cpu")
+    copy.left = wrapped(SECOND)
+    for found in (copy.outputs_of(copy.left), copy.answer_left()):
+        assert [one.shape for one in found] == [SECOND.shape, FIRST.shape]
+        assert torch.equal(found[0], SECOND)
+
+
 def test_two_kernels_share_a_copy(content: MakeContent, kernel: MakeKernel) -> None:
     """Where tensors lie makes a difference, which is none of the kernels'."""
     copy = TimedCopy(kernel("quiet_relu"), content(FIRST), "cpu")
