@@ -34,7 +34,7 @@ DEVICE_KERNEL = Path(__file__).parents[3] / "example_project/kernels/softmax_dev
 SIZES = ((64, 513), (1024, 1024), (8192, 4096))
 WITHIN = 0.05
 AT_ONCE = 4
-"""Kernels in one pytest process."""
+"""Kernels in one pytest process, at most."""
 NAMED = ("SUSPECT", "not-on-stream")
 RIGHT = ("PASSED", "SAME", "INCONCLUSIVE", "FASTER", "SLOWER")
 """Statuses of a right answer; whether the time is right is asked of the ratio."""
@@ -167,7 +167,8 @@ def main() -> None:
     project = (arguments.work / "project").resolve()
     make(project, chosen)
     end = time.monotonic() + arguments.limit_s
-    groups = [chosen[start : start + AT_ONCE] for start in range(0, len(chosen), AT_ONCE)]
+    size = min(AT_ONCE, -(-len(chosen) // arguments.jobs))
+    groups = [chosen[start : start + size] for start in range(0, len(chosen), size)]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         reports = [one for one in pool.map(lambda group: _gate(project, group, end), groups) if one]
     table = [_line(one, chosen) for report in reports for one in report["evaluations"]]
