@@ -25,6 +25,14 @@ FORGOTTEN_AFTER = 3000
 UNSORTED = 16
 """Lists of them, so that they are not learned themselves."""
 
+_draw = random.Random(0)  # noqa: S311
+_unsorted = itertools.cycle([[_draw.random() for _ in range(FORGOTTEN_AFTER)] for _ in range(UNSORTED)])
+
+
+def forget_branches() -> None:
+    """Sort random numbers, so that the processor remembers nothing of a kernel's branches on its data."""
+    sorted(next(_unsorted))
+
 
 class HostTimer:
     """`time.perf_counter_ns` around loops of calls, with the garbage collector off.
@@ -32,8 +40,8 @@ class HostTimer:
     A batch is five loops, and the middle one counts: on a busy host another process takes the core for
     milliseconds, which would multiply the mean of a batch and hits one or two of its loops. `means` has it all the same.
 
-    Before each batch random numbers are sorted. Two builds of one kernel that branch on the same data compete for what
-    the processor remembers of branches: without that, one was 7% faster than the other for tens of blocks.
+    Branches are forgotten before each batch. Two builds of one kernel that branch on the same data compete for what the
+    processor remembers of them: without that, one was 7% faster than the other for tens of blocks.
     """
 
     def __init__(
@@ -57,10 +65,6 @@ class HostTimer:
         self.method: Method = "fenced-loop" if fence else "perf-counter"
         self._fence = fence or _nothing_to_wait_for
         self._target_s = longer * (FENCED_TARGET_S if fence else TARGET_S)
-        draw = random.Random(0)  # noqa: S311
-        self._unsorted = itertools.cycle(
-            [[draw.random() for _ in range(FORGOTTEN_AFTER)] for _ in range(UNSORTED)]
-        )
         self._turns = {name: itertools.cycle(range(copies)) for name in arms}
         self._arms = arms
         self.distinct_calls = copies
@@ -81,7 +85,7 @@ class HostTimer:
             batches = []
             for arm in order:
                 before()
-                sorted(next(self._unsorted))
+                forget_branches()
                 batches.append(self._batch(arm))
             self.means = [statistics.fmean(loops) for loops in batches]
             yield [statistics.median(loops) for loops in batches]

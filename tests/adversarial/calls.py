@@ -143,6 +143,10 @@ class Calls:
         """An order of equal values that is promised."""
         torch.sort(self.normal(5, 300), stable=True)
 
+    def branching(self) -> None:
+        """Numbers as few as whose branches a processor learns."""
+        torch.sort(self.normal(1, 512))
+
     def large(self) -> None:
         """More elements than are kept of a gold, and enough that time is not the launch's alone."""
         functional.relu(self.normal(300, 1100))
@@ -161,6 +165,7 @@ PACKS: Mapping[str, Callable[[], None]] = {
     "large": Calls().large,
     "ties": Calls(torch.bfloat16).ties,
     "stable": Calls(torch.bfloat16).stable,
+    "branching": Calls().branching,
     "gradients": Calls(torch.bfloat16).gradients,
 }
 """What is recorded, by the pack's name."""
