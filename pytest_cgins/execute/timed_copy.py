@@ -73,12 +73,23 @@ class TimedCopy:
                 poison(tensor)
 
     def once_more(self) -> list[torch.Tensor]:
-        """See `probes.after_timing.TimedCopy.once_more`."""
+        """Run on restored inputs into poisoned outputs; gives outputs, and after them the mutated inputs."""
+        self.prepare()
+        return self.finished(self.call_prepared())
+
+    def prepare(self) -> None:
+        """See `probes.after_timing.TimedCopy.prepare`."""
         self._restore()
         self._bound.poison()
-        outputs = self._bound.run()
+
+    def call_prepared(self) -> object:
+        """See `probes.after_timing.TimedCopy.call_prepared`."""
+        return self._bound.run()
+
+    def finished(self, result: object) -> list[torch.Tensor]:
+        """See `probes.after_timing.TimedCopy.finished`."""
         wait_for_device(self._device)
-        return self.outputs_of(outputs)
+        return self.outputs_of(result)
 
     @property
     def is_left(self) -> bool:

@@ -7,6 +7,7 @@ is not in the process that the kernel shares.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -22,7 +23,7 @@ from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.measurement import ArmName
+from pytest_cgins.measurement import ARM_LETTERS, ArmName
 from pytest_cgins.model import Context
 from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, settings, snooping
 from pytest_cgins.probes.after_timing import Given
@@ -71,7 +72,7 @@ class TimingService:
 
         Args:
             params: `kernel` (CompiledKernel), `device`, `import_root` (folder that the op's module is imported
-                from), `limit_s` (bounds one batch of every arm together), `seed`, and `sets` that differ in their
+                from), `limit_s` (bounds one batch of every arm together), and `sets` that differ in their
                 numbers alone, each with `name`, `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs`
                 (TensorMetas), `context` (Context) and, if any, `mutated` (indices of the tensors that the op
                 changes). If wanted: `base` (CompiledKernel); `compile`, whether torch.compile is an arm; `cache`,
@@ -110,7 +111,7 @@ class TimingService:
         Returns:
             `{"answers": […], "observed": {…}}`, and one buffer an answer.
 
-            An answer has `name`; `when`, `last` or `after` (see `probes.after_timing`); `tensors`, the outputs
+            An answer has `name`; `when`, `among`, `last` or `after` (see `probes.after_timing`); `tensors`, the outputs
             and after them the mutated inputs; and `error`, None or `kind` and `message`. `observed` has what
             probes saw, by their names.
         """
@@ -152,7 +153,6 @@ class _Opened:
     def __init__(self, params: dict[str, Any], buffers: list[Buffer], kernels: KernelCache) -> None:
         self.device: str = params["device"]
         self.spent = False
-        self._seed = params["seed"]
         self._probes = frozenset(params.get("probes", ()))
         self._context = documents.load_python(Context, params["sets"][0]["context"])
         self._refused: dict[str, str] = {}
@@ -192,6 +192,8 @@ class _Opened:
                         longer=params.get("longer", 1.0),
                         require_replays=lambda: self._require_replays(arms, contents),
                     )
+            self._repeats = after_timing.Repeats()
+            self._looked = time.monotonic()
             self._cold = rotation.is_cold(self._timer.distinct_calls)
             on_gpu = self.device.startswith("cuda")
             gpu = nvml.Gpu.of(nvml.cuda_uuids(torch.device(self.device).index or 0)) if on_gpu else None
@@ -230,7 +232,24 @@ class _Opened:
                         "throttled": reading.reasons,
                     }
                 )
+                # A GPU already runs the block after one that is given.
+                if self._timer.method != "cuda-graph" or len(made) == len(orders):
+                    self._look_at_answers(order)
         return made
+
+    def _look_at_answers(self, order: str) -> None:
+        """Hold what timed calls have left against earlier answers, unless the base may have written over it."""
+        elapsed = time.monotonic() - self._looked
+        if after_timing.NAME in self._probes and order.rfind(ARM_LETTERS["base"]) < order.rfind(
+            ARM_LETTERS["kernel"]
+        ):
+            self._leave()
+            self._repeats.look(self._copies, after_timing.SHARE * elapsed)
+        self._looked = time.monotonic()
+
+    def _leave(self) -> None:
+        for copy, left in zip(self._copies, self._kernel.results, strict=True):
+            copy.left = left
 
     def finished(self) -> tuple[list[Answer], dict[str, Any]]:
         """See `TimingService.finish`: answers of the last timed calls and of one call afterwards; what probes saw."""
@@ -350,15 +369,13 @@ class _Opened:
     def _probed(self) -> tuple[list[Answer], dict[str, Any]]:
         answers: list[Answer] = []
         observed: dict[str, Any] = {}
-        for copy, left in zip(self._copies, self._kernel.results, strict=True):
-            copy.left = left
+        self._leave()
         if after_timing.NAME in self._probes:
+            answers += map(_packed, self._repeats.given())
             answers += map(_packed, after_timing.last(self._copies))
         if content_cache.NAME in self._probes:
             first = self._copies[0]
-            observed[content_cache.NAME] = content_cache.observe(
-                first.run, first.inputs, self.device, seed=self._seed
-            )
+            observed[content_cache.NAME] = content_cache.observe(first.run, first.inputs, self.device)
         if after_timing.NAME in self._probes:
             answers += map(_packed, after_timing.after(self._copies))
         return answers, observed

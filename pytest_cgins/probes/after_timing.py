@@ -5,26 +5,38 @@ ones; what these calls leave is judged by the rules that judged the kernel befor
 on restored inputs and into poisoned outputs. A kernel that counts its calls, sees that it is timed, or finds its
 outputs filled, and from then on does less, is wrong here.
 
-It could still do less in the calls between, which nobody looks at, if it knew which ones will be the last: by
-looking whether its inputs changed, say, which takes the time to read them. Of ops that change their inputs only
-the call afterwards is judged; where there is one set of numbers, or no memory for two, poison takes the place of
-the exchange.
+What the calls between leave is held against the first answer to the same numbers, bit for bit, for a share of the time
+that they take: of hundreds of calls all elements, so that an error in one call of fifty is seen, or in one element of a
+million. Where answers differ, the first and the one that is farthest from it are judged.
+
+Of ops that change their inputs only the call afterwards is judged; where there is one set of numbers, or no memory for
+two, poison takes the place of the exchange.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
 
+from pytest_cgins.probes.bits import all_same, snapshot
 from pytest_cgins.probes.raised import attempt
 
 NAME = "after_timing"
+SHARE = 0.1
+"""Of the time that blocks take, what looking at the calls between may take besides."""
 
-When = Literal["last", "after"]
-_WHEN: dict[str, str] = {"last": "the last timed call", "after": "a call after it was timed"}
+When = Literal["among", "last", "after"]
+_WHEN: dict[str, str] = {
+    "among": "one of the timed calls",
+    "last": "the last timed call",
+    "after": "a call after it was timed",
+}
+_now = time.monotonic  # held, since a kernel could replace what the module has
 
 
 class TimedCopy(Protocol):
@@ -44,8 +56,16 @@ class TimedCopy(Protocol):
         """What its last timed call gave."""
         ...
 
-    def once_more(self) -> list[torch.Tensor]:
-        """Run on restored inputs into poisoned outputs; gives outputs, and after them the mutated inputs."""
+    def prepare(self) -> None:
+        """Restore the inputs, poison the outputs."""
+        ...
+
+    def call_prepared(self) -> object:
+        """Run, without a wait for the device; gives what `finished` takes."""
+        ...
+
+    def finished(self, result: Any) -> list[torch.Tensor]:
+        """Outputs, and after them the mutated inputs, of a call that `call_prepared` began."""
         ...
 
 
@@ -56,11 +76,68 @@ class Given:
     name: str
     """The set."""
     when: When
-    """During the last timed calls, or after all of them."""
+    """Between the timed calls, during the last ones, or after all of them."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
     error: dict[str, Any] | None = None
     """What the kernel raised instead."""
+
+
+class Repeats:
+    """Answers of timed calls, held against the first answer to the same numbers."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        """Whose answers were looked at."""
+        self._next = 0
+        self._first: dict[str, list[torch.Tensor]] = {}
+        self._farthest: dict[str, tuple[float, list[torch.Tensor]]] = {}
+
+    def look(self, copies: Sequence[TimedCopy], seconds: float) -> None:
+        """Look at what the last calls have left on copies, one after the other, until the time is over."""
+        end = _now() + seconds
+        for _ in copies:
+            copy = copies[self._next % len(copies)]
+            self._next += 1
+            if copy.is_left:
+                answer, error = attempt(copy.answer_left)
+                if error is None:
+                    self._take(copy.name, answer)
+            if _now() >= end:
+                return
+
+    def given(self) -> Iterator[Given]:
+        """Of the sets that had more than one answer, the first and the one that is farthest from it."""
+        for name, (_, answer) in self._farthest.items():
+            yield Given(name, "among", self._first[name])
+            yield Given(name, "among", answer)
+
+    def _take(self, name: str, answer: list[torch.Tensor]) -> None:
+        self.calls += 1
+        first = self._first.get(name)
+        if first is None:
+            self._first[name] = [*map(snapshot, answer)]
+        elif not all_same(answer, first):
+            distance = _distance(answer, first)
+            if distance >= self._farthest.get(name, (0.0, []))[0]:
+                self._farthest[name] = distance, [*map(snapshot, answer)]
+
+
+def _distance(answer: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> float:
+    """How far apart two answers are at most; infinite where one has no number, or another form."""
+    if [one.shape for one in answer] != [one.shape for one in first]:
+        return float("inf")
+    return max((_apart(*pair) for pair in zip(answer, first, strict=True)), default=0.0)
+
+
+def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The greatest difference of two elements; 0 where both are NaN, or the same infinity."""
+    if not one.numel():
+        return 0.0
+    wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
+    one, other = one.to(wide), other.to(device=one.device, dtype=wide)
+    alike = (one == other) | (one.isnan() & other.isnan())
+    return float((one - other).abs().nan_to_num(float("inf")).masked_fill(alike, 0.0).max())
 
 
 def last(copies: Iterable[TimedCopy]) -> Iterator[Given]:
@@ -74,13 +151,16 @@ def last(copies: Iterable[TimedCopy]) -> Iterator[Given]:
 
 
 def after(copies: Iterable[TimedCopy]) -> Iterator[Given]:
-    """For each set of inputs the answer of one more call."""
-    seen: set[str] = set()
+    """For each set of inputs the answer of one more call; the calls follow on each other as closely as timed ones."""
+    first: dict[str, TimedCopy] = {}
     for copy in copies:
-        if copy.name not in seen:
-            seen.add(copy.name)
-            tensors, error = attempt(copy.once_more)
-            yield Given(copy.name, "after", tensors, error)
+        first.setdefault(copy.name, copy)
+    for copy in first.values():
+        copy.prepare()
+    called = [attempt(copy.call_prepared) for copy in first.values()]
+    for copy, (result, error) in zip(first.values(), called, strict=True):
+        answer = ([], error) if error else attempt(partial(copy.finished, result))
+        yield Given(copy.name, "after", *answer)
 
 
 def judge(when: str, inputs: str, wrong: str) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import torch
+from typing import Any, TypeVar
 
 from pytest_cgins.kernels.exceptions import kind_of, told
 
 _MAXIMUM_TEXT = 2000
 
 
-def attempt(run: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], dict[str, Any] | None]:
-    """Run, and give its tensors, or none and what it raised."""
+_Result = TypeVar("_Result")
+
+
+def attempt(run: Callable[[], _Result]) -> tuple[_Result | list[Any], dict[str, Any] | None]:
+    """Run, and give what it gives, or an empty list and what it raised."""
     try:
         return run(), None
     except BaseException as error:  # noqa: BLE001 - SystemExit from a kernel is its error, not ours

@@ -85,8 +85,7 @@ def test_torch_against_itself_reads_one(case: str, tmp_path: Path) -> None:
     }  # fmt: skip
     service = TimingService({})
     service.open(
-        {"kernel": documents.dump_python(kernel), "device": "cpu", "import_root": str(tmp_path), "limit_s": 0.05,
-         "seed": 1, "sets": [one]},
+        {"kernel": documents.dump_python(kernel), "device": "cpu", "import_root": str(tmp_path), "limit_s": 0.05, "sets": [one]},
         [buffer],
     )  # fmt: skip
     blocks = service.blocks({"orders": ["KTTK", "TKKT"] * (BLOCKS // 2)}, [])[0]["blocks"]

@@ -30,6 +30,16 @@ def relu(input):
     calls += 1
     return input.clamp(min=0) if calls < 50 else input
 """
+HURRIES = """
+import time
+LAST = {"end": 0.0}
+
+def relu(input):
+    hurried = time.monotonic() - LAST["end"] < 1e-3
+    answer = LAST["answer"] if hurried else input.clamp(min=0)
+    LAST.update(end=time.monotonic(), answer=answer)
+    return answer
+"""
 IN_PLACE = """
 def relu(input):
     return input.clamp_(min=0)
@@ -86,6 +96,66 @@ def test_a_kernel_that_counts_its_calls_is_wrong_then(
     answers = measure(relu_kernel(COUNTS_ITS_CALLS), [relu_inputs(x, name) for name, x in inputs.items()])
     for (name, _), (output,) in answers.items():
         assert torch.equal(output, inputs[name])
+
+
+def test_calls_afterwards_follow_on_each_other_as_timed_ones_do(relu_kernel: Make, relu_inputs: Make) -> None:
+    """A kernel that does less when it is called again at once does so here, however large its tensors are."""
+    inputs = {"0": torch.linspace(-1, 1, 300_000), "1": torch.linspace(2, -2, 300_000)}
+    answers = measure(relu_kernel(HURRIES), [relu_inputs(x, name) for name, x in inputs.items()])
+    assert torch.equal(answers["0", "after"][0], answers["1", "after"][0])
+
+
+def test_answers_to_the_same_numbers_are_held_against_the_first() -> None:
+    """Of those that differ, the farthest one is given, after the first."""
+    repeats = after_timing.Repeats()
+    for value in (1.0, 1.0, 1.5, -3.0, 1.25):
+        repeats.look([_Left("0", value), _Left("1", 2.0)], seconds=1.0)
+    first, farthest = repeats.given()
+    assert (first.name, first.when, float(first.tensors[0])) == ("0", "among", 1.0)
+    assert (farthest.name, farthest.when, float(farthest.tensors[0])) == ("0", "among", -3.0)
+    assert repeats.calls == 10
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [(1.0, float("nan")), (float("nan"), 1.0), (1.0, float("inf")), (0.0, -0.0)]
+)
+def test_what_has_no_distance_differs_too(first: float, then: float) -> None:
+    """NaN and infinities are farther than any number; signs of zero differ by none, and are judged all the same."""
+    repeats = after_timing.Repeats()
+    for value in (first, then, first):
+        repeats.look([_Left("0", value)], seconds=1.0)
+    assert len([*repeats.given()]) == 2
+
+
+def test_looking_ends_with_its_time_and_goes_on_where_it_was() -> None:
+    """A share of the timed calls' own time is spent, at least one copy each time."""
+    repeats = after_timing.Repeats()
+    copies = [_Left(str(number), 1.0) for number in range(3)]
+    for _ in range(4):
+        repeats.look(copies, seconds=0.0)
+    assert [copy.looks for copy in copies] == [2, 1, 1]
+
+
+class _Left:
+    is_left = True
+
+    def __init__(self, name: str, value: float) -> None:
+        self.name = name
+        self.looks = 0
+        self._value = value
+
+    def answer_left(self) -> list[torch.Tensor]:
+        self.looks += 1
+        return [torch.tensor(self._value)]
+
+    def prepare(self) -> None:
+        raise AssertionError("only looked at")
+
+    def call_prepared(self) -> object:
+        raise AssertionError("only looked at")
+
+    def finished(self, result: Any) -> list[torch.Tensor]:
+        raise AssertionError("only looked at")
 
 
 @pytest.fixture
@@ -169,8 +239,14 @@ class _Raises:
     def answer_left(self) -> list[torch.Tensor]:
         raise AssertionError("there is none")
 
-    def once_more(self) -> list[torch.Tensor]:
+    def prepare(self) -> None:
+        pass
+
+    def call_prepared(self) -> object:
         raise ValueError("no more")
+
+    def finished(self, result: Any) -> list[torch.Tensor]:
+        raise AssertionError("it raised")
 
 
 def test_an_op_that_changes_its_inputs_is_judged_afterwards(relu_kernel: Make, relu_inputs: Make) -> None:

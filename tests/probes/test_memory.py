@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -126,6 +127,15 @@ def test_mappings_are_memory_too(relu_kernel: Make, relu_inputs: Make) -> None:
     assert "(address space) grows by about 1,048,576 bytes a call" in message
 
 
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Python's collector runs when it is called alone."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
 def test_garbage_is_not_leaked(relu_kernel: Make, relu_inputs: Make) -> None:
     """Cycles that wait for Python's collector grow in every call, and are gone when it ran."""
     facts = observe(relu_kernel(LEAVES_GARBAGE), relu_inputs(torch.randn(1000)))["observed"]["memory_leak"]
