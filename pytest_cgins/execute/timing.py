@@ -244,7 +244,7 @@ class _Opened:
             ARM_LETTERS["kernel"]
         ):
             self._leave()
-            self._repeats.look(self._copies, after_timing.SHARE * elapsed)
+            self._repeats.look(self._copies, max(after_timing.LEAST_S, after_timing.SHARE * elapsed))
         self._looked = time.monotonic()
 
     def _leave(self) -> None:

@@ -29,6 +29,8 @@ from pytest_cgins.probes.raised import attempt
 NAME = "after_timing"
 SHARE = 0.1
 """Of the time that blocks take, what looking at the calls between may take besides."""
+LEAST_S = 5e-3
+"""For a block, however short."""
 
 When = Literal["among", "last", "after"]
 _WHEN: dict[str, str] = {
