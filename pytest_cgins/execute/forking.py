@@ -44,7 +44,7 @@ where a user's own `trace.py` would be found before the standard library's."""
 _BOOT = (
     "from pytest_cgins.execute.worker import main; "
     "main(**__import__('pytest_cgins.execute.forkserver', fromlist=['serve'])"
-    ".serve({fd}, module={module!r}, parent={parent}, death_signal={death_signal}, shielded={shielded}))"
+    ".serve({fd}, module={module!r}, parent={parent}, death_signal={death_signal}))"
 )
 # Of a process's status, what it hands on to those that it starts.
 _INHERITED = (
@@ -90,13 +90,12 @@ class Forked:
 class ForkServer:
     """A process that imports a module, and forks workers afterwards; usable by several threads."""
 
-    def __init__(self, module: str, environment: Mapping[str, str], *, shielded: bool) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         """Start it, and do not wait for its imports.
 
         Args:
             module: what it imports.
             environment: that of its workers, but for the mark's value.
-            shielded: let no other process of this user look into the workers either.
         """
         self.module = module
         self.unfit: str | None = None
@@ -108,7 +107,6 @@ class ForkServer:
             module=module,
             parent=os.getpid(),
             death_signal=threading.current_thread() is threading.main_thread(),
-            shielded=shielded,
         )
         with theirs:
             self._process = subprocess.Popen(
@@ -155,8 +153,18 @@ class ForkServer:
         if self.unfit:
             logger.debug("no worker of %s is forked: %s", self.module, self.unfit)
 
-    def fork(self, mark: str, connection: int, stdout: int, stderr: int, folder: int) -> Forked | None:
+    def fork(
+        self, mark: str, connection: int, stdout: int, stderr: int, folder: int, *, shielded: bool
+    ) -> Forked | None:
         """Fork a worker that has these descriptors, this mark, and a directory to be in.
+
+        Args:
+            mark: value of its `WORKER_MARK`.
+            connection: its end of the socket on which it serves.
+            stdout: its own.
+            stderr: its own.
+            folder: what is to be its current directory.
+            shielded: let no other process of this user look into it, from its first instruction on.
 
         Returns:
             The worker; None if there is none, and one is to be started in another way.
@@ -166,7 +174,7 @@ class ForkServer:
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         answer: dict[str, Any] = {}
         with theirs, suppress(OSError):
-            request = json.dumps({"mark": mark}).encode()
+            request = json.dumps({"mark": mark, "shielded": shielded}).encode()
             socket.send_fds(self._requests, [request], [connection, stdout, stderr, theirs.fileno(), folder])
         if _is_readable(line, _FORK_S):
             answer = _read(line)
@@ -204,11 +212,11 @@ class _Servers:
         self._retired: list[ForkServer] = []
         self._hopeless: set[_Key] = set()
 
-    def get(self, module: str, environment: Mapping[str, str], *, shielded: bool) -> ForkServer | None:
+    def get(self, module: str, environment: Mapping[str, str]) -> ForkServer | None:
         with self._lock:
             if self._owner != os.getpid():  # a fork of the parent: the servers are not its own
                 self._owner, self._current, self._retired = os.getpid(), {}, []
-            key = _key(module, environment, shielded=shielded)
+            key = _key(module, environment)
             if key in self._hopeless:
                 return None
             server = self._current.pop(key, None)
@@ -220,7 +228,7 @@ class _Servers:
                 if server is not None:
                     logger.debug("process %d, which forked workers, ended and is replaced", server.pid)
                     self._retire(server)
-                server = ForkServer(module, environment, shielded=shielded)
+                server = ForkServer(module, environment)
             self._current[key] = server  # the last one of the dictionary is the one that was asked for last
             while len(self._current) > MOST_SERVERS:
                 self._retire(self._current.pop(next(iter(self._current))))
@@ -244,7 +252,7 @@ _servers = _Servers()
 atexit.register(_servers.end)
 
 
-def server_for(module: str, environment: Mapping[str, str], *, shielded: bool) -> ForkServer | None:
+def server_for(module: str, environment: Mapping[str, str]) -> ForkServer | None:
     """The server whose forks are what a worker would be that this thread starts now; None if there cannot be one.
 
     A server of this process is taken if it has the same module, variables, limits, CPUs, rights and interpreter. One
@@ -252,7 +260,7 @@ def server_for(module: str, environment: Mapping[str, str], *, shielded: bool) -
     """
     if os.environ.get(FORK_VARIABLE, "").strip() == "0" or not _is_possible():
         return None
-    return _servers.get(module, environment, shielded=shielded)
+    return _servers.get(module, environment)
 
 
 @cache
@@ -266,7 +274,7 @@ def _is_possible() -> bool:
     return False
 
 
-def _key(module: str, environment: Mapping[str, str], *, shielded: bool) -> _Key:
+def _key(module: str, environment: Mapping[str, str]) -> _Key:
     """All that a process has from its parent, but for its mark and its current directory."""
     variables = tuple(sorted((name, value) for name, value in environment.items() if name != WORKER_MARK))
     status = Path("/proc/thread-self/status").read_text().splitlines()
@@ -277,7 +285,7 @@ def _key(module: str, environment: Mapping[str, str], *, shielded: bool) -> _Key
     # Where a path of modules or libraries is relative, what is imported depends on the current directory.
     parts = [part for name in _PATHS for part in environment.get(name, "/").split(":")]
     folder = "" if all(part.startswith("/") for part in parts) else str(Path.cwd())
-    return module, shielded, sys.executable, variables, inherited, limits, group, niceness, folder
+    return module, sys.executable, variables, inherited, limits, group, niceness, folder
 
 
 def _ask(line: socket.socket, what: bytes, limit_s: float) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _MEMORY_DEVICES = 1  # /dev/null, /dev/zero, /dev/urandom
 _RANK = 128  # matrices of this size are multiplied by all threads of numpy's library
 
 
-def serve(fd: int, *, module: str, parent: int, death_signal: bool, shielded: bool) -> dict[str, Any]:
+def serve(fd: int, *, module: str, parent: int, death_signal: bool) -> dict[str, Any]:
     """Import a module, say whether processes that have it can be forked, and fork one a request.
 
     Args:
@@ -50,7 +50,6 @@ def serve(fd: int, *, module: str, parent: int, death_signal: bool, shielded: bo
         module: what to import.
         parent: process id of the parent.
         death_signal: whether it was the parent's main thread that made us.
-        shielded: let no other process of this user look into the workers.
 
     Returns:
         Arguments of `worker.main`, in each worker. The server does not return.
@@ -65,7 +64,7 @@ def serve(fd: int, *, module: str, parent: int, death_signal: bool, shielded: bo
     if unfit:
         os._exit(0)
     os.chdir("/")  # keeps no directory of a user's busy
-    work = _Server(requests, handle, shielded, threads).run()
+    work = _Server(requests, handle, threads).run()
     # A worker has imported what it serves with, and nothing else.
     del sys.modules[__name__], sys.modules[__package__ or ""].forkserver
     return work
@@ -153,10 +152,9 @@ class _Worker:
 class _Server:
     """Forks on request, and reaps."""
 
-    def __init__(self, requests: socket.socket, parent: int, shielded: bool, threads: bool) -> None:
+    def __init__(self, requests: socket.socket, parent: int, threads: bool) -> None:
         self._requests: socket.socket | None = requests
         self._parent = parent
-        self._shielded = shielded
         self._threads = threads
         self._workers: dict[int, _Worker] = {}
 
@@ -227,12 +225,13 @@ class _Server:
             if pid == 0:
                 line.close()
                 os.close(ready)
-                self._become(json.loads(data)["mark"], ends, ready_end)
+                request = json.loads(data)
+                self._become(request["mark"], ends, ready_end, shielded=request["shielded"])
                 return {
                     "fd": ends.connection,
                     "parent": server,
                     "death_signal": True,
-                    "shielded": self._shielded,
+                    "shielded": request["shielded"],
                 }
             os.close(ready_end)
             answer = self._forked(pid, line, ready)
@@ -252,7 +251,7 @@ class _Server:
         os.waitpid(pid, 0)
         return {"error": "the forked process ended"}
 
-    def _become(self, mark: str, ends: _Ends, ready: int) -> None:
+    def _become(self, mark: str, ends: _Ends, ready: int, *, shielded: bool) -> None:
         """In the fork: leave everything of the server's behind."""
         try:
             os.setsid()
@@ -266,7 +265,7 @@ class _Server:
             _renew()
             if self._threads:
                 _wake_threads()
-            if not self._shielded:
+            if not shielded:
                 unshield()
             os.write(ready, b"1")
             os.close(ready)

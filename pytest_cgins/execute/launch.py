@@ -100,23 +100,21 @@ class Launch:
         self,
         ends: Ends,
         *,
-        service: str,
         mark: str,
         environment: Mapping[str, str],
         wrap: Wrap | None,
         shielded: bool,
-        fork: bool,
+        fork: str,
     ) -> None:
         """Take over the ends, and have a server begin its imports where one is wanted and there is none.
 
         Args:
             ends: closed by `start` or `close`.
-            service: "module:Class", whose module a server imports.
             mark: the environment's `WORKER_MARK`.
             environment: all variables.
             wrap: puts another program around it; then nothing is forked.
             shielded: let no other process of this user look into it.
-            fork: whether a server may fork it.
+            fork: module whose imports a server is to have that forks it; "" if none may.
         """
         self._ends = ends
         self._mark = mark
@@ -126,7 +124,7 @@ class Launch:
         self._server: ForkServer | None = None
         self._folder = -1
         if fork and wrap is None:
-            self._server = server_for(service.partition(":")[0], environment, shielded=shielded)
+            self._server = server_for(fork, environment)
         if self._server is not None:
             try:
                 self._folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -163,7 +161,14 @@ class Launch:
         if self._server is None:
             return None
         ends = self._ends
-        return self._server.fork(self._mark, ends.connection.fileno(), ends.stdout, ends.stderr, self._folder)
+        return self._server.fork(
+            self._mark,
+            ends.connection.fileno(),
+            ends.stdout,
+            ends.stderr,
+            self._folder,
+            shielded=self._shielded,
+        )
 
     def _execute(self) -> Executed:
         boot = _BOOT.format(

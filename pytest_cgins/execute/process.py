@@ -105,6 +105,7 @@ class WorkerProcess:
         wrap: Wrap | None = None,
         shielded: bool = False,
         fork: bool = True,
+        imports: str = "",
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> WorkerProcess:
         """Start a process that serves `service` ("module:Class"), and do not wait for its imports.
@@ -119,6 +120,7 @@ class WorkerProcess:
             shielded: let no other process of this user look into it.
             fork: let it be forked by a process that has its imports behind it, see `forkserver`; what is put around
                 it, and what times, is started as a program.
+            imports: the module that this process has imported; that of the service if "".
             start_timeout_s: limit of its imports.
         """
         mark = secrets.token_hex(8)
@@ -129,12 +131,11 @@ class WorkerProcess:
         try:
             launch = Launch(
                 ends,
-                service=service,
                 mark=mark,
                 environment=worker_environment(mark, env),
                 wrap=wrap,
                 shielded=shielded,
-                fork=fork,
+                fork=(imports or service.partition(":")[0]) if fork else "",
             )
             worker = cls(
                 launch,
