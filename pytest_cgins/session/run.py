@@ -150,6 +150,8 @@ class GateSession:
         if file not in self._cases:
             evaluator = self.evaluator(file)
             evaluator.require_base()
+            if not self.config.option.collectonly:
+                evaluator.warm()  # its processes import torch while packs are read and tests collected
             self._cases[file] = evaluator.cases()
         return self._cases[file]
 

@@ -77,9 +77,9 @@ def test_another_environment_has_another_server(pool: WorkerPool, toy_path: dict
         assert [ask(one, "settings_and_variable")[1] for one in (pool, second)] == ["blue", "green"]
 
 
-def test_what_knows_the_answers_has_a_server_of_its_own(pool: WorkerPool) -> None:
-    """The reference worker is no relative of what runs kernels, and so has another layout of memory."""
-    assert parent_of(ask(pool, "pid")) != parent_of(ask(pool, "pid", "reference"))
+def test_what_knows_the_answers_has_the_same_server_and_is_shielded(pool: WorkerPool) -> None:
+    """One import for both; nobody may look into the reference worker, nor into what forked it."""
+    assert parent_of(ask(pool, "pid")) == parent_of(ask(pool, "pid", "reference"))
     assert [ask(pool, "is_dumpable", role) for role in ("toy", "reference")] == [1, 0]
 
 
