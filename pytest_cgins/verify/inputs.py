@@ -109,8 +109,18 @@ def edge_numbers(
     semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int]
 ) -> Tensor | None:
     """Which of the edge rows each element of an output of this shape is made of, flat; None where rows are not seen in it."""
+    rows = row_numbers(semantics, call, tensors, shape)
+    if rows is None:
+        return None
+    return rows % len(_patterns(semantics, data(semantics, tensors)[0][1].dtype))
+
+
+def row_numbers(
+    semantics: Semantics, call: OpCall, tensors: Sequence[Tensor], shape: Sequence[int]
+) -> Tensor | None:
+    """Which row of the data each element of an output of this shape is made of, flat; None where rows are not seen in it."""
     for index, tensor in data(semantics, tensors)[:1]:
-        lanes = lanes_of(semantics, call, index, tensor) % len(_patterns(semantics, tensor.dtype))
+        lanes = lanes_of(semantics, call, index, tensor)
         of_rows = tuple(size for size in lanes.shape if size > 1) == tuple(size for size in shape if size > 1)
         if of_rows:
             return lanes.reshape(-1)

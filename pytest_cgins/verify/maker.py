@@ -16,6 +16,7 @@ from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements, as_real
 from pytest_cgins.verify.indices import indices_of, window_of
+from pytest_cgins.verify.inputs import row_numbers
 from pytest_cgins.verify.output_order import arrangement
 from pytest_cgins.verify.random_outputs import Domain, draw
 from pytest_cgins.verify.reference import Answers, answer, answers
@@ -125,8 +126,15 @@ class Maker:
         arranged = arrangement(call, first, made.answer)
         if arranged is not None:
             made, gold_of = made.arranged(arranged), gold.arranged(gold_of, arranged)
+        semantics = of(call, self.declared)
         outputs = tuple(
-            _expected_output(index, made, meta, gold_of[index] if index < len(gold_of) else None)
+            _expected_output(
+                index,
+                made,
+                meta,
+                gold_of[index] if index < len(gold_of) else None,
+                row_numbers(semantics, call, tensors, as_real(made.answer[index]).shape),
+            )
             for index, meta in enumerate(metas)
         )
         outputs = tuple(
@@ -244,7 +252,7 @@ def dense_stride(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, 
 
 
 def _expected_output(
-    index: int, made: Answers, meta: TensorMeta, elements: GoldElements | None
+    index: int, made: Answers, meta: TensorMeta, elements: GoldElements | None, rows: Tensor | None
 ) -> ExpectedOutput:
     answer, reference = as_real(made.answer[index]), as_real(made.reference[index])
     scale = None
@@ -255,6 +263,7 @@ def _expected_output(
             as_real(made.answer32[index]),
             None if made.perturbed is None else as_real(made.perturbed[index]),
             None if made.rounded is None else as_real(made.rounded[index]),
+            rows=None if rows is None else rows.to(answer.device),
         )
     stride = meta.stride if not made.answer[index].is_complex() else (*(2 * s for s in meta.stride), 1)
     return ExpectedOutput(

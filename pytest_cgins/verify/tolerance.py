@@ -4,12 +4,15 @@ The derived rule takes its scale from torch and from the op itself. With r the f
 in fp32 on the same (upcast) inputs with TF32 off, t torch in the case's dtype, and p the fp64 reference on
 inputs that were rounded to fp32 once more:
 
-    e = max(|t32 − r|, |p − r|)                                  element by element
+    e = max(|t32 − r|, |p − r|, |t − r| − ½ulp(r))               element by element
     T = ½ulp(r) + max(monotone envelope of e over exponent bins of r, 2·rms(e))
     z = |y − r| / T
 
-and y passes iff  max z ≤ C·max(1, max z_t)  and  rms z ≤ c·rms z_t.  T depends on r only through the
-exponent of r, so it is a table of 2048 entries.
+and y passes iff  max z ≤ C  and  rms z ≤ c·rms z_t.  T depends on r only through the exponent of r, so it
+is a table of 2048 entries.
+
+Rows that do not depend on each other have such a table for each group of them that errs alike (`_groups`):
+a kernel has no right to the error of a row of larger numbers.
 
 p stands for what any backward stable kernel may do. Without it the scale is torch's luck: a case of few
 rows has few independent errors, and where torch's own happen to be small, plain loops were called wrong.
@@ -17,13 +20,13 @@ rows has few independent errors, and where torch's own happen to be small, plain
 Two additions keep the second condition sane where rms z_t says nothing. It is taken to be at least that of
 p, and at least that of correct rounding, whose error is uniform in ±½ulp: rms(½ulp / T) / √3. And one
 element at the first condition's limit must not break the second by itself, so the limit is at least
-C·max(1, max z_t) / √n: for a handful of elements the rms is no statistic.
+C / √n: for a handful of elements the rms is no statistic.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +34,14 @@ from torch import Tensor
 from pytest_cgins.config import Tolerance
 
 _EXPONENTS = 2048
+_GROUPS = 5
+_GROUP_STEP = 3
+"""Rows whose error is 2³ times less than others' have a unit of their own: five of them reach over 2¹²."""
+_LEAST_PER_ROW = 16
+_LEAST_PER_GROUP = 64
+"""Fewer errors than these are luck."""
+_SCALAR = 4
+"""How many times closer a single number of half precision must be: its last rounding is most of what it may err."""
 _JUMP = 2.0**-10
 _JUMP_TF32 = 2.0**-3
 _FP64_FROM_FP32 = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
@@ -79,8 +90,6 @@ class Scale:
     """r, float64."""
     unit: Tensor
     """T, float64, positive."""
-    peak: float
-    """max(1, max z_t)."""
     rms: float
     """rms z_t, at least that of correct rounding."""
     constants: Constants
@@ -89,7 +98,7 @@ class Scale:
     @property
     def peak_limit(self) -> float:
         """What max z may be."""
-        return self.constants.peak * self.peak
+        return self.constants.peak
 
     @property
     def rms_limit(self) -> float:
@@ -122,6 +131,8 @@ def derive(
     answer32: Tensor,
     perturbed: Tensor | None = None,
     rounded: Tensor | None = None,
+    *,
+    rows: Tensor | None = None,
 ) -> Scale:
     """Scale of one output.
 
@@ -131,8 +142,9 @@ def derive(
         answer32: t32, float32 (or wider).
         perturbed: p, float64: the reference on inputs that were rounded to fp32 once more.
         rounded: like p, on inputs rounded to TF32, where that is allowed.
+        rows: number of the row that each element is made of, int64, flat, where no row depends on another.
 
-    All have the same shape. Elements that are not finite in any of them are left out.
+    All but `rows` have the same shape. Elements that are not finite in any of them are left out.
     """
     dtype = answer.dtype
     r = reference.reshape(-1)
@@ -153,23 +165,68 @@ def derive(
 
     bins = _exponent_bins(r)
     half_ulp = _half_ulp_table(dtype, r.device)
-    envelope = torch.zeros(_EXPONENTS, dtype=torch.float64, device=r.device)
-    envelope.scatter_reduce_(0, bins, error32, "amax")
-    envelope = envelope.cummax(0).values.clamp_min(2.0 * rms(error32))
-    table = half_ulp + envelope
-    unit = table[bins]
-
+    error32 = torch.maximum(error32, error - half_ulp[bins])
+    groups = _groups(error32, rows)
+    places = bins if groups is None else bins + _EXPONENTS * groups
+    envelope = torch.zeros(_EXPONENTS * _GROUPS, dtype=torch.float64, device=r.device)
+    envelope.scatter_reduce_(0, places, error32, "amax")
+    envelope = envelope.reshape(_GROUPS, _EXPONENTS).cummax(1).values
+    table = (half_ulp + envelope.maximum(_floors(error32, groups))).reshape(-1)
+    unit = table[places]
     z = error / unit
     # Of correct rounding: from how often each bin occurs, so that no further pass over r is needed.
-    occupancy = torch.bincount(bins, minlength=_EXPONENTS).to(torch.float64)
-    rounding = float(((half_ulp / table) ** 2 * occupancy).sum()) / 3.0 / max(1, r.numel())
+    occupancy = torch.bincount(places, minlength=len(table)).to(torch.float64)
+    rounding = float(((half_ulp.repeat(_GROUPS) / table) ** 2 * occupancy).sum()) / 3.0 / max(1, r.numel())
     return Scale(
         reference=r,
         unit=unit,
-        peak=max(1.0, peak(z)),
         rms=max(rms(z), math.sqrt(rounding), 0.0 if conditioning is None else rms(conditioning / unit)),
-        constants=constants(dtype) if rounded is None or dtype != torch.float32 else TF32,
+        constants=_constants(answer) if rounded is None or dtype != torch.float32 else TF32,
     )
+
+
+def _constants(answer: Tensor) -> Constants:
+    found = constants(answer.dtype)
+    if answer.numel() > 1 or answer.element_size() > 2:
+        return found
+    return replace(found, peak=found.peak / _SCALAR)
+
+
+def _groups(error: Tensor, rows: Tensor | None) -> Tensor | None:
+    """Group of each element, by how much its row errs, 0 the most; None if all are of one.
+
+    What kernels may err in one row says nothing of another: a row of small numbers beside a row of large ones, or a
+    well-conditioned one beside an ill-conditioned one, would otherwise be allowed the other's error.
+    """
+    if rows is None or not error.numel():
+        return None
+    count = int(rows.max()) + 1
+    if count < 2 or error.numel() < _LEAST_PER_ROW * count:
+        return None
+    sizes = torch.bincount(rows, minlength=count).clamp_min(1)
+    squares = torch.zeros(count, dtype=torch.float64, device=error.device).index_add_(0, rows, error**2)
+    exponents = (squares / sizes).clamp_min(1e-300).log2() / 2
+    group = ((exponents.max() - exponents) / _GROUP_STEP).clamp_(0, _GROUPS - 1).to(torch.int64)
+    held = torch.bincount(group, weights=sizes.to(torch.float64), minlength=_GROUPS).tolist()
+    into = [*range(_GROUPS)]
+    for number in range(_GROUPS - 1, 0, -1):  # a small one joins the next that errs more
+        if held[number] < _LEAST_PER_GROUP:
+            held[number - 1] += held[number]
+            into = [number - 1 if one == number else one for one in into]
+    return torch.tensor(into, device=error.device)[group][rows]
+
+
+def _floors(error: Tensor, groups: Tensor | None) -> Tensor:
+    """2·rms(e) of each group, (groups, 1); at most that of all, and at least that by 2¹², for rows on which torch is exact."""
+    whole = 2.0 * rms(error)
+    floors = torch.full((_GROUPS, 1), whole, dtype=torch.float64, device=error.device)
+    if groups is not None:
+        squares = torch.zeros(_GROUPS, dtype=torch.float64, device=error.device).index_add_(
+            0, groups, error**2
+        )
+        own = 2.0 * (squares / torch.bincount(groups, minlength=_GROUPS).clamp_min(1)).sqrt()
+        floors = own[:, None].clamp(whole * 2.0 ** -(_GROUP_STEP * (_GROUPS - 1)), whole)
+    return floors
 
 
 def _conditioning(perturbed: Tensor, r: Tensor, *, jump: float = _JUMP) -> Tensor:
@@ -269,7 +326,7 @@ def against_gold(
         r, unit = r[positions], unit[positions]
     slack = _finite_distance(g, r)
     z_gold = slack / unit
-    peak_limit = scale.constants.peak * max(scale.peak, peak(z_gold))
+    peak_limit = scale.constants.peak * max(1.0, peak(z_gold))
     rms_gold = rms(z_gold)
     rms_limit = max(scale.constants.rms * max(scale.rms, rms_gold), peak_limit / math.sqrt(max(1, g.numel())))
     return Bound(

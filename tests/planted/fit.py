@@ -110,9 +110,9 @@ def _of_output(case: Case, inputs: str, output: ExpectedOutput, values: torch.Te
         trace=case.signature,
         inputs=inputs,
         elements=values.numel(),
-        peak=peak(assessed.z) / scale.peak if regular else float("inf"),
+        peak=peak(assessed.z) if regular else float("inf"),
         rms=rms(assessed.z) / scale.rms,
-        single=scale.peak / values.numel() ** 0.5 / scale.rms,
+        single=1 / values.numel() ** 0.5 / scale.rms,
     )
 
 

@@ -122,6 +122,64 @@ def test_few_elements_do_not_make_the_rms_stricter_than_the_peak(
         assert passes(answer, scale) is expected
 
 
+def of_rows(*sizes: float, width: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of these sizes, flat, and the number of each element's."""
+    reference = normal(len(sizes), width) * torch.tensor(sizes, dtype=torch.float64)[:, None]
+    return reference.reshape(-1), torch.arange(len(sizes)).repeat_interleave(width)
+
+
+def test_small_rows_are_not_allowed_the_error_of_large_ones() -> None:
+    """bf16 operands in a row a thousand times smaller pass where all rows are one, and fail where they are known."""
+    reference, rows = of_rows(1000.0, 1.0)
+    errors = reference + normal(len(reference), seed=1) * reference.abs() * 1e-5
+    wrong = reference.clone()
+    wrong[rows == 1] *= 1 + 2.0**-9
+    single = errors.to(torch.float32)
+    assert passes(wrong, rules.derive(reference, single, single))
+    own = rules.derive(reference, single, single, rows=rows)
+    assert not passes(wrong, own)
+    assert passes(single, own)
+
+
+@pytest.mark.parametrize("width", [1, 8, 200])
+def test_rows_of_one_size_have_one_unit(width: int) -> None:
+    """Rows that err alike, or are too short to say, have the unit that they had together."""
+    reference, rows = of_rows(*[1.0] * 40, width=width)
+    single = reference.to(torch.float32)
+    together, apart = (rules.derive(reference, single, single, rows=one).unit for one in (None, rows))
+    torch.testing.assert_close(apart, together, rtol=0.3, atol=0.0)
+
+
+@given(st.lists(st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 50.0]), min_size=1, max_size=9))
+@settings(max_examples=50, deadline=None)
+def test_no_group_is_allowed_more_than_all_together(sizes: list[float]) -> None:
+    """Whatever the rows are, their unit is never wider than without them, and torch's own answer passes."""
+    reference, rows = of_rows(*sizes, width=70)
+    for dtype in ALL:
+        answer, single = reference.to(dtype), reference.to(torch.float32)
+        together, apart = (rules.derive(reference, answer, single, rows=one) for one in (None, rows))
+        assert bool((apart.unit <= together.unit * (1 + 1e-12)).all())
+        assert passes(answer, apart)
+
+
+def test_rows_on_which_torch_is_exact_may_err_a_little() -> None:
+    """A unit of nothing would refuse a kernel that flushes the least numbers to zero."""
+    reference, rows = of_rows(1.0, 1e-39)
+    single = reference.to(torch.float32)
+    scale = rules.derive(reference, (single * (1 + 2.0**-20)), single, rows=rows)
+    assert passes(torch.where(rows == 1, 0.0, single), scale)
+
+
+@pytest.mark.parametrize(("dtype", "times"), [(torch.bfloat16, 4), (torch.float16, 16), (torch.float32, 64)])
+def test_a_single_number_of_half_precision_is_close(dtype: torch.dtype, times: float) -> None:
+    """Its last rounding is most of what it may err; two numbers have the limits of many."""
+    assert scale_of(torch.tensor([1.5], dtype=torch.float64), dtype).peak_limit == times
+    assert (
+        scale_of(torch.tensor([1.5, 1.5], dtype=torch.float64), dtype).peak_limit
+        == rules.constants(dtype).peak
+    )
+
+
 def test_all_equal_outputs_have_a_scale() -> None:
     """One exponent bin is enough."""
     scale = scale_of(torch.full((100,), 0.1, dtype=torch.float64), torch.float32)
@@ -141,7 +199,6 @@ def test_elements_that_are_not_finite_leave_the_scale_alone() -> None:
     plain = scale_of(reference, torch.float32)
     reference[3], reference[4] = torch.inf, torch.nan
     irregular = scale_of(reference, torch.float32)
-    assert math.isfinite(irregular.peak)
     assert math.isfinite(irregular.rms)
     torch.testing.assert_close(irregular.unit[5:], plain.unit[5:], rtol=0.02, atol=0.0)
 
