@@ -9,6 +9,7 @@ import os
 import resource
 import select
 import signal
+import stat
 import struct
 
 from . import landlock, seccomp, system
@@ -23,6 +24,8 @@ PERIOD_S = 0.2
 """How often memory and processes are looked at."""
 STATUS = struct.Struct("i")
 """How the worker ended, as waitpid has it."""
+MOST_FILES = 100_000
+"""In the folders that lie in memory, which each file takes a kilobyte of, however empty it is."""
 TROUBLE = 125
 """Exit status of a sandbox that could not be set up."""
 
@@ -136,24 +139,49 @@ def _watch(worker: int, fence: Fence, status: int) -> NoReturn:
                 os._exit(0)
             if ended == 0:
                 break
-        if trouble := _excess(fence.numbers):
+        if trouble := _excess(fence):
             os.write(2, f"pytest-cgins: {trouble}; all processes of the sandbox were killed\n".encode())
             os.kill(-1, signal.SIGKILL)
 
 
-def _excess(numbers: dict[str, int]) -> str:
+def _excess(fence: Fence) -> str:
     """What is over its limit now, in words; "" if nothing is."""
-    memory_kib = threads = 0
+    anonymous_kib = mapped_kib = threads = files = stored = 0
+    folders: set[int] = set()
+    for path in (*fence.paths["scratch"], _SHARED_MEMORY):
+        usage = os.statvfs(path)
+        folders.add(os.stat(path).st_dev)  # noqa: PTH116
+        files += usage.f_files - usage.f_ffree
+        stored += (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+    held: dict[tuple[int, int], int] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and name != "1":
             fields = _fields(f"/proc/{name}/status")
-            memory_kib += fields.get(b"RssAnon", 0) + fields.get(b"RssShmem", 0)
+            anonymous_kib += fields.get(b"RssAnon", 0)
+            mapped_kib += fields.get(b"RssShmem", 0)
             threads += fields.get(b"Threads", 0)
-    if memory_kib << 10 > numbers["memory"]:
-        return f"{memory_kib >> 10} MiB of memory in use, {numbers['memory'] >> 20} MiB allowed"
-    if threads > numbers["processes"]:
-        return f"{threads} processes and threads, {numbers['processes']} allowed"
+            _hold(f"/proc/{name}/fd", folders, held)
+    # What is mapped is mostly what is held: tensors on their way are both.
+    memory = (anonymous_kib << 10) + max(mapped_kib << 10, stored + sum(held.values()))
+    allowed = fence.numbers["memory"], fence.numbers["processes"]
+    if memory > allowed[0]:
+        return f"{memory >> 20} MiB of memory in use, {allowed[0] >> 20} MiB allowed"
+    if threads > allowed[1]:
+        return f"{threads} processes and threads, {allowed[1]} allowed"
+    if files > MOST_FILES:
+        return f"{files:,} files in memory, {MOST_FILES:,} allowed"
     return ""
+
+
+def _hold(descriptors: str, folders: set[int], held: dict[tuple[int, int], int]) -> None:
+    """Add the bytes of files without a name that a process has open: those of memfd_create, mapped or not."""
+    try:
+        for number in os.listdir(descriptors):  # noqa: PTH208
+            status = os.stat(f"{descriptors}/{number}")  # noqa: PTH116
+            if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev not in folders:
+                held[status.st_dev, status.st_ino] = 512 * status.st_blocks
+    except OSError:  # it has ended, or closed one meanwhile
+        return
 
 
 def _fields(path: str) -> dict[bytes, int]:

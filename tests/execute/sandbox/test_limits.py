@@ -46,6 +46,36 @@ def test_memory_of_all_processes(sandbox: Sandbox) -> None:
     assert "MiB of memory in use, 256 MiB allowed" in ran.stderr
 
 
+@pytest.mark.parametrize("file", ["os.memfd_create('x')", "os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT)"])
+def test_memory_that_nobody_maps(sandbox: Sandbox, file: str) -> None:
+    """What is written to a file in memory counts, with a name or without."""
+    small = replace(
+        sandbox, limits=replace(ROOMY, memory_bytes=256 * MIB, scratch_bytes=1 << 30, file_bytes=1 << 30)
+    )
+    body = f"""
+    import time
+    file = {file}
+    for _ in range(400):
+        os.write(file, bytes(1 << 20))
+    time.sleep(60)
+    """
+    ran = run(small.wrap(script(body)))
+    assert ran.returncode == -signal.SIGKILL
+    assert "MiB of memory in use, 256 MiB allowed" in ran.stderr
+
+
+def test_files_without_end(sandbox: Sandbox) -> None:
+    """Empty files have a limit, too: each takes memory of the system's."""
+    body = """
+    import time
+    for number in range(2_000_000):
+        os.close(os.open(f"{folder}/{number}", os.O_WRONLY | os.O_CREAT))
+    """
+    ran = run(sandbox.wrap(script(body, folder="/tmp")))
+    assert ran.returncode == -signal.SIGKILL or "denied: ENOSPC" in ran.stdout
+    assert "files in memory, 100,000 allowed" in ran.stderr or "ENOSPC" in ran.stdout
+
+
 def test_fork_bomb(sandbox: Sandbox) -> None:
     """However many processes are started, they are no more than the limit, and all are gone at the end."""
     body = """
