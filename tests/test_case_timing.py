@@ -220,7 +220,7 @@ def test_what_is_asked_for_is_sent() -> None:
     pool = Pool(Worker())
     timing(pool).time(wanted(request={**wanted().request, "compile": True}))
     (_, _, params, open_limit_s), (_, _, _, blocks_limit_s), *_ = pool.asked
-    assert params["seed"] == 5
+    assert "seed" not in params  # the order of arms is drawn where no kernel runs
     assert params["base"] == {"key": "b"}
     assert [one["name"] for one in params["sets"]] == ["0"]
     assert (params["limit_s"], params["longer"]) == (BATCH_LIMIT_S, 1.0)
@@ -323,8 +323,6 @@ def test_slower_is_timed_again_in_a_fresh_process() -> None:
     pool = Pool(Worker(ns={"kernel": 1100.0}), Worker(ns={"kernel": 1090.0}))
     timed = timing(pool).time(wanted())
     assert [number for number, method, _, _ in pool.asked if method == "open"] == [0, 1]
-    seeds = [one["seed"] for _, method, one, _ in pool.asked if method == "open"]
-    assert seeds == [5, 6]
     first, again = timed.measurement, timed.measurement.confirmation
     assert again is not None
     assert [one.comparisons[0].outcome for one in (first, again)] == ["slower", "slower"]

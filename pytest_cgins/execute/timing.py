@@ -23,7 +23,7 @@ from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.measurement import ARM_LETTERS, ArmName
+from pytest_cgins.measurement import ArmName
 from pytest_cgins.model import Context
 from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, settings, snooping
 from pytest_cgins.probes.after_timing import Given
@@ -234,17 +234,16 @@ class _Opened:
                 )
                 # A GPU already runs the block after one that is given.
                 if self._timer.method != "cuda-graph" or len(made) == len(orders):
-                    self._look_at_answers(order)
+                    self._look_at_answers()
         return made
 
-    def _look_at_answers(self, order: str) -> None:
-        """Hold what timed calls have left against earlier answers, unless the base may have written over it."""
+    def _look_at_answers(self) -> None:
+        """Hold what timed calls have left against earlier answers, where the base has not written over it."""
         elapsed = time.monotonic() - self._looked
-        if after_timing.NAME in self._probes and order.rfind(ARM_LETTERS["base"]) < order.rfind(
-            ARM_LETTERS["kernel"]
-        ):
+        if after_timing.NAME in self._probes:
             self._leave()
-            self._repeats.look(self._copies, max(after_timing.LEAST_S, after_timing.SHARE * elapsed))
+            own = [copy for copy, by in zip(self._copies, self._timer.left_by, strict=True) if by == "kernel"]
+            self._repeats.look(own, max(after_timing.LEAST_S, after_timing.SHARE * elapsed))
         self._looked = time.monotonic()
 
     def _leave(self) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from time import perf_counter, perf_counter_ns  # held, since a kernel could replace what the module has
 
 from pytest_cgins.measurement import ArmName, Method
-from pytest_cgins.timing.timer import Arms, Order, calls_for
+from pytest_cgins.timing.timer import Arms, Order, calls_for, mark
 
 TARGET_S = 1e-3
 """Least length of a batch."""
@@ -66,6 +66,8 @@ class HostTimer:
         self._fence = fence or _nothing_to_wait_for
         self._target_s = longer * (FENCED_TARGET_S if fence else TARGET_S)
         self._turns = {name: itertools.cycle(range(copies)) for name in arms}
+        self._called = dict.fromkeys(arms, 0)
+        self.left_by: list[ArmName | None] = [None] * copies
         self._arms = arms
         self.distinct_calls = copies
         self.batches_per_turn = 1
@@ -115,7 +117,10 @@ class HostTimer:
             for _ in range(calls):
                 call(next(turn))
             self._fence()
-            return max(1, perf_counter_ns() - start)
+            elapsed = perf_counter_ns() - start
+        mark(self.left_by, arm, self._called[arm], calls)
+        self._called[arm] += calls
+        return max(1, elapsed)
 
 
 def _nothing_to_wait_for() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from pytest_cgins.measurement import ArmName, Method
 from pytest_cgins.timing.cpu import HostTimer
-from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for, segments_for
+from pytest_cgins.timing.timer import TWINS, Arms, Order, Timer, calls_for, mark, segments_for
 
 TARGET_S = 300e-6
 """Length of a batch: single launches are too short for events to time."""
@@ -100,6 +100,7 @@ class GraphTimer:
         self.batch_seconds = {name: self.calls[name] * seconds[name] for name in arms}
         self.means: list[float] = []
         self._at: dict[ArmName, int] = dict.fromkeys(arms, 0)
+        self.left_by: list[ArmName | None] = [None] * copies
         for graphs in self._graphs.values():
             for graph in graphs:
                 graph.replay()
@@ -134,6 +135,7 @@ class GraphTimer:
         graphs = self._graphs[arm]
         at = self._at[tensors]
         self._at[tensors] = (at + 1) % len(graphs)
+        mark(self.left_by, arm, at * self.calls[arm], self.calls[arm])
         return graphs[at]
 
     def _times(self, order: Order, events: Sequence[torch.cuda.Event]) -> list[float]:

@@ -19,6 +19,13 @@ TWINS: tuple[ArmName, ArmName] = ("kernel", "base")
 """Arms that are held against each other: they share one number of calls."""
 
 
+def mark(left_by: list[ArmName | None], arm: ArmName, first: int, calls: int) -> None:
+    """Note in `left_by` that the arm called copy `first` and those that follow, so many, over and over."""
+    if arm in TWINS:
+        for index in range(first, first + min(calls, len(left_by))):
+            left_by[index % len(left_by)] = arm
+
+
 class Timer(Protocol):
     """Times blocks of batches."""
 
@@ -41,6 +48,10 @@ class Timer(Protocol):
     @property
     def means(self) -> Sequence[float]:
         """Nanoseconds a call over all calls of each batch of the block that was given last; `blocks` may give medians."""
+
+    @property
+    def left_by(self) -> Sequence[ArmName | None]:
+        """For each copy that the kernel and its base share, who of them called it last."""
 
     @property
     def batch_seconds(self) -> Mapping[ArmName, float]:

@@ -267,6 +267,7 @@ def test_batches_too_short_for_all_copies_go_on_where_the_last_one_ended() -> No
     turns = [("kernel", "base")] * timer.batches_per_turn
     for _ in timer.blocks(turns):
         pass
+    assert "base" in timer.left_by
     risen = [float(vector[0]) - one for vector, one in zip(vectors, before, strict=True)]
     assert min(risen) >= 2
     assert sum(risen) <= (len(turns) + 1) * 2 * timer.calls["kernel"]

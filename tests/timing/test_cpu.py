@@ -182,6 +182,22 @@ def test_the_copies_are_taken_in_turn() -> None:
         assert len(taken) > 3
 
 
+def test_who_called_a_copy_last_is_known() -> None:
+    """Also of copies that the last batch did not come to: they hold an answer of the base."""
+    last: dict[int, str] = {}
+
+    def writing(name: ArmName) -> Arm:
+        return lambda index: last.update({index: name})
+
+    arms = {name: writing(name) for name in ("kernel", "base")}
+    timer = HostTimer({**arms, "torch": busy(100)}, copies=100_000, limit_s=0.005)
+    seen = set()
+    for _ in timer.blocks([("kernel", "torch", "base"), ("base", "kernel")] * 20):
+        assert timer.left_by == [last.get(index) for index in range(100_000)]
+        seen |= set(timer.left_by)
+    assert {"kernel", "base"} <= seen
+
+
 def test_no_garbage_is_collected_during_a_batch() -> None:
     """The collector is off while an arm runs, and on again afterwards, or off if it was off before."""
     states: Counter[bool] = Counter()
