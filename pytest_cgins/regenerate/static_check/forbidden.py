@@ -27,7 +27,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-STRONG = {
+NAMES = {
     "process": _words(
         "system popen pclose fork vfork execl execlp execle execv execvp execve execvpe fexecve execveat posix_spawn "
         "posix_spawnp syscall ptrace dlopen dlsym dlvsym dlmopen dlclose dl_iterate_phdr dladdr prctl mprotect mmap mmap64 mremap "
@@ -62,49 +62,6 @@ STRONG = {
     ),
 }
 """Names that nothing in a kernel has, whether they are called or only named."""
-WEAK = {
-    "process": _words("exit abort kill raise signal alarm clone pipe daemon nice wait"),
-    "file-access": _words("open read write rename link stat lstat truncate glob access remove_all mount"),
-    "network": _words("connect bind listen accept send recv"),
-}
-"""Names of C's library that are also good names of one's own: refused where the file declares no such name."""
-OF_STD = {
-    "process": _words("exit abort terminate signal raise set_terminate"),
-    "file-access": _words("filesystem rename"),
-    "threads": _words("thread async"),
-}
-"""Names that are refused behind `std::`."""
-LIBRARY = re.compile(
-    r"(?:cublas(?:Lt|Xt|Dx)?|cudnn|cusparse(?:Lt)?|cusolver(?:Dn|Sp)?|cufft|cutensor|nvblas|curandGenerate|rocblas|hipblas|miopen)"
-    r"[A-Z_]\w*|(?:cblas|dnnl|mkl|onednn|openblas|LAPACKE|armpl|BLIS)_\w+|[sdchz](?:gemm|gemv|syrk|trsm|dot|axpy)_(?:64_)?|"
-    r"nvmlDevice\w*"
-)
-"""Functions of libraries that compute."""
-LIBRARY_SPACES = frozenset(
-    {"dnnl", "onednn", "mkl", "oneapi", "Eigen", "arma", "cudnn_frontend", "blas", "blis"}
-)
-"""Their namespaces."""
-OF_PYTHON = re.compile(r"_?Py[A-Z_]\w*|THP\w+")
-"""The API of Python."""
-KNOWN_SPACES = frozenset(
-    {
-        "cute",
-        "cutlass",
-        "cub",
-        "thrust",
-        "cooperative_groups",
-        "cg",
-        "cuda",
-        "nvcuda",
-        "wmma",
-        "cgins",
-        "at",
-        "c10",
-        "torch",
-    }
-)
-"""Namespaces whose members are their own."""
-
 HEADERS = re.compile(
     r"(?:c?(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|stdalign|stdarg|stdbool|stddef|"
     r"stdint|stdio|stdlib|string|tgmath|time|uchar|wchar)(?:\.h)?|memory\.h|malloc\.h|alloca\.h|"
@@ -137,5 +94,3 @@ OTHER_HEADERS = (
     (re.compile(r"thread|future|stop_token|pthread\.h|threads\.h|execution"), "threads"),
 )  # fmt: skip
 """Headers that are for what a kernel may not do, with its code."""
-FORMS = {name: code for names in (STRONG, WEAK) for code, each in names.items() for name in each}
-"""Code of each name, for those that are pasted together."""
