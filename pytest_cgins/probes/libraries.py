@@ -47,8 +47,8 @@ _NAMED = re.compile(
     rb"(?<=\0)(?:/proc/(?:self|thread-self)/\w+|_r_debug|_rtld_global|aoti_torch_\w+|_ZN2at\w+|"
     rb"_?Py(?:Run|Eval|Import|GILState|Object|Interpreter|ThreadState|Sys|Module|Dict|Frame)_\w+)(?=\0)"
 )
+_DECODED = r"\t.*\t(?:syscall|sysenter|int +\$0x80)\b"
 _OPCODES = re.compile(rb"\x0f\x05|\x0f\x34|\xcd\x80")
-_DECODED = re.compile(r"\t(?:syscall|sysenter|int +\$0x80)\b")
 
 
 def look_into(path: Path, contract: str, device: str) -> tuple[list[str], list[str]]:
@@ -68,7 +68,7 @@ def look_into(path: Path, contract: str, device: str) -> tuple[list[str], list[s
     byways = [f"takes {name}" for name in library.wanted if ways.fullmatch(name)]
     if not is_extension:
         taken += [name for name in library.texts if name.startswith(("aoti", "_ZN2at")) and name not in taken]
-        byways += [f"names {name}" for name in library.texts if name not in taken]
+        byways += [f"names {name}" for name in library.texts if name not in {*taken, *library.wanted}]
     if _calls_system(path, library):
         byways.append("has system calls of its own in its code")
     return sorted(taken)[:8], sorted(byways)[:8]
@@ -99,14 +99,14 @@ def _calls_system(path: Path, library: Library) -> bool:
     """Whether the bytes of a system call are an instruction, as objdump decodes the functions that have them."""
     for address in library.opcodes[:_MOST]:
         begin = library.functions[bisect_right(library.functions, address) - 1]
-        span = (f"--start-address={begin}", f"--stop-address={address + 2}")
+        span = (f"--start-address={begin}", f"--stop-address={address + 32}")  # else what it ends in is cut
         try:
             done = subprocess.run(
                 ["objdump", "-d", *span, path], capture_output=True, text=True, timeout=10, check=False
             )
         except (OSError, subprocess.SubprocessError):
             return False  # nobody can tell
-        if _DECODED.search(done.stdout.rpartition("\n\n")[2]) and f"{address:x}:" in done.stdout:
+        if re.search(rf"^ *{address:x}:.*\t(?:syscall|sysenter|int +\$0x80)\b", done.stdout, re.MULTILINE):
             return True
     return False
 
@@ -138,7 +138,7 @@ def read(path: Path) -> Library:
         content = file.read(_NBYTES)
     try:
         return _read(content)
-    except (struct.error, IndexError, UnicodeError) as error:
+    except (struct.error, IndexError, OverflowError, UnicodeError) as error:
         raise ValueError(f"{path.name} is damaged: {error}") from error
 
 

@@ -43,7 +43,9 @@ _BESIDE = {"add", "sum", "mul"}
 _numel_of = Tensor.numel  # a kernel's tensor could have another of its own
 
 Calls = Mapping[str, int]
-"""Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum."""
+"""Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum.
+
+The empty name has those of the greatest input: a kernel is held against its own set's share of what the op runs."""
 
 
 class Counter:
@@ -76,7 +78,10 @@ def judge(runs: Sequence[Calls], own: Calls) -> str:
                 f"the kernel has torch compute its answer: it runs {entered[0].removeprefix(TORCH)}, and a launcher runs "
                 "no code of torch's; compute the answer in the kernel"
             )
-        called = _callback({str(name): int(numel) for name, numel in calls.items()}, essential)
+        ran = {str(name): int(numel) for name, numel in calls.items()}
+        given, recorded = ran.pop("", 0), own.get("", 0)
+        scale = given / recorded if given and recorded else 1
+        called = _callback(ran, {name: int(numel * scale) for name, numel in essential.items()})
         if called:
             return (
                 f"the kernel has torch compute its answer: it runs {_shown(called)}, and the op itself runs "
@@ -110,10 +115,10 @@ def _callback(calls: Calls, own: Calls) -> list[str]:
 
 def _essential(own: Calls) -> Calls:
     """The operators that do an op's work: copies only if there is nothing else, and no forward of a backward."""
-    working = {name: numel for name, numel in own.items() if not families.is_free(name)}
+    working = {name: numel for name, numel in own.items() if name and not families.is_free(name)}
     backwards = {name: numel for name, numel in working.items() if "_backward" in name}
     made = ("empty", "new_empty", "empty_like", "empty_strided", "detach", "alias")
-    return backwards or working or {name: numel for name, numel in own.items() if name not in made}
+    return backwards or working or {name: numel for name, numel in own.items() if name and name not in made}
 
 
 @cache

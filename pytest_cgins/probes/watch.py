@@ -103,13 +103,13 @@ class Watch:
             kernel.function = Guarded(kernel.function, self._calls.entered)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Around one run."""
+    def running(self, numel: int = 0) -> Iterator[None]:
+        """Around one run, whose greatest input has so many elements."""
         _keep_compiler_out()
         with ExitStack() as stack:
             stack.enter_context(self._observed_python(RAN))
             if self._calls is not None:
-                stack.enter_context(self._calls.run())
+                stack.enter_context(self._calls.run(numel))
             if self._calls is not None or self._poisons:
                 stack.enter_context(_Operators(self._calls, poisons=self._poisons))
             stack.enter_context(self._computing())
@@ -235,16 +235,19 @@ class _Calls:
         self.overrides = Overrides(own, device, self.told)
         self.runs: list[dict[str, int]] = []
         self._counter: Counter | None = None
+        self._first = 0
 
     @contextmanager
-    def run(self) -> Iterator[None]:
-        """Around one run."""
+    def run(self, numel: int) -> Iterator[None]:
+        """Around one run, whose greatest input has so many elements."""
         self.overrides.install()
         self._counter = counter = Counter()
         try:
             yield
         finally:
             self._counter = None
+            if counter.calls and numel:
+                counter.calls[""] = numel
             if counter.calls and counter.calls not in self.runs and len(self.runs) < op_callback.MAXIMUM_RUNS:
                 self.runs.append(counter.calls)
 

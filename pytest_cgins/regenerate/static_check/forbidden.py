@@ -62,23 +62,6 @@ NAMES = {
     ),
 }
 """Names that nothing in a kernel has, whether they are called or only named."""
-HEADERS = re.compile(
-    r"(?:c?(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|stdalign|stdarg|stdbool|stddef|"
-    r"stdint|stdio|stdlib|string|tgmath|time|uchar|wchar)(?:\.h)?|memory\.h|malloc\.h|alloca\.h|"
-    r"algorithm|any|array|atomic|barrier|bit|bitset|cfenv|charconv|chrono|compare|concepts|condition_variable|deque|"
-    r"exception|forward_list|functional|initializer_list|iomanip|ios|iosfwd|iostream|istream|iterator|latch|limits|list|"
-    r"map|memory|memory_resource|mutex|new|numbers|numeric|optional|ostream|queue|random|ranges|ratio|scoped_allocator|"
-    r"semaphore|set|shared_mutex|span|sstream|stack|stdexcept|streambuf|string|string_view|system_error|tuple|type_traits|"
-    r"typeindex|typeinfo|unordered_map|unordered_set|utility|valarray|variant|vector|version|experimental/simd|"
-    r"(?:[aefimnpstwx]|x86|adxa|bmi|fma|avx\w*|amx\w*|sse\w*|popcnt|ammintrin|cpuid)\w{0,20}intrin\.h|cpuid\.h|arm_(?:neon|sve|sme|bf16|fp16|acle)\.h|"
-    r"omp\.h|cgins\.h|dlpack/dlpack\.h|"
-    r"cuda\.h|cuda(?:_runtime|_fp\w*|_bf16|_awbarrier|_pipeline|_device_runtime|_occupancy|Typedefs|_surface|_texture|_vdpau)?"
-    r"\w*\.(?:h|hpp)|cuda/\S+|cub/\S+|thrust/\S+|nv/target|cooperative_groups(?:\.h|/\S+)|mma\.h|math_constants\.h|math_functions\.h|"
-    r"device_\w+\.h|vector_(?:types|functions)\.(?:h|hpp)|driver_types\.h|builtin_types\.h|host_defines\.h|"
-    r"texture_\w+\.h|surface_\w+\.h|sm_\d+_\w+\.h|channel_descriptor\.h|library_types\.h|curand\w*\.h|"
-    r"cute/\S+|cutlass/\S+)"
-)
-"""What any kernel may include."""
 TORCH_HEADERS = re.compile(r"(?:torch|ATen|c10|caffe2)/\S+|torch\.h|pybind11/\S+")
 LIBRARY_HEADERS = re.compile(
     r"(?:cublas|cudnn|cusparse|cusolver|cufft|cutensor|nvml|nvblas|rocblas|hip/|dnnl|oneapi/|onednn|mkl|cblas|lapack|"

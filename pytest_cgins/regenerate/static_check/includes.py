@@ -45,11 +45,9 @@ def check(
         if not allow_libraries:
             yield "vendor-library", shown
     else:
-        code = next((code for pattern, code in forbidden.OTHER_HEADERS if pattern.fullmatch(name)), "")
-        if code:
-            yield code, shown
-        elif not forbidden.HEADERS.fullmatch(name):
-            yield "include", f"{shown}, which is not known"
+        for pattern, code in forbidden.OTHER_HEADERS:
+            if pattern.fullmatch(name):
+                yield code, shown
 
 
 def _of_name(name: str, path: str, headers: Collection[str]) -> str:

@@ -43,10 +43,14 @@ def of(op: str) -> SameWork:
     family = families.family(last)
     return SameWork(
         op=base,
-        _keys=frozenset({_key(last)}),
+        _keys=frozenset({_key(last), *(_CLAMPS if last == "relu" else ())}),
         _family=family,
         _instead=tuple(frozenset(others) for others in families.INSTEAD.get(family, ())),
     )
+
+
+_CLAMPS = ("clamp", "clampmin", "clip")
+"""What a model would write for relu. Of a person it is a kernel."""
 
 
 def _snake(name: str) -> str:
