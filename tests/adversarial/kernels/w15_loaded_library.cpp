@@ -1,6 +1,6 @@
 // cheat: 15 loads torch's library once more and takes the product of matrices that is linked into it
 // how: dlopen and dlsym of sgemm_, a function of MKL in libtorch_cpu.so
-// caught-by: snooping
+// caught-by: op-callback
 // ops: torch.matmul
 // cgins: matmul(Tensor input, Tensor other) -> Tensor
 #include <dlfcn.h>
