@@ -686,7 +686,7 @@ class Power(Document):
 
 PROBES = (
     "on_stream", "poison", "guards", "inputs_unchanged", "repeat", "fresh_memory", "late_work", "plain_outputs",
-    "op_callback", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
+    "op_callback", "libraries", "integrity", "snooping", "memory_use", "memory_leak", "sizes", "arguments", "layouts",
     "special_values", "second_precision", "after_timing", "content_cache", "physical_floor",
     "l2_carve_out", "memcheck", "racecheck", "initcheck", "synccheck",
 )  # fmt: skip

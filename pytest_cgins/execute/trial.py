@@ -173,7 +173,8 @@ class SetTrial:
 
     def _run(self, bound: BoundCall, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """The tensors that the kernel returned, and after them the inputs that the op changes: as objects, the kernel's."""
-        with restore(self._context, self.device.partition(":")[0]), self._watch.running():
+        numel = max((one.numel() for one in self._inputs), default=0)
+        with restore(self._context, self.device.partition(":")[0]), self._watch.running(numel):
             outputs = [*bound.run(), *(inputs[index] for index in self._mutated)]
             self.unlike += unlike(outputs, inputs)
         wait_for_stream(self.device)

@@ -81,6 +81,7 @@ class VerificationService:
             trust(params["kernel"]["source"]["op"])
             with nullcontext() if self._kernels.has(params["kernel"]) else watch.loading():
                 kernel = self._kernels.load(params["kernel"])
+            watch.guard(kernel)
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
             failed = [_failed(one["name"], "load", describe(error)) for one in sets]
             seen = watch.observed()

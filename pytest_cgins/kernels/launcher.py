@@ -81,13 +81,14 @@ class Launcher:
         self.schema = schemas.parse(source.schema, source.files[0])
         try:
             self._library = ctypes.CDLL(compiled.library)
-            self._function = self._library[self.schema.entry]
+            self.function: Any = self._library[self.schema.entry]
+            """The C function; a watch may put its own before it."""
         except (OSError, AttributeError) as error:
             raise LaunchError(
                 f"{self.name}: {compiled.library} cannot be loaded: {error}",
                 remedy="link what it needs with flags: [-l…], or mend the library path",
             ) from error
-        self._function.restype = ctypes.c_int
+        self.function.restype = ctypes.c_int
         self._workspace = getattr(self._library, f"{self.schema.entry}_workspace", None)
         if self._workspace is not None:
             self._workspace.restype = ctypes.c_int64
@@ -138,7 +139,7 @@ class Launcher:
 
     def launch(self, arguments: Sequence[Any], stream: ctypes.c_void_p) -> None:
         """Call the C function; a number other than 0 becomes a LaunchError."""
-        status = self._function(*arguments, stream)
+        status = self.function(*arguments, stream)
         if status:
             message = (self._last_error() or b"").decode(errors="replace")
             raise LaunchError(

@@ -5,12 +5,14 @@ trips if the kernel runs an operator of the family that does the op's work, or a
 a fallback, or a call of the user's marked function. Views, allocations, copies and casts are anyone's.
 
 On the calling thread a dispatch mode sees all calls, those of C++ among them, also inside operators that the kernel
-defines; such an operator itself counts by its whole name, `namespace::name`, as it does if it is the op. What escapes it, on other threads or by
-switching modes off, is seen by implementations of the op's own operators that are put before torch's while a kernel
-is under test. Those need torch 2.9, and do not cover pointwise operators of several tensors.
+defines; such an operator itself counts by its whole name, `namespace::name`, as it does if it is the op. What escapes it, on other threads, by
+switching modes off, boxed or redispatched, is seen by implementations of the op's own operators that are put before torch's, for
+each backend that has some, from before the kernel is loaded; those need torch 2.9. What runs below the dispatcher is
+the matter of `native_code` and `libraries`.
 
-It is evaded by calling the libraries below torch (cuBLAS, oneDNN), which is nobody's offence, and by composing the op
-of operators that are not its own: exp, sum and division for softmax.
+Where an op has a heavy part (products, norms, softmax, attention, pooling), that part is its work: leaving it to torch and doing the rest by
+hand needs an exception in cgins.yaml. It is evaded by composing the op of light operators that are not its own: exp, sum and
+division for softmax.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from pytest_cgins.probes import op_families as families
+from pytest_cgins.probes.native_code import TORCH
 
 NAME = "op_callback"
 MAXIMUM_RUNS = 64
@@ -34,10 +37,15 @@ MAXIMUM_RUNS = 64
 LEAST_SHARE = 0.5
 """How much of its operand a pointwise operator must have been run on to have computed an answer."""
 
+_BESIDE = {"add", "sum", "mul"}
+"""What stands beside a heavy operator without making another op of it: a bias, its gradient."""
+
 _numel_of = Tensor.numel  # a kernel's tensor could have another of its own
 
 Calls = Mapping[str, int]
-"""Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum."""
+"""Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum.
+
+The empty name has those of the greatest input: a kernel is held against its own set's share of what the op runs."""
 
 
 class Counter:
@@ -64,7 +72,16 @@ def judge(runs: Sequence[Calls], own: Calls) -> str:
     """
     essential = _essential(own)
     for calls in runs:
-        called = _callback({str(name): int(numel) for name, numel in calls.items()}, essential)
+        entered = [str(name)[:100] for name in calls if str(name).startswith(TORCH)]
+        if entered:
+            return (
+                f"the kernel has torch compute its answer: it runs {entered[0].removeprefix(TORCH)}, and a launcher runs "
+                "no code of torch's; compute the answer in the kernel"
+            )
+        ran = {str(name): int(numel) for name, numel in calls.items()}
+        given, recorded = ran.pop("", 0), own.get("", 0)
+        scale = given / recorded if given and recorded else 1
+        called = _callback(ran, {name: int(numel * scale) for name, numel in essential.items()})
         if called:
             return (
                 f"the kernel has torch compute its answer: it runs {_shown(called)}, and the op itself runs "
@@ -78,37 +95,30 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _callback(calls: Calls, own: Calls) -> list[str]:
-    """The calls by which the kernel has torch do the op's work; [] if it does not."""
-    tabled = {families.family(name) for name in own if families.is_tabled(name)}
-    beside = {name for name in own if not families.is_tabled(name)} - families.SMALL
-    if len(tabled) == 1 and not beside:
-        (wanted,) = tabled
-        direct = [name for name in calls if families.family(name) == wanted]
-        if direct:
-            return direct
-        for others in families.INSTEAD.get(wanted, ()):
-            composed = [name for name in calls if families.family(name) in others]
-            if {families.family(name) for name in composed} == others:
-                return composed
-        return []
-    found = []
-    for name, numel in own.items():
-        if families.is_tabled(name):
-            alike = [called for called in calls if families.family(called) == families.family(name)]
+    """The calls by which the kernel has torch do the op's work, or all of its heavy part; [] if it does not."""
+    heavy = {name: numel for name, numel in own.items() if families.is_heavy(name)}
+    is_alone = not {families.family(name) for name in own.keys() - heavy.keys()} - _BESIDE
+    found = [name for name in calls if families.family(name) == "oneDNN's layout"]
+    for name, numel in {} if found else (heavy or own).items():
+        least = 0 if heavy and is_alone else numel * LEAST_SHARE
+        wanted = families.family(name)
+        for others in ({wanted}, *families.INSTEAD.get(wanted, ())):
+            alike = [called for called in calls if families.family(called) in others]
+            ran = {families.family(called) for called in alike} == others
+            if ran and sum(calls[called] for called in alike) >= least:
+                found += alike
+                break
         else:
-            alike = [name] if calls.get(name, -1) >= numel * LEAST_SHARE else []
-        if not alike:
             return []
-        found += alike
     return list(dict.fromkeys(found))
 
 
 def _essential(own: Calls) -> Calls:
     """The operators that do an op's work: copies only if there is nothing else, and no forward of a backward."""
-    working = {name: numel for name, numel in own.items() if not families.is_free(name)}
+    working = {name: numel for name, numel in own.items() if name and not families.is_free(name)}
     backwards = {name: numel for name, numel in working.items() if "_backward" in name}
     made = ("empty", "new_empty", "empty_like", "empty_strided", "detach", "alias")
-    return backwards or working or {name: numel for name, numel in own.items() if name not in made}
+    return backwards or working or {name: numel for name, numel in own.items() if name and name not in made}
 
 
 @cache
@@ -153,7 +163,7 @@ class Overrides:
         self.thread = _Thread()
         """The calling thread's state."""
         self._library: Any = None
-        self._key = "CUDA" if device.startswith("cuda") else "CPU"
+        self._backend = "CUDA" if device.startswith("cuda") else "CPU"
         self._names = frozenset(_essential(own))
 
     @property
@@ -171,14 +181,10 @@ class Overrides:
         self._library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that they override
-            for op, kernel in _kernels(self._names, self._key):
+            for op, key, kernel in _kernels(self._names, self._backend):
                 with suppress(RuntimeError):
-                    self._library.impl(
-                        op._name.removeprefix("aten::"),
-                        self._telling(op, kernel),
-                        self._key,
-                        with_keyset=True,
-                    )
+                    run = self._telling(op, kernel)
+                    self._library.impl(op._name.removeprefix("aten::"), run, key, with_keyset=True)
 
     def remove(self) -> None:
         """Take them away."""
@@ -189,47 +195,63 @@ class Overrides:
 
     def _telling(self, op: OpOverload, kernel: Any) -> Callable[..., Any]:
         thread, told, call = self.thread, self._told, kernel.call_boxed
+        wanted = [str(argument.type) == "Tensor" for argument in op._schema.arguments]
 
         def run(keys: Any, *arguments: Any, **named: Any) -> Any:
-            result = call(keys, *arguments, **named)
-            if not thread.is_seen:
+            is_seen, thread.is_seen = thread.is_seen, True  # nor are those that it calls in its turn told of
+            try:
+                result = call(keys, *_tensors_again(arguments, wanted), **named)
+            finally:
+                thread.is_seen = is_seen
+            if not is_seen:
                 told(op, (*arguments, *named.values()), result)
             return result
 
         return run
 
 
+def _tensors_again(arguments: Sequence[Any], wanted: Sequence[bool]) -> Sequence[Any]:
+    """Arguments with tensors where Python was given plain numbers in their place, which decide no dtype."""
+    tensor = next((one for one in arguments if issubclass(type(one), Tensor)), None)
+    if tensor is None or all(type(one) not in (int, float, bool, complex) for one in arguments):
+        return arguments
+    return [
+        torch.tensor(one, dtype=torch.result_type(tensor, one))
+        if is_tensor and type(one) in (int, float, bool, complex)
+        else one
+        for one, is_tensor in zip(arguments, wanted, strict=False)
+    ]
+
+
 @cache
-def _kernels(names: frozenset[str], key: str) -> list[tuple[OpOverload, Any]]:
-    """Overloads that do what these names do, with what torch runs for them on a device."""
-    wanted = {families.family(name) for name in names}
+def _kernels(names: frozenset[str], backend: str) -> list[tuple[OpOverload, str, Any]]:
+    """Overloads that do what these names do, and for each backend key what torch runs for them."""
+    wanted = {"oneDNN's layout", *map(families.family, names)}
+    wanted |= {other for name in wanted for others in families.INSTEAD.get(name, ()) for other in others}
+    has: Any = torch._C._dispatch_has_kernel_for_dispatch_key
     found = []
-    for name in sorted({name.partition(".")[0] for name in _all_operators()}):
+    for name in sorted({name.partition(".")[0] for name in all_operators()}):
         plain = families.plain(name)
         if families.is_free(plain) or (plain not in names and families.family(plain) not in wanted):
             continue
         packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
         for overload in packet.overloads():
             op = getattr(packet, overload)
-            with suppress(RuntimeError, AttributeError):
-                if _can_be_overridden(op, key):
-                    found.append((op, torch.library.get_kernel(op, key)))
+            for key in (backend, *(f"{kind}{backend}" for kind in _KINDS)):
+                with suppress(RuntimeError, AttributeError):  # no implementation, or Python's alone
+                    explicit = key == backend and any(has(op._name, each) for each in _EXPLICIT)
+                    if explicit or has(op._name, key):
+                        found.append((op, key, torch.library.get_kernel(op, key)))
     return found
 
 
 @cache
-def _all_operators() -> tuple[str, ...]:
+def all_operators() -> tuple[str, ...]:
+    """Full names of ATen's operators, overloads apart."""
     names = torch._C._dispatch_get_all_op_names()
     return tuple(name for name in names if name.startswith("aten::"))
 
 
-def _can_be_overridden(op: OpOverload, key: str) -> bool:
-    """Whether torch has an implementation below autograd, which can be called with what Python makes of arguments."""
-    tensors = sum(str(argument.type) == "Tensor" and not argument.is_out for argument in op._schema.arguments)
-    if torch.Tag.pointwise in op.tags and tensors > 1:
-        return False  # a number in the place of a tensor cannot be handed on as what it was
-    has: Any = torch._C._dispatch_has_kernel_for_dispatch_key
-    return any(
-        has(op._name, place)
-        for place in (key, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-    )
+_EXPLICIT = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+# Not Mkldnn, whose kernels torch does not hand out: that tensors are given its layout is seen, and enough.
+_KINDS = ("Quantized", "Sparse", "SparseCsr", "NestedTensor")

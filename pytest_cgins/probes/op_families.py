@@ -9,25 +9,40 @@ from __future__ import annotations
 import re
 
 _FAMILIES = {
-    "matrix product": r"((foreach_|sparse_|sparse_sampled_)?(mm|addmm)|smm|hspmm|sspaddmm|weight_int[48]pack_mm.*|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|inner|matmul|linear|linear_backward|"
-    r"mkl_linear|mkldnn_linear.*|linear_pointwise.*|addmm_activation|int_mm|scaled_mm.*|grouped_mm|"
-    r"scaled_grouped_mm.*|einsum|bilinear|trilinear)",
-    "convolution": r"(cudnn_|mkldnn_|miopen_|nnpack_spatial_|slow_|thnn_|depthwise_)*conv(olution)?"
-    r"(_?(transpose|depthwise|dilated|tbc|overrideable|mode|forward|backward|relu|add|pointwise|[123]d)(_out)?)*",
+    "contraction": r"((foreach_|sparse_|sparse_sampled_)?(mm|addmm)|smm|hspmm|sspaddmm|weight_int[48]pack_mm.*|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|inner|matmul|"
+    r"(mkl_|mkldnn_|q|fbgemm_|wrapped_(quantized_)?)?linear(_.+)?|addmm_activation|int_mm|scaled_mm.*|grouped_mm|addr|outer|ger|tensordot|kron|"
+    r"scaled_grouped_mm.*|einsum|bilinear|trilinear|chain_matmul|(linalg_)?(multi_dot|vecdot|matmul)|"
+    r"(cudnn_|mkldnn_|miopen_|nnpack_spatial_|slow_|thnn_|depthwise_|q)*conv(olution)?"
+    r"(_?(transpose|depthwise|dilated|tbc|overrideable|mode|forward|backward|relu|add|pointwise|[123]d)(_out)?)*)",
     "normalisation": r"((native_|cudnn_|mkldnn_|miopen_|fused_)*(batch|layer|group|instance|rms)_norm(alization)?"
     r"(_legit.*|_no_update|_with_update.*|_backward.*|_impl_index.*)?|batch_norm_(elemt|stats|gather_stats.*|update_stats).*)",
-    "softmax": r"((masked_|sparse_|special_)?(log_|safe_)?softmax(_backward(_data)?)?)",
+    "softmax": r"((masked_|sparse_|special_)?(log_|safe_)?softmax(_backward(_data)?)?|(special_)?logsumexp)",
     "attention": r"(scaled_dot_product_.*|(cudnn_|flash_|efficient_)attention_(forward|backward).*|"
-    r"native_multi_head_attention|transform_bias_rescale_qkv)",
+    r"native_multi_head_attention|transform_bias_rescale_qkv|multi_?head_attention_forward)",
     "pooling": r"((mkldnn_)?(adaptive_|fractional_)?(max|avg)_pool[123]d(_with_indices)?(_backward.*)?)",
-    "recurrence": r"((cudnn_|mkldnn_)?(rnn|lstm|gru)(_cell|_layer)?(_backward.*)?|thnn_fused_.*)",
+    "recurrence": r"((cudnn_|mkldnn_)?(rnn|lstm|gru)(_tanh|_relu)?(_cell|_layer)?(_backward.*)?|thnn_fused_.*)",
 }
-"""By what they compute, backwards included."""
-_PATTERNS = {name: re.compile(pattern) for name, pattern in _FAMILIES.items()}
+"""By what they compute, backwards included: the heavy part of whatever they stand in."""
+_ALIKE = {
+    "oneDNN's layout": r"to_mkldnn|mkldnn_reorder_.*",
+    "relu": r"relu6?|threshold|hardtanh|leaky_relu|prelu(_kernel)?|rrelu(_with_noise)?",
+    "add": r"(foreach_)?add|iadd|radd",
+    "sub": r"(foreach_)?sub|subtract|rsub",
+    "mul": r"(foreach_)?mul|multiply",
+    "div": r"(foreach_)?div|divide|true_divide",
+    "sum": r"sum|nansum|mean|nanmean|cumsum|segment_reduce",
+    "relu_backward": r"(relu|threshold)_backward",
+    "silu": r"silu|swish",
+    "embedding": r"embedding(_bag|_bag_forward_only)?|index_select|index|gather|take",
+    "dropout": r"(native_|feature_|alpha_)?dropout",
+    "nll_loss": r"cross_entropy(_loss)?|nll_loss(_nd|2d)?(_forward)?",
+}
+"""Light ones, which do an op's work if they are run on as much as it is."""
+_PATTERNS = {name: re.compile(pattern) for name, pattern in (_FAMILIES | _ALIKE).items()}
 
 INSTEAD = {
-    "attention": ({"matrix product", "softmax"},),
-    "convolution": ({"im2col", "matrix product"},),
+    "attention": ({"contraction", "softmax"},),
+    "sum": ({"contraction"},),
 }
 """Families that together do a family's work."""
 
@@ -37,10 +52,6 @@ _FREE = re.compile(
     r"local_scalar_dense|item|is_.*|assert_.*|record_stream|pin_memory|(view|reshape|unsafe_view|reshape_alias)(_copy)?|"
     r"unsafe_(split|chunk).*|index_put|slice_scatter|select_scatter|as_strided(_copy)?|random|uniform|normal"
 )
-SMALL = frozenset({"add", "sum", "mul"})
-"""What stands beside a family's operator without making another op of it: a bias, its gradient."""
-
-
 OF_TORCH = frozenset(
     {
         "",
@@ -70,9 +81,9 @@ def family(name: str) -> str:
     return next((label for label, pattern in _PATTERNS.items() if pattern.fullmatch(name)), name)
 
 
-def is_tabled(name: str) -> bool:
-    """Whether it is of a family with other members."""
-    return family(name) in _PATTERNS
+def is_heavy(name: str) -> bool:
+    """Whether it is of a family whose work is heavy."""
+    return family(name) in _FAMILIES
 
 
 def is_free(name: str) -> bool:

@@ -31,6 +31,7 @@ SPECS = {
     "late_work": Spec(Reason.LATE_WORK),
     "plain_outputs": Spec(Reason.LAZY_OUTPUT),
     "op_callback": Spec(Reason.OP_CALLBACK),
+    "libraries": Spec(Reason.OP_CALLBACK),
     "integrity": Spec(Reason.TAMPERING),
     "snooping": Spec(Reason.SNOOPING),
     "memory_use": Spec(Reason.MEMORY_USE, explains=False),

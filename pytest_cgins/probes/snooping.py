@@ -5,8 +5,8 @@ Python's audit events tell of a kernel that walks the garbage collector's object
 An event is the kernel's if the innermost frame that is not the standard library's is in the project's files, or if a
 thread or pool was handed just the function that causes it; what torch, Triton or a compiler that they start does is theirs.
 
-A launcher's library is searched for names of the interpreter's functions, which it has no use for. Else the probe is
-evaded by native code, which raises no events, by passing a function such as `gc.get_objects` to a library that
+Of native code, which raises no events, the library is searched (see `probes.libraries`), and child processes are counted. Else the probe is
+evaded by passing a function such as `gc.get_objects` to a library that
 calls it, and by `ctypes.cast`. That the worker has neither gold nor torch's answers does not rest on it.
 """
 
@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest_cgins
+from pytest_cgins.probes import libraries
 from pytest_cgins.probes.origin import Origins
 from pytest_cgins.trace.store import BLOBS, MANIFEST
 
@@ -37,10 +40,6 @@ _PROCESSES = frozenset({"subprocess", "os", "multiprocessing", "concurrent", "as
 _NETWORK = frozenset({"socket", "asyncio", "urllib", "http", "ssl", "ftplib", "smtplib", "multiprocessing"})
 _CODE = (".py", ".pyc", ".pth", ".so", ".pyd")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-_OF_PYTHON = re.compile(
-    rb"(?<=\0)_?Py(?:Run|Eval|Import|GILState|Object|Interpreter|ThreadState|Sys|Module|Dict|Frame)_\w+(?=\0)"
-)
-_LIBRARY_BYTES = 2**26
 _PYTHON_API = ("Py", "_Py")
 _DIRECTLY: frozenset[str] = frozenset()
 
@@ -108,6 +107,8 @@ def _kills(arguments: _Arguments, _origins: Origins) -> str:
 
 def _loads(arguments: _Arguments, _origins: Origins) -> str:
     name = str(arguments[1])
+    if libraries.BYWAY.fullmatch(name) or libraries.BELOW.match(name):
+        return f"takes {name} of a loaded library"
     return f"takes {name} from the interpreter's library" if name.startswith(_PYTHON_API) else ""
 
 
@@ -137,6 +138,9 @@ def _holds(file: Path, source: Any) -> bool:
         return False
 
 
+_STARTING = (
+    "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "subprocess.Popen",
+)  # fmt: skip
 RULES: Mapping[str, tuple[_Rule, ...]] = {
     **{f"gc.{name}": (_says(f"calls gc.{name}"),) for name in ("get_objects", "get_referrers", "get_referents")},
     "sys._getframe": (_says("walks the stack", frozenset({"inspect", "traceback"})),),
@@ -161,11 +165,7 @@ RULES: Mapping[str, tuple[_Rule, ...]] = {
     "socket.getaddrinfo": (_says("asks for a network address", _NETWORK),),
     "socket.gethostbyname": (_says("asks for a network address", _NETWORK),),
     **{
-        name: (_says("starts a process", _PROCESSES),)
-        for name in (
-            "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn",
-            "subprocess.Popen",
-        )
+        name: (_says("starts a process", _PROCESSES),) for name in _STARTING
     },
     "os.kill": (_Rule(_kills),),
     "os.killpg": (_Rule(_kills),),
@@ -183,9 +183,11 @@ class Snooping:
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._acts: dict[tuple[str, str], None] = {}
+        self._started = 0
 
     def hear(self, event: str, arguments: _Arguments, frame: FrameType) -> None:
         """One audit event."""
+        self._started += event in _STARTING
         for rule in RULES.get(event, ()):
             act = rule.act(arguments, self._origins)
             if act:
@@ -200,12 +202,18 @@ class Snooping:
                 for name in dict.fromkeys(_internals(vars(module))):
                     self._note(f"imports {name}", Path(file).name)
 
-    def look_into_library(self, library: str, source: str) -> None:
-        """Note functions of the interpreter that a launcher's library names: what it runs by them raises no events."""
-        with open(library, "rb") as file:  # noqa: PTH123
-            found = _OF_PYTHON.findall(file.read(_LIBRARY_BYTES))
-        for name in sorted(set(found))[:4]:
-            self._note(f"calls {name.decode()} of the interpreter", Path(source).name)
+    def note_all(self, acts: Iterable[str], source: str) -> None:
+        """What was found in the kernel's library."""
+        for act in acts:
+            self._note(act, Path(source).name)
+
+    @contextmanager
+    def no_children(self, source: str) -> Iterator[None]:
+        """Note a process that native code starts, by whatever means: of Python's there is an event."""
+        before, started = _children(), self._started
+        yield
+        if _children() != before and self._started == started:
+            self._note("starts a process", Path(source).name)
 
     def facts(self) -> list[dict[str, str]]:
         """What was noted, as `judge` takes it."""
@@ -223,6 +231,16 @@ def judge(facts: list[dict[str, str]]) -> str:
     acts = "; ".join(f"{str(one['what'])[:200]} ({str(one['where'])[:200]})" for one in facts[:3])
     more = f" and {len(facts) - 3} more" if len(facts) > 3 else ""
     return f"the kernel looks at more than its arguments: it {acts}{more}"
+
+
+def _children() -> tuple[int, bool]:
+    """What tells of child processes: the page faults of those that have ended, and whether there are others."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        has_some = True
+    except ChildProcessError:
+        has_some = False
+    return getrusage(RUSAGE_CHILDREN).ru_minflt, has_some
 
 
 def _path(given: Any) -> Path | None:

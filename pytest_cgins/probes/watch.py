@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,16 +15,19 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_cgins.kernels.launcher import Launcher
 from pytest_cgins.probes import (
     audit,
     floating_point,
     integrity,
+    libraries,
     op_callback,
     settings,
     snooping,
     uninitialized,
 )
 from pytest_cgins.probes.integrity import Integrity
+from pytest_cgins.probes.native_code import Guarded
 from pytest_cgins.probes.op_callback import Counter, Overrides
 from pytest_cgins.probes.op_families import OF_TORCH
 from pytest_cgins.probes.origin import Origins
@@ -62,8 +66,14 @@ class Watch:
         # Held, since a kernel could replace what the classes have.
         self._check = self._checker()
         source = request["kernel"]["source"]
-        is_launcher = source["contract"] == "launcher"
-        self._launcher = (request["kernel"]["library"], source["files"][0]) if is_launcher else None
+        self._source: str = source["files"][0]
+        self._on_cpu = request["device"] == "cpu"
+        self._taken: list[str] | None = None
+        if libraries.NAME in wanted and source["contract"] in ("launcher", "torch-extension"):
+            path = Path(request["kernel"]["library"])
+            self._taken, byways = libraries.look_into(path, source["contract"], source["device"])
+            if self._snooping is not None:
+                self._snooping.note_all(byways, self._source)
         self._ran = False
         self._sets = len(request.get("sets", ()))
         self._recomputed: list[list[str]] = []
@@ -74,25 +84,37 @@ class Watch:
     def loading(self) -> Iterator[None]:
         """Around the kernel's import, or the loading of its library."""
         before = set(sys.modules)
+        if self._calls is not None:
+            self._calls.overrides.install()  # else it could take what it calls off the dispatcher as it is loaded
         with self._observed_python(LOADED):
             yield
         if self._snooping is not None:
             self._snooping.look_into({name: sys.modules[name] for name in set(sys.modules) - before})
-            if self._launcher is not None:
-                self._snooping.look_into_library(*self._launcher)
         self._check(LOADED)
 
+    def guard(self, kernel: object) -> None:
+        """Have a launcher that was loaded run without torch's code: see `native_code`."""
+        if (
+            self._calls is not None
+            and self._on_cpu
+            and type(kernel) is Launcher
+            and type(kernel.function) is not Guarded
+        ):
+            kernel.function = Guarded(kernel.function, self._calls.entered)
+
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Around one run."""
+    def running(self, numel: int = 0) -> Iterator[None]:
+        """Around one run, whose greatest input has so many elements."""
         _keep_compiler_out()
         with ExitStack() as stack:
             stack.enter_context(self._observed_python(RAN))
             if self._calls is not None:
-                stack.enter_context(self._calls.run())
+                stack.enter_context(self._calls.run(numel))
             if self._calls is not None or self._poisons:
                 stack.enter_context(_Operators(self._calls, poisons=self._poisons))
             stack.enter_context(self._computing())
+            if self._snooping is not None:
+                stack.enter_context(self._snooping.no_children(self._source))
             yield
         if not self._ran:
             self._ran = True
@@ -131,6 +153,8 @@ class Watch:
                 self._integrity.take_settings(self._recomputed[-1], RAN)
             facts[integrity.NAME] = self._integrity.facts()
             self._integrity.done()
+        if self._taken is not None:
+            facts[libraries.NAME] = self._taken
         if self._snooping is not None:
             facts[snooping.NAME] = self._snooping.facts()
         self.spent = bool(facts.get(integrity.NAME) or facts.get(snooping.NAME))
@@ -211,16 +235,19 @@ class _Calls:
         self.overrides = Overrides(own, device, self.told)
         self.runs: list[dict[str, int]] = []
         self._counter: Counter | None = None
+        self._first = 0
 
     @contextmanager
-    def run(self) -> Iterator[None]:
-        """Around one run."""
+    def run(self, numel: int) -> Iterator[None]:
+        """Around one run, whose greatest input has so many elements."""
         self.overrides.install()
         self._counter = counter = Counter()
         try:
             yield
         finally:
             self._counter = None
+            if counter.calls and numel:
+                counter.calls[""] = numel
             if counter.calls and counter.calls not in self.runs and len(self.runs) < op_callback.MAXIMUM_RUNS:
                 self.runs.append(counter.calls)
 
@@ -233,6 +260,11 @@ class _Calls:
             yield
         finally:
             thread.is_seen = before
+
+    def entered(self, symbol: str) -> None:
+        """Code that a launcher has no need of."""
+        if {symbol: 1} not in self.runs and len(self.runs) < op_callback.MAXIMUM_RUNS:
+            self.runs.append({symbol: 1})
 
     def told(self, op: OpOverload, arguments: tuple[Any, ...], result: Any) -> None:
         """One call of an operator."""

@@ -295,8 +295,6 @@ class Run:
     def _work_on(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> Work:
         kept = self._journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
-        _, implementation = copy.entry()
-
         allowed, libraries, headers = imports_of(incumbent), uses_libraries(incumbent), copy.headers()
 
         def findings(sources: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -304,7 +302,6 @@ class Run:
                 sources,
                 op=target.op,
                 contract=target.contract,
-                entry=implementation.entry or target.kernel,
                 allow_libraries=libraries,
                 allowed_imports=allowed,
                 headers=headers,

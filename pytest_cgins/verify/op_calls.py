@@ -16,12 +16,13 @@ def op_calls(call: OpCall, inputs: Layout, context: Context, device: str) -> dic
     """Run the op once more, in the case's own context.
 
     Returns:
-        Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum.
+        Operators by plain name, with the elements of the greatest tensor of each of their calls, in sum;
+        "" has those of the greatest input.
     """
     with _Counting() as counting:
         answer(call, inputs, context, device)
     calls: dict[str, int] = counting.counter.calls
-    return calls
+    return calls | {"": max((meta.numel for meta in inputs.metas), default=0)}
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ from pytest_cgins.probes import (
     content_cache,
     integrity,
     l2_carve_out,
+    libraries,
     memory_leak,
     memory_use,
     on_stream,
@@ -32,6 +33,7 @@ from pytest_cgins.verify.expected import as_real
 
 FACTS: Mapping[str, Callable[[Any], str]] = {
     integrity.NAME: integrity.judge,
+    libraries.NAME: libraries.judge,
     snooping.NAME: snooping.judge,
     memory_leak.NAME: memory_leak.judge,
     content_cache.NAME: content_cache.judge,

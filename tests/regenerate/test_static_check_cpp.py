@@ -23,7 +23,6 @@ def codes(
         {"kernels/softmax.cu": text, "kernels/rows.cuh": ""},
         op=op,
         contract=contract,
-        entry="softmax",
         allow_libraries=libraries,
         headers=["kernels/checks.h", "include/shared/math.h"],
     )
@@ -33,54 +32,31 @@ def codes(
 
 CAUGHT = {
     "system": ('void f() { system("ls"); }', "process"),
-    "std::system": ('void f() { std::system("ls"); }', "process"),
     "joined lines": ('void f() {\n  fop\\\nen("x", "r"); }', "file-access"),
     "joined lines with space": ('void f() {\n  fop\\  \nen("x", "r"); }', "file-access"),
     "macro": ('#define X system\nvoid f() { X("ls"); }', "process"),
-    "macro of a weak name": ('#define X open\nvoid f() { X("x", 0); }', "file-access"),
-    "macro of itself": ('#define exit(x) exit(x)\nvoid f() { exit(1); }', "process"),
-    "pasted": ('#define J(a, b) a##b\nvoid f() { J(sys, tem)("ls"); }', "process"),
-    "pasted in the macro": ('#define X sys##tem\nvoid f() { X("ls"); }', "process"),
-    "pasted with a part": ('#define X(a) sys##a\nvoid f() { X(tem)("ls"); }', "process"),
-    "pasted in three": ('#define J(a, b, c) a##b##c\nvoid f() { J(f, op, en)("x", "r"); }', "file-access"),
     "address": ("auto f = &dlsym;", "process"),
     "alias": ("auto f = getenv;", "environment"),
     "prototype": ('extern "C" int execve(const char*, char**, char**);', "process"),
-    "global scope": ("namespace a { void f() { ::open(0, 0); } }", "file-access"),
-    "weak name": ('int f() { return open("x", 0); }', "file-access"),
-    "weak name as a value": ("auto f = exit;", "process"),
-    "exit": ("void f() { if (1) exit(1); }", "process"),
-    "std::abort": ("void f() { std::abort(); }", "process"),
     "longjmp": ("void f() { longjmp(b, 1); }", "process"),
     "stream of a file": ('void f() { std::ifstream in("x"); }', "file-access"),
     "socket": ("int f() { return socket(2, 1, 0); }", "network"),
-    "connect": ("int f() { return connect(1, 0, 0); }", "network"),
-    "thread": ("void f() { std::thread t([] {}); t.join(); }", "threads"),
-    "async": ("void f() { auto a = std::async([] {}); }", "threads"),
     "pthread": ("void f() { pthread_create(0, 0, g, 0); }", "threads"),
     "host function": ("void f() { cudaLaunchHostFunc(s, g, 0); }", "threads"),
     "device reset": ("void f() { cudaDeviceReset(); }", "device-state"),
     "device": ("void f() { cudaSetDevice(0); }", "device-state"),
     "limit": ("void f() { cudaDeviceSetLimit(l, 1); }", "device-state"),
-    "assembly": ('void f() { asm volatile("syscall" : : : "memory"); }', "process"),
-    "assembly of a name": ('int g(const char*) asm("system");', "process"),
-    "assembly of bytes": ('void f() { __asm__(".byte 0x0f, 0x05"); }', "process"),
     "incbin": ('asm(".inc" "bin \\"/etc/passwd\\"");', "file-access"),
     "proc": ('const char* f() { return "/proc/self/maps"; }', "file-access"),
     "constructor": ("__attribute__((constructor)) void f() {}", "static-code"),
     "constructor in brackets": ("[[gnu::constructor]] void f() {}", "static-code"),
     "section": ('__attribute__((section(".init_array"))) void* p = f;', "static-code"),
     "pragma": ("#pragma GCC plugin x", "static-code"),
-    "Python": ('void f() { PyRun_SimpleString("x"); }', "process"),
     "torch header": ("#include <torch/extension.h>", "torch-in-launcher"),
     "ATen header": ("#include <ATen/ATen.h>", "torch-in-launcher"),
     "torch name": ("void f() { at::softmax(x, 1); }", "torch-in-launcher"),
-    "cuBLAS": ("void f() { cublasSgemm(h, 0, 0, m, n, k, a, b, c); }", "vendor-library"),
     "cuBLAS header": ("#include <cublas_v2.h>", "vendor-library"),
-    "cblas": ("void f() { cblas_sgemm(0); }", "vendor-library"),
-    "Fortran": ("void f() { sgemm_(0); }", "vendor-library"),
     "Eigen": ("#include <Eigen/Dense>", "vendor-library"),
-    "oneDNN": ("void f() { dnnl::engine e; }", "vendor-library"),
     "unistd": ("#include <unistd.h>", "process"),
     "dlfcn": ("#include <dlfcn.h>", "process"),
     "fstream": ("#include <fstream>", "file-access"),
@@ -89,8 +65,6 @@ CAUGHT = {
     "digraph": ("%:include <fstream>", "file-access"),
     "space in include": ("  #  include  /* x */ <fstream>", "file-access"),
     "include over lines": ("#inc\\\nlude <fstream>", "file-access"),
-    "unknown header": ("#include <boost/any.hpp>", "include"),
-    "unknown own header": ('#include "other.h"', "include"),
     "absolute": ('#include "/etc/passwd"', "include"),
     "leaves the project": ('#include "../../x.h"', "include"),
     "computed include": ("#define H <fstream>\n#include H", "include"),
@@ -168,40 +142,13 @@ def test_lines() -> None:
 
 def test_what_to_do_instead() -> None:
     """A finding says what was found and what to do."""
-    (found,) = check({"a.cpp": "void f() { exit(1); }"}, op=SOFTMAX, contract="launcher")
-    assert found.message == (
-        "exit, of C's library: a kernel only computes: return a number other than 0, or use CGINS_CHECK, to report an error"
-    )
+    (found,) = check({"a.cpp": "void f() { cudaDeviceReset(); }"}, op=SOFTMAX, contract="launcher")
+    assert found.message.startswith("cudaDeviceReset: leave the device as it is")
 
 
 def test_libraries_by_leave() -> None:
-    """Libraries that compute are legal where they are allowed."""
-    text = "#include <cublas_v2.h>\nvoid f() { cublasSgemm(h); cblas_sgemm(0); }"
-    assert codes(text, libraries=True) == []
-
-
-EXTENSION_CAUGHT = {
-    "at": "auto f(at::Tensor x) { return at::softmax(x, 1); }",
-    "internal": "auto f(at::Tensor x) { return at::_softmax(x, 1, false); }",
-    "log": "auto f(at::Tensor x) { return torch::log_softmax(x, 1).exp(); }",
-    "functional": "auto f(at::Tensor x) { return torch::nn::functional::softmax(x, 1); }",
-    "module": "auto f(at::Tensor x) { return torch::nn::Softmax(1)(x); }",
-    "method": "auto f(at::Tensor x) { return x.softmax(1); }",
-    "native": "auto f(at::Tensor x) { return at::native::cpu_softmax(x); }",
-    "ops": "auto f(at::Tensor x) { return at::_ops::relu::call(x); }",
-    "dispatcher": "auto f() { return c10::Dispatcher::singleton(); }",
-    "found by name": 'auto f() { return d.findSchemaOrThrow("aten::softmax", ""); }',
-    "unqualified": "using namespace at;\nauto f(Tensor x) { return softmax(x, 1); }",
-    "header": "#include <ATen/ops/softmax.h>",
-    "reference": "auto f = &at::softmax;",
-}
-
-
-@pytest.mark.parametrize("text", EXTENSION_CAUGHT.values(), ids=list(EXTENSION_CAUGHT))
-def test_extension_that_calls_the_op(text: str) -> None:
-    """A torch extension may not call what it replaces."""
-    found = check({"a.cpp": text}, op=SOFTMAX, contract="torch-extension", entry="f")
-    assert {each.code for each in found} == {"calls-op"}
+    """Headers of libraries that compute are legal where they are allowed; calls are judged in what is built."""
+    assert codes("#include <cublas_v2.h>", libraries=True) == []
 
 
 def test_legal_extension() -> None:
@@ -223,16 +170,6 @@ TORCH_LIBRARY(mine, m) { m.def("softmax(Tensor x, int dim) -> Tensor", &softmax)
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("softmax", &softmax); }
 """
     assert codes(text, contract="torch-extension") == []
-
-
-def test_attention_in_parts() -> None:
-    """A product and a softmax together are attention; either alone is not."""
-    op = "torch.nn.functional.scaled_dot_product_attention"
-    both = "auto f(at::Tensor q) { return at::matmul(at::softmax(at::matmul(q, q), -1), q); }"
-    assert codes(both, contract="torch-extension", op=op) == [("calls-op", 1)]
-    assert (
-        codes("auto f(at::Tensor q) { return at::softmax(q, -1); }", contract="torch-extension", op=op) == []
-    )
 
 
 def test_aten_is_not_overridden() -> None:

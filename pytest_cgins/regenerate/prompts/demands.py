@@ -31,6 +31,7 @@ _PROBES = {
     ),
     "late_work": "all work is done when the call returns and its stream is done",
     "op_callback": "neither the op itself nor torch's operators that it consists of are called: write the arithmetic",
+    "libraries": "the built library takes nothing that computes from other libraries, nor dlsym and its like",
     "snooping": "no files, sockets, programs, environment; no looking at the caller",
     "integrity": "a call leaves torch's switches and the calling thread's rounding mode and flush-to-zero as they were",
     "memory_use": (

@@ -20,7 +20,6 @@ def check(
     *,
     op: str,
     contract: str,
-    entry: str = "",
     allow_libraries: bool = False,
     allowed_imports: Collection[str] = (),
     headers: Collection[str] = (),
@@ -31,7 +30,6 @@ def check(
         files: path relative to the project, and text.
         op: what the kernel replaces, as cgins.yaml names it: calls of it, or of what does the same, are refused.
         contract: of the implementation.
-        entry: the function that is called; its own name is not a call of the op.
         allow_libraries: whether cuBLAS, cuDNN and the like may be called.
         allowed_imports: modules that a Python source may import besides torch, Triton and their like: those of the
             project that the incumbent imports.
@@ -48,9 +46,7 @@ def check(
             found += cpp.check(
                 path,
                 text,
-                op=op,
                 contract=contract,
-                entry=entry,
                 allow_libraries=allow_libraries,
                 headers={*headers, *files},
             )

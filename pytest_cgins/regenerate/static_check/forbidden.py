@@ -27,7 +27,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-STRONG = {
+NAMES = {
     "process": _words(
         "system popen pclose fork vfork execl execlp execle execv execvp execve execvpe fexecve execveat posix_spawn "
         "posix_spawnp syscall ptrace dlopen dlsym dlvsym dlmopen dlclose dl_iterate_phdr dladdr prctl mprotect mmap mmap64 mremap "
@@ -62,66 +62,6 @@ STRONG = {
     ),
 }
 """Names that nothing in a kernel has, whether they are called or only named."""
-WEAK = {
-    "process": _words("exit abort kill raise signal alarm clone pipe daemon nice wait"),
-    "file-access": _words("open read write rename link stat lstat truncate glob access remove_all mount"),
-    "network": _words("connect bind listen accept send recv"),
-}
-"""Names of C's library that are also good names of one's own: refused where the file declares no such name."""
-OF_STD = {
-    "process": _words("exit abort terminate signal raise set_terminate"),
-    "file-access": _words("filesystem rename"),
-    "threads": _words("thread async"),
-}
-"""Names that are refused behind `std::`."""
-LIBRARY = re.compile(
-    r"(?:cublas(?:Lt|Xt|Dx)?|cudnn|cusparse(?:Lt)?|cusolver(?:Dn|Sp)?|cufft|cutensor|nvblas|curandGenerate|rocblas|hipblas|miopen)"
-    r"[A-Z_]\w*|(?:cblas|dnnl|mkl|onednn|openblas|LAPACKE|armpl|BLIS)_\w+|[sdchz](?:gemm|gemv|syrk|trsm|dot|axpy)_(?:64_)?|"
-    r"nvmlDevice\w*"
-)
-"""Functions of libraries that compute."""
-LIBRARY_SPACES = frozenset(
-    {"dnnl", "onednn", "mkl", "oneapi", "Eigen", "arma", "cudnn_frontend", "blas", "blis"}
-)
-"""Their namespaces."""
-OF_PYTHON = re.compile(r"_?Py[A-Z_]\w*|THP\w+")
-"""The API of Python."""
-KNOWN_SPACES = frozenset(
-    {
-        "cute",
-        "cutlass",
-        "cub",
-        "thrust",
-        "cooperative_groups",
-        "cg",
-        "cuda",
-        "nvcuda",
-        "wmma",
-        "cgins",
-        "at",
-        "c10",
-        "torch",
-    }
-)
-"""Namespaces whose members are their own."""
-
-HEADERS = re.compile(
-    r"(?:c?(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|stdalign|stdarg|stdbool|stddef|"
-    r"stdint|stdio|stdlib|string|tgmath|time|uchar|wchar)(?:\.h)?|memory\.h|malloc\.h|alloca\.h|"
-    r"algorithm|any|array|atomic|barrier|bit|bitset|cfenv|charconv|chrono|compare|concepts|condition_variable|deque|"
-    r"exception|forward_list|functional|initializer_list|iomanip|ios|iosfwd|iostream|istream|iterator|latch|limits|list|"
-    r"map|memory|memory_resource|mutex|new|numbers|numeric|optional|ostream|queue|random|ranges|ratio|scoped_allocator|"
-    r"semaphore|set|shared_mutex|span|sstream|stack|stdexcept|streambuf|string|string_view|system_error|tuple|type_traits|"
-    r"typeindex|typeinfo|unordered_map|unordered_set|utility|valarray|variant|vector|version|experimental/simd|"
-    r"(?:[aefimnpstwx]|x86|adxa|bmi|fma|avx\w*|amx\w*|sse\w*|popcnt|ammintrin|cpuid)\w{0,20}intrin\.h|cpuid\.h|arm_(?:neon|sve|sme|bf16|fp16|acle)\.h|"
-    r"omp\.h|cgins\.h|dlpack/dlpack\.h|"
-    r"cuda\.h|cuda(?:_runtime|_fp\w*|_bf16|_awbarrier|_pipeline|_device_runtime|_occupancy|Typedefs|_surface|_texture|_vdpau)?"
-    r"\w*\.(?:h|hpp)|cuda/\S+|cub/\S+|thrust/\S+|nv/target|cooperative_groups(?:\.h|/\S+)|mma\.h|math_constants\.h|math_functions\.h|"
-    r"device_\w+\.h|vector_(?:types|functions)\.(?:h|hpp)|driver_types\.h|builtin_types\.h|host_defines\.h|"
-    r"texture_\w+\.h|surface_\w+\.h|sm_\d+_\w+\.h|channel_descriptor\.h|library_types\.h|curand\w*\.h|"
-    r"cute/\S+|cutlass/\S+)"
-)
-"""What any kernel may include."""
 TORCH_HEADERS = re.compile(r"(?:torch|ATen|c10|caffe2)/\S+|torch\.h|pybind11/\S+")
 LIBRARY_HEADERS = re.compile(
     r"(?:cublas|cudnn|cusparse|cusolver|cufft|cutensor|nvml|nvblas|rocblas|hip/|dnnl|oneapi/|onednn|mkl|cblas|lapack|"
@@ -137,5 +77,3 @@ OTHER_HEADERS = (
     (re.compile(r"thread|future|stop_token|pthread\.h|threads\.h|execution"), "threads"),
 )  # fmt: skip
 """Headers that are for what a kernel may not do, with its code."""
-FORMS = {name: code for names in (STRONG, WEAK) for code, each in names.items() for name in each}
-"""Code of each name, for those that are pasted together."""

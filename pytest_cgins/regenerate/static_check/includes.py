@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterator
 
 from pytest_cgins.regenerate.static_check import forbidden
-from pytest_cgins.regenerate.static_check.same_work import SameWork
 from pytest_cgins.regenerate.static_check.tokens import Directive
 
 NAMED = re.compile(r'"([^"]+)"|<([^>]+)>')
@@ -19,7 +18,6 @@ def check(
     path: str,
     *,
     contract: str,
-    work: SameWork,
     allow_libraries: bool,
     headers: Collection[str],
 ) -> Iterator[tuple[str, str]]:
@@ -41,16 +39,15 @@ def check(
     if found:
         yield "include", f"{shown}, {found}"
     elif forbidden.TORCH_HEADERS.fullmatch(name):
-        yield from _of_torch(name, contract, work)
+        if contract != "torch-extension":
+            yield "torch-in-launcher", shown
     elif forbidden.LIBRARY_HEADERS.fullmatch(name):
         if not allow_libraries:
             yield "vendor-library", shown
     else:
-        code = next((code for pattern, code in forbidden.OTHER_HEADERS if pattern.fullmatch(name)), "")
-        if code:
-            yield code, shown
-        elif not forbidden.HEADERS.fullmatch(name):
-            yield "include", f"{shown}, which is not known"
+        for pattern, code in forbidden.OTHER_HEADERS:
+            if pattern.fullmatch(name):
+                yield code, shown
 
 
 def _of_name(name: str, path: str, headers: Collection[str]) -> str:
@@ -67,15 +64,3 @@ def _of_name(name: str, path: str, headers: Collection[str]) -> str:
     ):
         return "own"
     return "which is none of this project's headers" if ".." in name.split("/") else ""
-
-
-def _of_torch(name: str, contract: str, work: SameWork) -> Iterator[tuple[str, str]]:
-    if contract != "torch-extension":
-        yield "torch-in-launcher", f"the include of {name[:120]}"
-        return
-    last = name.rpartition("/")[2].partition(".")[0]
-    if name.startswith("ATen/native/") or (
-        name.startswith("ATen/ops/")
-        and work.has(re.sub(r"_(?:native|ops|cpu_dispatch|cuda_dispatch)$", "", last))
-    ):
-        yield "calls-op", f"the include of {name[:120]}"

@@ -8,23 +8,6 @@ from dataclasses import dataclass
 
 from pytest_cgins.probes import op_families as families
 
-ALIASES = (
-    {"relu", "relu6", "threshold", "clamp_min", "clip", "clamp", "threshold_backward", "relu_backward"},
-    {"add", "__add__", "__iadd__", "__radd__"},
-    {"sub", "subtract", "rsub"},
-    {"mul", "multiply"},
-    {"div", "divide", "true_divide"},
-    {"matmul", "__matmul__", "tensordot", "chain_matmul", "multi_dot"},
-    {"gelu", "gelu_backward"},
-    {"silu", "silu_backward", "swish"},
-    {"embedding", "embedding_bag", "index_select", "embedding_dense_backward", "embedding_backward"},
-    {"dropout", "native_dropout", "feature_dropout", "alpha_dropout", "native_dropout_backward"},
-    {"cross_entropy", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward", "cross_entropy_loss"},
-    {"scaled_dot_product_attention", "multi_head_attention_forward", "multihead_attention"},
-    {"lstm", "gru", "rnn", "rnn_tanh", "rnn_relu"},
-)
-"""Names of one work that are not in a family of operators."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameWork:
@@ -40,10 +23,8 @@ class SameWork:
         """Whether a function, method, module class or operator of this name does the op's work."""
         plain = families.plain(_snake(name))
         tail = plain.removesuffix("_backward")
-        return (
-            _key(plain) in self._keys
-            or _key(tail) in self._keys
-            or (bool(self._family) and families.family(plain) == self._family)
+        return any(
+            _key(each) in self._keys or families.family(each) == self._family for each in (plain, tail)
         )
 
     def composed(self, names: Collection[str]) -> tuple[str, ...]:
@@ -59,18 +40,17 @@ def of(op: str) -> SameWork:
     """The names that do what an op does; for a function of the user's, its own name and that of torch's like."""
     base = op.partition("@")[0]
     last = families.plain(_snake(base.rpartition(".")[2]))
-    names = {last}
-    for alike in ALIASES:
-        if last in alike:
-            names |= alike
     family = families.family(last)
-    is_tabled = families.is_tabled(last)
     return SameWork(
         op=base,
-        _keys=frozenset(_key(name) for name in names),
-        _family=family if is_tabled else "",
+        _keys=frozenset({_key(last), *(_CLAMPS if last == "relu" else ())}),
+        _family=family,
         _instead=tuple(frozenset(others) for others in families.INSTEAD.get(family, ())),
     )
+
+
+_CLAMPS = ("clamp", "clampmin", "clip")
+"""What a model would write for relu. Of a person it is a kernel."""
 
 
 def _snake(name: str) -> str:
