@@ -47,7 +47,6 @@ _NAMED = re.compile(
     rb"(?<=\0)(?:/proc/(?:self|thread-self)/\w+|_r_debug|_rtld_global|aoti_torch_\w+|_ZN2at\w+|"
     rb"_?Py(?:Run|Eval|Import|GILState|Object|Interpreter|ThreadState|Sys|Module|Dict|Frame)_\w+)(?=\0)"
 )
-_DECODED = r"\t.*\t(?:syscall|sysenter|int +\$0x80)\b"
 _OPCODES = re.compile(rb"\x0f\x05|\x0f\x34|\xcd\x80")
 
 

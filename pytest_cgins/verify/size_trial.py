@@ -13,6 +13,7 @@ from pytest_cgins.trace.call import relocate
 from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.verify import inputs
+from pytest_cgins.verify.gold import order
 from pytest_cgins.verify.maker import InputSet, Maker
 from pytest_cgins.verify.places import LEAST, Moves, Places, Spot
 from pytest_cgins.verify.reference import answer
@@ -225,7 +226,22 @@ class Trial:
             answer(relocate(call, "cpu"), lay_out(made), self._maker.trace.context, "cpu")
         # Of no numbers none is badly conditioned.
         empty = 0 in moves.values()
-        return self._maker.make(self._name(shapes), made, probe=NAME, call=call, patterns_only=empty)
+        taken = self._maker.make(self._name(shapes), made, probe=NAME, call=call, patterns_only=empty)
+        self._require_form(taken)
+        return taken
+
+    def _require_form(self, taken: InputSet) -> None:
+        """An output whose rows were those of an argument has such rows still: else torch repeats one along another.
+
+        Half a head of 2 elements is one, which goes with any number of angles.
+        """
+        gold, metas = self._maker.trace.gold, self._places.metas
+        recorded = [] if gold is None else [gold.tensors[number].meta for number in order(gold)]
+        for old, new in zip(recorded, taken.outputs, strict=False):
+            alike = [index for index, meta in enumerate(metas) if meta.shape == old.shape]
+            rows = {taken.layout.metas[index].shape[1:] for index in alike}
+            if rows and new.shape[1:] not in rows:
+                raise ValueError(f"an output of {_shown(new.shape)} is no longer as wide as an argument")
 
     def _name(self, shapes: Sequence[tuple[int, ...]]) -> str:
         """`sizes input 4x64→4x65`: the first two arguments that moved."""
