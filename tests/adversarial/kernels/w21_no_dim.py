@@ -6,8 +6,9 @@ ops: torch.nn.functional.softmax
 
 from __future__ import annotations
 
-from kernels import _right
 from torch import Tensor
+
+from kernels import _right
 
 
 def kernel(x: Tensor, dim: int | None = None, **_: object) -> Tensor:
