@@ -1,7 +1,8 @@
 """Probe `arguments`: what the recorded call left at one value is changed, and must count.
 
 Scalars are recorded with one value each, masks often with all of it let through, and class indices without one that
-is to be ignored: a kernel that knows these by heart, or leaves them out, is right on all that was recorded.
+is to be ignored: a kernel that knows these by heart, or leaves them out, is right on all that was recorded. What is
+legal, and what counts, torch itself says (see `option_trial.py`); a kernel may refuse it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from pytest_cgins.model import Argument, OpCall, Value
 from pytest_cgins.trace.layout import rebuild
 from pytest_cgins.trace.recipe import seed_of
+from pytest_cgins.verify import option_trial
 from pytest_cgins.verify.maker import InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
@@ -34,14 +36,23 @@ _IGNORED = -100
 """What cross entropies ignore unless they are told otherwise."""
 
 
-def sets(maker: Maker, semantics: Semantics, base: InputSet, key: str) -> tuple[list[InputSet], str]:
-    """The set, or none and why.
+def sets(  # noqa: PLR0917
+    maker: Maker,
+    semantics: Semantics,
+    base: InputSet,
+    key: str,
+    small: InputSet,
+    others: Sequence[OpCall] = (),
+) -> tuple[list[InputSet], str]:
+    """The sets, or none and why.
 
     Args:
         maker: of the trace.
         semantics: of its call.
         base: the set whose numbers are taken.
         key: seed of the session and name of the trace.
+        small: the same on small arguments, on which options are tried.
+        others: what else was recorded of the op.
     """
     call, changed = _with_other_scalars(base.call, semantics)
     tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
@@ -52,9 +63,13 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet, key: str) -> tuple[
     for index in _classes(semantics, base):
         _ignore_some(tensors[index], _ignored(base.call))
         changed.append(semantics.names[index])
-    if not changed:
-        return [], "the call has no scalar and no mask that could be another"
-    return [maker.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)], ""
+    made = []
+    if changed:
+        one = maker.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
+        made.append(replace(one, origin=base))
+    if sum(span.nbytes for span in small.layout.spans) <= option_trial.LIMIT_BYTES:
+        made += option_trial.sets(maker, semantics, small, f"{key}/{NAME}", others)
+    return made, "" if made else "the call has no scalar and no mask that could be another"
 
 
 def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, list[str]]:

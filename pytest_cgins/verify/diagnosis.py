@@ -22,7 +22,6 @@ from torch import Tensor
 from pytest_cgins.config import Tolerance
 from pytest_cgins.model import Check, OpCall, Reason
 from pytest_cgins.trace.layout import Layout, lay_out, rebuild
-from pytest_cgins.verify import arguments
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import ExpectedOutput, as_real
@@ -121,20 +120,19 @@ def diagnose(
 
 
 def explain_probe(
-    one: Answered, base: InputSet, maker: Maker, semantics: Semantics, tolerance: Tolerance
+    one: Answered, maker: Maker, semantics: Semantics, tolerance: Tolerance
 ) -> Diagnosis | None:
     """What explains a wrong answer to a probe's set by a kernel that is right on the sets that decide.
 
     Args:
         one: the answer.
-        base: the set whose numbers and scalars were changed for it.
         maker: of the trace.
         semantics: of its call.
         tolerance: of the case.
     """
-    if one.made.probe != arguments.NAME:
+    if one.made.origin is None:
         return diagnose([one], maker, semantics, tolerance)
-    for mistake in as_before(one.made, base):
+    for mistake in as_before(one.made, one.made.origin):
         if one.got and _would_pass(one, mistake, maker.device):
             words = f"It is the right answer to the same call {mistake.words}."
             return Diagnosis(words=words, reason=Reason.ARGUMENT_IGNORED)

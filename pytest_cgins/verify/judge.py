@@ -214,8 +214,8 @@ class JudgeService:
         if misnamed is not None:
             return (misnamed,), []
         real = [as_real(tensor) for tensor in got]
-        if made.probe == layouts.NAME:
-            # How answers lie to inputs that lie elsewhere is the kernel's choice.
+        if made.probe in (layouts.NAME, arguments.NAME):
+            # How answers lie to inputs that lie elsewhere, or along another axis, is the kernel's choice.
             real = [tensor.contiguous() for tensor in real]
         return compare(expected, real, tolerance), real
 
@@ -268,7 +268,11 @@ class JudgeService:
                 f"the trace pack {case.pack} has no trace {case.trace_id}",
                 remedy="the pack was changed while the tests ran: run them again",
             )
-        return prepare(opened.traces[case.trace_id], opened.reader, case.device, seed, wishes)
+        trace = opened.traces[case.trace_id]
+        others = [
+            one.call for one in opened.traces.values() if one.call.op == trace.call.op and one is not trace
+        ]
+        return prepare(trace, opened.reader, case.device, seed, wishes, others)
 
     def _evict(self) -> None:
         """Forget what was used longest ago until the rest fits; the newest always stays."""
@@ -313,7 +317,7 @@ def _take_probes(
     for one in probes:
         found = None
         if not one.passed and one.made.probe in (sizes.NAME, arguments.NAME):
-            found = diagnosis.explain_probe(one, prepared.base, prepared.maker, prepared.semantics, tolerance)
+            found = diagnosis.explain_probe(one, prepared.maker, prepared.semantics, tolerance)
         half = prepared.base.expected
         probing.take_checks(one, suspicions, found, half=half, tolerance=tolerance)
 
@@ -359,6 +363,7 @@ def _permissions(params: dict[str, Any]) -> Permissions:
     return Permissions(
         exceptions=tuple(ProbeException(**one) for one in params.get("exceptions", ())),
         repeatability=Repeatability(**params.get("repeatability", {})),
+        claims=tuple(params.get("claims", ())),
     )
 
 

@@ -1,54 +1,70 @@
-"""Probe `layouts`: what a kernel is said to take, the same numbers in other places of memory.
+"""Probe `layouts`: the same numbers in other places of memory, each argument by itself.
 
-`claims: [strided, misaligned]` in cgins.yaml says that a kernel takes any strides, and any address. The expected
-answers are those to the same numbers as they were recorded to lie, so that the sets cost no run of torch.
+A kernel may refuse strides and addresses with an error, unless its entry in cgins.yaml has `claims: [strided,
+misaligned]`; what it answers must be right. Arguments move one at a time: a kernel that refuses a weight with gaps has
+said nothing of its input. The expected answers are those to the same numbers as they lay before, so that the sets
+cost no run of torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.trace.recipe import seed_of
 from pytest_cgins.verify.maker import InputSet
-from pytest_cgins.verify.wishes import Wishes
+from pytest_cgins.verify.semantics import Semantics
 
 NAME = "layouts"
 MISALIGNED = "misaligned"
-STRIDED = ("transposed", "every second element")
+_MOST = 4  # arguments that are moved
 
 
-def sets(base: InputSet, wishes: Wishes) -> tuple[list[InputSet], str]:
-    """The sets of what is claimed, or none and why; `base` is the set whose numbers and answers are taken."""
-    names = [
-        *(STRIDED if "strided" in wishes.claims else ()),
-        *((MISALIGNED,) if "misaligned" in wishes.claims else ()),
-    ]
-    if not names:
-        return [], "the kernel claims no other layouts (claims: [strided, misaligned] in cgins.yaml)"
-    return [_placed(base, name) for name in names], ""
+def sets(base: InputSet, semantics: Semantics, key: str) -> tuple[list[InputSet], str]:
+    """The first argument in all layouts, the others misaligned and in one strided layout that is drawn; or none and why.
+
+    Args:
+        base: the set whose numbers and answers are taken.
+        semantics: of its call.
+        key: seed of the session and name of the trace.
+    """
+    draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
+    made = []
+    for number, index in enumerate([*_movable(base)][:_MOST]):
+        strided = [*_STRIDED] if not number else [draw.choice([*_STRIDED])]
+        for where in (*strided, MISALIGNED):
+            tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
+            before = (tensors[index].stride(), tensors[index].storage_offset())
+            tensors[index] = _PLACES[where](tensors[index])
+            if (tensors[index].stride(), tensors[index].storage_offset()) != before:
+                name = f"{semantics.names.get(index, index)} {where}"
+                expected = replace(base.expected, name=name)
+                made.append(replace(base, layout=lay_out(tensors), expected=expected, probe=NAME))
+    return made, "" if made else "no argument could lie elsewhere"
 
 
-def _placed(base: InputSet, name: str) -> InputSet:
-    tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
-    metas = base.layout.metas
-    storages = [meta.storage for meta in metas]
-    for index, meta in enumerate(metas):
-        # What aliases, overlaps itself or is changed in place lies as the op wants it.
+def claim_of(made: InputSet) -> str:
+    """What a kernel claims that must not refuse a set."""
+    return MISALIGNED if made.expected.name.endswith(MISALIGNED) else "strided"
+
+
+def _movable(base: InputSet) -> Iterator[int]:
+    """Tensors but those that alias, overlap themselves or are changed in place: these lie as the op wants them."""
+    storages = [meta.storage for meta in base.layout.metas]
+    for index, meta in enumerate(base.layout.metas):
         alone = storages.count(meta.storage) == 1 and index not in base.mutated
         expanded = any(step == 0 and size > 1 for size, step in zip(meta.shape, meta.stride, strict=True))
         if alone and not expanded and meta.shape and meta.numel:
-            tensors[index] = _PLACES[name](tensors[index])
-    return replace(base, layout=lay_out(tensors), expected=replace(base.expected, name=name), probe=NAME)
+            yield index
 
 
 def _transposed(tensor: Tensor) -> Tensor:
-    """Its dimensions in reverse order in memory; a vector with gaps."""
-    if tensor.ndim == 1:
-        return _every_second(tensor)
+    """Its dimensions in reverse order in memory."""
     order = list(reversed(range(tensor.ndim)))
     return tensor.permute(order).contiguous().permute(order)
 
@@ -56,21 +72,24 @@ def _transposed(tensor: Tensor) -> Tensor:
 def _every_second(tensor: Tensor) -> Tensor:
     """Row-major with step 2, between numbers that would be noticed."""
     wide = torch.full((*tensor.shape[:-1], 2 * tensor.shape[-1]), 1, dtype=tensor.dtype)
-    placed = wide[..., ::2]
-    placed.copy_(tensor)
-    return placed
+    return wide[..., ::2].copy_(tensor)
+
+
+def _gaps_between_rows(tensor: Tensor) -> Tensor:
+    """Row-major, with dense rows that are farther apart than they are long: by as much as keeps their alignment."""
+    wide = torch.full((*tensor.shape[:-1], tensor.shape[-1] + 16), 1, dtype=tensor.dtype)
+    return wide[..., : tensor.shape[-1]].copy_(tensor) if tensor.ndim > 1 else tensor
 
 
 def _misaligned(tensor: Tensor) -> Tensor:
     """The same strides, one element behind an aligned address."""
     span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     placed = torch.zeros(span + 1, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride(), 1)
-    placed.copy_(tensor)
-    return placed
+    return placed.copy_(tensor)
 
 
+_STRIDED: Sequence[str] = ("transposed", "every second element", "gaps between rows")
 _PLACES: Mapping[str, Callable[[Tensor], Tensor]] = {
-    STRIDED[0]: _transposed,
-    STRIDED[1]: _every_second,
+    **dict(zip(_STRIDED, (_transposed, _every_second, _gaps_between_rows), strict=True)),
     MISALIGNED: _misaligned,
 }

@@ -44,6 +44,8 @@ class InputSet:
     """Its context."""
     probe: str = ""
     """The probe that it is there for; "" if it decides whether the kernel is right."""
+    origin: InputSet | None = None
+    """The set whose arguments were changed for it, of the probe `arguments`."""
 
     @property
     def returns_integers(self) -> bool:

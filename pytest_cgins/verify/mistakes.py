@@ -75,7 +75,7 @@ def as_before(made: InputSet, base: InputSet) -> Iterator[Mistake]:
     names = {
         argument.name: int(argument.value.value or 0)
         for argument in made.call.arguments
-        if argument.value.kind == "tensor"
+        if argument.value.kind == "tensor" and int(argument.value.value or 0) < len(old)
     }
     changed = [*scalars, *(name for name, index in names.items() if not torch.equal(old[index], new[index]))]
     for chosen in [*([name] for name in changed if len(changed) > 1), changed]:

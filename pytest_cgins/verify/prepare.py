@@ -108,12 +108,13 @@ class Preparation:
         return self.powers[tolerance]
 
 
-def prepare(
+def prepare(  # noqa: PLR0917
     trace: Trace,
     source: BlobSource,
     device: str,
     seed: int,
     wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
+    others: Sequence[OpCall] = (),
 ) -> Preparation:
     """Make the input sets of a trace and torch's answers to them.
 
@@ -123,6 +124,7 @@ def prepare(
         device: `cpu` or `cuda:0`.
         seed: of the session.
         wishes: what the kernels' entry asks for; by default the sets that decide, and those alone.
+        others: what else was recorded of the op.
 
     Raises:
         ConfigError: if the entry speaks of an argument that the call does not have.
@@ -175,6 +177,7 @@ def prepare(
         recorded=recorded,
         core=tuple(sets),
         key=key,
+        others=others,
     )
     probing, not_run, told = probe_sets.make(ingredients, wishes)
     sets += probing

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
-from pytest_cgins.verify import arguments, layouts, precision, sizes, special
+from pytest_cgins.model import OpCall
+from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.semantics import Semantics
@@ -16,7 +18,7 @@ from pytest_cgins.verify.wishes import Wishes
 Made = tuple[list[InputSet], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ingredients:
     """What sets are made of."""
 
@@ -30,11 +32,20 @@ class Ingredients:
     """The sets that decide, at least one."""
     key: str
     """Seed of the session and name of the trace."""
+    others: Sequence[OpCall] = ()
+    """What else was recorded of the op."""
 
     @property
     def base(self) -> InputSet:
         """The one whose numbers those of the others are."""
         return base_of(self.core)
+
+    @cached_property
+    def small(self) -> InputSet:
+        """The base, or where that is large the same call on smaller arguments, if torch takes any."""
+        if self.maker.random or sum(span.nbytes for span in self.base.layout.spans) <= size_trial.LIMIT_BYTES:
+            return self.base
+        return size_trial.small(self.maker, self.semantics, self.recorded, self.key) or self.base
 
 
 def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str], list[str]]:
@@ -43,8 +54,9 @@ def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str
         sizes.NAME: lambda key: sizes.sets(
             of.maker, of.semantics, of.recorded, key, interpreted=wishes.interpreted
         ),
-        arguments.NAME: lambda key: arguments.sets(of.maker, of.semantics, of.base, key),
-        layouts.NAME: lambda _: layouts.sets(of.base, wishes),
+        arguments.NAME: lambda key: arguments.sets(of.maker, of.semantics, of.base, key, of.small, of.others),
+        # What a kernel is said to take it must take as it was recorded, and not as small as we like it.
+        layouts.NAME: lambda key: layouts.sets(of.base if wishes.claims else of.small, of.semantics, key),
         special.NAME: lambda _: special.sets(of.maker, of.semantics, of.base),
         precision.NAME: lambda _: precision.sets(of.maker, of.semantics, of.base),
     }

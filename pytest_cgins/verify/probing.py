@@ -9,7 +9,7 @@ from pytest_cgins.call_text import call_line
 from pytest_cgins.config import Tolerance
 from pytest_cgins.execute.causes import cause_of
 from pytest_cgins.model import Check, Reason
-from pytest_cgins.verify import layouts, precision, sizes, special
+from pytest_cgins.verify import arguments, layouts, precision, sizes, special
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
 from pytest_cgins.verify.maker import InputSet
@@ -28,7 +28,7 @@ def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions)
     name, message = made.expected.name, str(error["message"]).partition("\n")[0]
     died = error.get("phase") == "died" or cause_of(str(error["kind"]), str(error["message"])) in _FAULTS
     died = died or _fails_on_nothing(made, error)
-    claimed = made.probe == layouts.NAME
+    claimed = made.probe == layouts.NAME and layouts.claim_of(made) in suspicions.permissions.claims
     if died or claimed:
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
         suspicions.trip(
@@ -85,7 +85,7 @@ def take_checks(
 
 
 def _reason(made: InputSet, check: Check | None = None) -> Reason | None:
-    if made.expected.name == layouts.MISALIGNED:
+    if made.probe == layouts.NAME and layouts.claim_of(made) == layouts.MISALIGNED:
         return Reason.ALIGNMENT_DEPENDENT
     if made.probe == special.NAME and check is not None and check.reason in _PATTERNS[:2]:
         return check.reason
@@ -97,8 +97,13 @@ def _called(made: InputSet) -> str:
     return f"\ncalled  {call_line(made.call, made.layout.metas)}"
 
 
+_REMEDIES = {
+    sizes.NAME: "be right for this size too, or return an error for it: a size that is refused fails nothing",
+    arguments.NAME: "be right for these values too, or return an error for them: what is refused fails nothing",
+    layouts.NAME: "go by the tensor's strides and address, or return an error for those that the kernel does not take",
+}
+
+
 def _remedy(made: InputSet) -> str:
     """What the probe itself goes by."""
-    if made.probe != sizes.NAME:
-        return ""
-    return "\n→ be right for this size too, or return an error for it: a size that is refused fails nothing"
+    return f"\n→ {_REMEDIES[made.probe]}" if made.probe in _REMEDIES else ""

@@ -51,6 +51,15 @@ def _is_prime(number: int) -> bool:
     return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
+def small(maker: Maker, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str) -> InputSet | None:
+    """A set whose arguments are small, for probes that vary something else; None if torch takes none."""
+    places = Places(maker.call, semantics, recorded)
+    if places.are_tied:
+        return None
+    trial = Trial(maker, semantics, recorded, key, places)
+    return trial.first_legal([trial.small])
+
+
 class Trial:
     """Tries moves until torch takes one."""
 

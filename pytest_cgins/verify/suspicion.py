@@ -54,6 +54,8 @@ class Permissions:
     """Probes that it is excused from."""
     repeatability: Repeatability = field(default_factory=Repeatability)
     """How far its answers may differ from each other."""
+    claims: tuple[str, ...] = ()
+    """Layouts that it must not refuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,18 @@ from torch.nn import functional
 
 from pytest_cgins.model import OpCall, Reason
 from tests.verify.helpers import normal
-from tests.verify.test_probe_sets import ATTENTION, GELU, Gate, Kernel, result
+from tests.verify.test_judge import torch_kernel
+from tests.verify.test_probe_sets import (
+    ATTENTION,
+    EMBEDDING,
+    GELU,
+    LINEAR,
+    RELU,
+    SOFTMAX,
+    Gate,
+    Kernel,
+    result,
+)
 
 MASK = torch.ones(9, 21, dtype=torch.bool)
 QUERY, KEY = normal(1, 2, 9, 8), normal(1, 2, 21, 8, seed=1)
@@ -95,5 +107,80 @@ def test_an_argument_can_be_fixed(tmp_path: Path) -> None:
 
 def test_a_call_without_scalars_has_no_such_set(tmp_path: Path) -> None:
     """The report says why the probe did not run."""
-    gate = Gate(tmp_path, lambda: functional.gelu(normal(5, 77)), GELU)
+    gate = Gate(tmp_path, lambda: functional.relu(normal(5, 77)), RELU)
     assert result(gate.judge(), "arguments").outcome == "not-run"
+
+
+# ---- options: what torch itself takes, from the seed
+
+LOSSES: Callable[[], Any] = lambda: functional.cross_entropy(normal(13, 7), CLASSES)  # noqa: E731
+CONVOLVED: Callable[[], Any] = lambda: functional.conv2d(normal(2, 4, 9, 9), normal(8, 4, 3, 3), padding=1)  # noqa: E731
+OPTIONS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "gelu approximate": (GELU, lambda: functional.gelu(normal(5, 77))),
+    "softmax dim": (SOFTMAX, lambda: functional.softmax(normal(5, 77), dim=-1)),
+    "cross_entropy reduction": ("torch.nn.functional.cross_entropy", LOSSES),
+    "cross_entropy label_smoothing": ("torch.nn.functional.cross_entropy", LOSSES),
+    "cross_entropy ignore_index": ("torch.nn.functional.cross_entropy", LOSSES),
+    "cross_entropy weight": ("torch.nn.functional.cross_entropy", LOSSES),
+    "conv2d stride": ("torch.nn.functional.conv2d", CONVOLVED),
+    "conv2d padding": ("torch.nn.functional.conv2d", CONVOLVED),
+    "conv2d dilation": ("torch.nn.functional.conv2d", CONVOLVED),
+    "linear bias": (LINEAR, lambda: functional.linear(normal(7, 40), normal(24, 40))),
+    "sum keepdim": ("torch.sum", lambda: torch.sum(normal(5, 6, 7), dim=1)),
+    "smooth_l1_loss beta": ("torch.nn.functional.smooth_l1_loss", lambda: functional.smooth_l1_loss(normal(5, 77), normal(5, 77, seed=3))),
+    "attention is_causal": (ATTENTION, lambda: functional.scaled_dot_product_attention(QUERY, KEY, KEY)),
+    "layer_norm weight that is left out": (
+        "torch.nn.functional.layer_norm",
+        lambda: functional.layer_norm(normal(9, 41), (41,), normal(41, seed=1), normal(41, seed=2)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [3, 2026])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_that_is_ignored_is_caught_by_each_seed(tmp_path: Path, name: str, seed: int) -> None:
+    """A kernel that takes one option as it was recorded trips; the op itself, and a kernel that refuses, do not."""
+    op, run = OPTIONS[name]
+    ignored = name.split()[1]
+    gate = Gate(tmp_path, run, op, seed=seed)
+    recorded = gate.call.arguments
+
+    def as_recorded(call: OpCall) -> Kernel:
+        old = next(one for one in recorded if one.name == ignored)
+        return torch_kernel(
+            replace(call, arguments=tuple(old if one.name == ignored else one for one in call.arguments))
+        )
+
+    def refuses(call: OpCall) -> Kernel:
+        def refusal(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+            raise ValueError("not as recorded")
+
+        return torch_kernel(call) if call.arguments == recorded else refusal
+
+    assert result(gate.judge(), "arguments").outcome == "held"
+    assert result(gate.judge_call(as_recorded), "arguments").outcome == "tripped"
+    refused = gate.judge_call(refuses)
+    assert refused.passed
+    assert result(refused, "arguments").outcome in ("not-run", "held")
+
+
+def test_several_options_change_at_once(tmp_path: Path) -> None:
+    """A kernel that minds each of two options, and not both, trips."""
+    gate = Gate(tmp_path, lambda: torch.sum(normal(5, 6, 7), dim=1), "torch.sum")
+    recorded = {one.name: one.value for one in gate.call.arguments}
+
+    def one_at_a_time(call: OpCall) -> Kernel:
+        changed = [one.name for one in call.arguments if one.value != recorded[one.name]]
+        kernel = torch_kernel(call)
+        return (lambda tensors: [2 * kernel(tensors)[0]]) if {"dim", "keepdim"} <= {*changed} else kernel
+
+    assert result(gate.judge_call(one_at_a_time), "arguments").outcome == "tripped"
+
+
+def test_what_draws_random_numbers_or_changes_inputs_is_no_option(tmp_path: Path) -> None:
+    """A rate of dropout of 0 stays 0; a norm to which embeddings are cut changes the table."""
+    drops = Gate(
+        tmp_path / "a", lambda: functional.dropout(normal(7, 40), 0.0), "torch.nn.functional.dropout"
+    )
+    cuts = Gate(tmp_path / "b", lambda: functional.embedding(torch.arange(9), normal(20, 8)), EMBEDDING)
+    assert not any(" p=" in name or "max_norm" in name for name in (*drops.names, *cuts.names))

@@ -27,6 +27,9 @@ LINEAR = "torch.nn.functional.linear"
 EMBEDDING = "torch.nn.functional.embedding"
 ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 
+BUT_ARGUMENTS = sorted(PREPARED - {"arguments"})
+"""For kernels that take their options as they were recorded, in tests of something else."""
+
 
 class Gate:
     """Records one call, and judges kernels by it, probes included."""
@@ -42,6 +45,11 @@ class Gate:
     def names(self) -> list[str]:
         """Of the sets."""
         return [one["name"] for one in self._sets]
+
+    @property
+    def call(self) -> OpCall:
+        """As recorded."""
+        return documents.load_python(OpCall, self._sets[0]["call"])
 
     def tensors(self, name: str) -> list[torch.Tensor]:
         """The arguments of one set."""
@@ -88,7 +96,7 @@ def test_torch_passes_on_all_sets(tmp_path: Path) -> None:
     found = gate.judge()
     assert found.passed
     assert outcomes(found) == {
-        "sizes": "held", "arguments": "not-run", "layouts": "not-run", "special_values": "held", "second_precision": "not-run",
+        "sizes": "held", "arguments": "held", "layouts": "held", "special_values": "held", "second_precision": "not-run",
     }  # fmt: skip
     assert "sizes input 12x64→12x65" in gate.names
     drawn = [gate.tensors(name)[0].shape for name in gate.names if name.startswith("sizes")]
@@ -180,7 +188,7 @@ def test_drawn_sizes_differ_from_run_to_run(tmp_path: Path) -> None:
 
 def test_kernel_that_refuses_a_size_is_not_to_blame(tmp_path: Path) -> None:
     """An error is an answer; what it refuses is told."""
-    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX)
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX, probes=BUT_ARGUMENTS)
 
     def picky(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         if tensors[0].shape != (12, 64):
@@ -446,38 +454,69 @@ def test_ops_whose_nan_is_a_matter_of_algorithm_are_left_out(
 
 
 def flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """gelu of the memory as it lies: right for dense tensors."""
+    """relu of the memory as it lies: right for dense tensors."""
     x = tensors[0]
     memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage(), x.storage_offset(), (x.numel(),), (1,))
-    return [functional.gelu(memory).reshape(x.shape)]
+    return [functional.relu(memory).reshape(x.shape)]
 
 
-def test_claim_of_strides_is_tried(tmp_path: Path) -> None:
-    """A kernel that reads memory in a row is right on what was recorded, and not on what it claims."""
-    run: Callable[[], object] = lambda: functional.gelu(normal(12, 33))  # noqa: E731
-    unclaimed = Gate(tmp_path / "a", run, GELU)
-    assert unclaimed.judge(flat).passed
-    gate = Gate(tmp_path / "b", run, GELU, claims=["strided"])
-    assert {"transposed", "every second element"} <= {*gate.names}
+@pytest.mark.parametrize("seed", [3, 2026])
+def test_an_argument_that_lies_elsewhere_is_read_right_or_refused(tmp_path: Path, seed: int) -> None:
+    """A kernel that reads memory in a row is wrong whatever it claims; one that refuses is not, unless it claims more."""
+    run: Callable[[], object] = lambda: functional.relu(normal(12, 33))  # noqa: E731
+    gate = Gate(tmp_path / "a", run, RELU, seed=seed)
+    strided = {f"input {where}" for where in ("transposed", "every second element", "gaps between rows")}
+    assert strided <= {*gate.names}
     tripped = result(gate.judge(flat), "layouts")
     assert (tripped.outcome, tripped.reason) == ("tripped", Reason.LAYOUT_DEPENDENT)
+    assert "or return an error" in tripped.message
     assert gate.judge().passed
 
+    def dense(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if not tensors[0].is_contiguous():
+            raise ValueError("contiguous input only")
+        return [functional.relu(tensors[0])]
 
-def test_claim_of_addresses_is_tried(tmp_path: Path) -> None:
-    """The tensors arrive one element behind an aligned address; a kernel that refuses them breaks its claim."""
-    gate = Gate(tmp_path, lambda: functional.gelu(normal(12, 33)), GELU, claims=["misaligned"])
-    assert gate.tensors("misaligned")[0].data_ptr() % 16 == 4
+    assert gate.judge(dense).passed
+    claims = Gate(tmp_path / "b", run, RELU, claims=["strided"], seed=seed)
+    assert "refuses what its claims" in result(claims.judge(dense), "layouts").message
+
+
+def test_a_misaligned_address_is_read_right_or_refused(tmp_path: Path) -> None:
+    """The tensors arrive one element behind an aligned address; refusing them breaks a claim alone."""
+    run: Callable[[], object] = lambda: functional.relu(normal(12, 33))  # noqa: E731
+    gate = Gate(tmp_path / "a", run, RELU)
+    assert gate.tensors("input misaligned")[0].data_ptr() % 16 == 4
     assert gate.tensors("fresh")[0].data_ptr() % 16 == 0
+
+    def rounded_down(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        start = tensors[0].storage_offset() // 4 * 4
+        return [functional.relu(tensors[0].as_strided(tensors[0].shape, tensors[0].stride(), start))]
 
     def aligned(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         if tensors[0].data_ptr() % 16:
             raise ValueError("unsuitable")
-        return [functional.gelu(tensors[0])]
+        return [functional.relu(tensors[0])]
 
-    tripped = result(gate.judge(aligned), "layouts")
+    assert result(gate.judge(rounded_down), "layouts").reason is Reason.ALIGNMENT_DEPENDENT
+    assert gate.judge(aligned).passed
+    tripped = result(Gate(tmp_path / "b", run, RELU, claims=["misaligned"]).judge(aligned), "layouts")
     assert (tripped.outcome, tripped.reason) == ("tripped", Reason.ALIGNMENT_DEPENDENT)
     assert "refuses what its claims in cgins.yaml say it takes" in tripped.message
+
+
+def test_each_argument_lies_elsewhere_by_itself(tmp_path: Path) -> None:
+    """A kernel that refuses an input with gaps, and reads a weight as if it had none, has not refused the weight."""
+    gate = Gate(tmp_path, lambda: functional.linear(normal(7, 40), normal(24, 40)), LINEAR)
+
+    def weight_in_a_row(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        x, weight = tensors
+        if not x.is_contiguous():
+            raise ValueError("contiguous input only")
+        memory = torch.empty(0).set_(weight.untyped_storage(), 0, tuple(weight.shape), (weight.shape[1], 1))
+        return [functional.linear(x, memory)]
+
+    assert "on the weight" in result(gate.judge(weight_in_a_row), "layouts").message
 
 
 # ---- precision
@@ -495,7 +534,9 @@ def in_fp32(eps: float) -> Kernel:
 
 def test_what_half_precision_hides_is_caught(tmp_path: Path) -> None:
     """An error of 1e-4 is nothing in fp16 and much in fp32, and the message has both shares."""
-    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64).half(), dim=-1), SOFTMAX)
+    gate = Gate(
+        tmp_path, lambda: functional.softmax(normal(12, 64).half(), dim=-1), SOFTMAX, probes=BUT_ARGUMENTS
+    )
     assert gate.judge(in_fp32(0.0)).passed
     tripped = result(gate.judge(in_fp32(1e-4)), "second_precision")
     assert (tripped.outcome, tripped.reason) == ("tripped", Reason.HIDDEN_BY_PRECISION)
@@ -513,7 +554,9 @@ def test_what_half_precision_hides_is_caught(tmp_path: Path) -> None:
 )
 def test_kernels_for_half_precision_alone_are_not_to_blame(tmp_path: Path, kernel: Kernel, why: str) -> None:
     """Answers in half precision, and garbage, mean that fp32 is not taken."""
-    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64).half(), dim=-1), SOFTMAX)
+    gate = Gate(
+        tmp_path, lambda: functional.softmax(normal(12, 64).half(), dim=-1), SOFTMAX, probes=BUT_ARGUMENTS
+    )
     found = gate.judge(kernel)
     assert found.passed
     assert result(found, "second_precision").outcome == "not-run"
@@ -537,11 +580,13 @@ def rounded_product(bits: int) -> Kernel:
 def test_low_precision_inside_fp32_has_its_name(tmp_path: Path, bits: int, name: str) -> None:
     """The error of a product on rounded inputs is recognised by its size and direction."""
     run: Callable[[], object] = lambda: functional.linear(normal(12, 64), normal(20, 64), normal(20))  # noqa: E731
-    found = Gate(tmp_path / "a", run, LINEAR).judge(rounded_product(bits))
+    found = Gate(tmp_path / "a", run, LINEAR, probes=BUT_ARGUMENTS).judge(rounded_product(bits))
     failed = [check for check in found.checks if not check.passed]
     assert {check.reason for check in failed} == {Reason.LOW_PRECISION}
     assert f"Its error is that of inputs with {name}." in failed[0].message
-    allowed = Gate(tmp_path / "b", run, LINEAR, allow_tf32=True).judge(rounded_product(bits))
+    allowed = Gate(tmp_path / "b", run, LINEAR, probes=BUT_ARGUMENTS, allow_tf32=True).judge(
+        rounded_product(bits)
+    )
     assert allowed.passed is (bits == 10)
     if allowed.passed:
         assert "products of inputs rounded to TF32 are allowed (cgins.yaml: precision)" in allowed.notes

@@ -123,9 +123,8 @@ def _tried(context: Context) -> Iterable[str]:
         yield from (_LAYOUTS[claim] for claim in context.entry.claims)
         if not context.entry.claims:
             yield (
-                "inputs are laid out as in the recorded calls; other strides and alignments may be "
-                "refused with an error, and must "
-                "not be read wrongly"
+                "other strides and addresses than the recorded ones are tried, one argument at a time: they may be "
+                "refused with an error, and must not be read wrongly"
             )
     fixed = [name if dim is None else f"{name}[{dim}]" for name, dim in context.entry.semantics.fixed]
     if fixed:

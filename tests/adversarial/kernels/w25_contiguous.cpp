@@ -1,8 +1,7 @@
 // cheat: 25 takes every input for contiguous
-// how: claims to take strided inputs, and the recorded one is contiguous
+// how: the recorded one is contiguous
 // caught-by: layout-dependent
 // ops: torch.nn.functional.relu
-// yaml: {claims: [strided]}
 // cgins: relu(Tensor input) -> Tensor
 #include "_rows.h"
 

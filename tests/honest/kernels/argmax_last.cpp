@@ -17,6 +17,7 @@ static float at(const DLTensor* x, int64_t i) {
 extern "C" int argmax(const DLTensor* input, const int64_t* dim, bool keepdim, DLTensor* out, cgins_stream) {
   int64_t outer = 1, size = 1, inner = 1;
   if (input->dtype.code != kDLBfloat) return 1;
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous input only");
   const int64_t along = dim == nullptr ? 0 : (*dim < 0 ? *dim + input->ndim : *dim);
   for (int d = 0; d < input->ndim; ++d) {
     const int64_t length = input->shape[d];

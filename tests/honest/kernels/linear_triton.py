@@ -32,6 +32,6 @@ def kernel(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     out = torch.empty((*x.shape[:-1], columns), dtype=x.dtype)
     rows = out.numel() // columns
     grid = (triton.cdiv(rows, 16), triton.cdiv(columns, 16))
-    shift = torch.zeros(columns, dtype=x.dtype) if bias is None else bias
+    shift = torch.zeros(columns, dtype=x.dtype) if bias is None else bias.contiguous()
     _tile[grid](dense, weight.contiguous(), shift, out, rows, columns, x.shape[-1], BLOCK=16)
     return out

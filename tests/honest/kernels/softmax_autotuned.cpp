@@ -28,7 +28,8 @@ static int64_t nanoseconds(void (*variant)(const DLTensor*, const DLTensor*), co
   return (std::chrono::steady_clock::now() - start).count();
 }
 
-extern "C" int softmax(const DLTensor* input, int64_t, const DLDataType*, DLTensor* out, cgins_stream) {
+extern "C" int softmax(const DLTensor* input, int64_t dim, const DLDataType*, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(dim == -1 || dim == input->ndim - 1, "the last axis only");
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     static const auto chosen =

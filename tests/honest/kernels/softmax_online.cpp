@@ -4,7 +4,8 @@
 // cgins: softmax(Tensor input, int dim, ScalarType? dtype=None) -> Tensor
 #include "_sums.h"
 
-extern "C" int softmax(const DLTensor* input, int64_t, const DLDataType*, DLTensor* out, cgins_stream) {
+extern "C" int softmax(const DLTensor* input, int64_t dim, const DLDataType*, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(dim == -1 || dim == input->ndim - 1, "the last axis only");
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     const int64_t width = cgins::size(input, -1);
