@@ -13,7 +13,7 @@ thread), and by native code that writes into memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from operator import is_
@@ -126,13 +126,8 @@ class Integrity:
         self._insides: dict[tuple[FunctionType, str], Any] = {}
         """What functions were made of, by attribute, before the kernel changed them."""
 
-    def check(self, when: str, own_operators: Collection[str] = ()) -> None:
-        """Note what has changed since the kernel was first seen, and put it back.
-
-        Args:
-            when: `as it was loaded`, `as it ran`.
-            own_operators: implementations that are ours, as `torch.library._impls` has them.
-        """
+    def check(self, when: str) -> None:
+        """Note what has changed since the kernel was first seen, `as it was loaded` or `as it ran`, and put it back."""
         for change in self._changes()[:MAXIMUM]:
             self._acts[f"replaced {change.space.name}.{change.name} {_by(change.new)}", when] = None
             _undo(change)
@@ -140,8 +135,7 @@ class Integrity:
             (function, name), old = self._insides.popitem()
             setattr(function, name, old)
         for name in self._operators()[:MAXIMUM]:
-            if name not in own_operators:
-                self._acts[f"registered another implementation of {name}", when] = None
+            self._acts[f"registered another implementation of {name}", when] = None
 
     def done(self) -> None:
         """After the last check: what changes from now on is not this kernel's doing."""

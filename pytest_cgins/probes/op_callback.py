@@ -166,11 +166,6 @@ class Overrides:
         self._backend = "CUDA" if device.startswith("cuda") else "CPU"
         self._names = frozenset(_essential(own))
 
-    @property
-    def registered(self) -> frozenset[str]:
-        """What `torch.library._impls` has of ours."""
-        return frozenset(self._library._op_impls) if self._library is not None else frozenset()
-
     def install(self) -> None:
         """Put them before torch's own; takes about a millisecond."""
         if self._library is not None or not hasattr(torch.library, "get_kernel"):
@@ -185,6 +180,8 @@ class Overrides:
                 with suppress(RuntimeError):
                     run = self._telling(op, kernel)
                     self._library.impl(op._name.removeprefix("aten::"), run, key, with_keyset=True)
+        # What has the same name there from now on is the kernel's: see `integrity`.
+        torch.library._impls.difference_update(self._library._op_impls)
 
     def remove(self) -> None:
         """Take them away."""

@@ -164,10 +164,9 @@ class Watch:
         if self._integrity is None:
             return lambda _when, **_: None
         check, check_operators = self._integrity.check, self._integrity.check_operators
-        overrides = self._calls.overrides if self._calls is not None else None
 
         def both(when: str, *, operators: bool = True) -> None:
-            check(when, overrides.registered if overrides is not None else ())
+            check(when)
             if operators:
                 check_operators(when)
 
