@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_cgins import kernel_timing
+from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.config import TimingGate
 from pytest_cgins.endings import EndedError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.process import Reply
+from pytest_cgins.execute.request_clock import Took
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.model import Status
+from pytest_cgins.measurement import ArmName, Measurement
+from pytest_cgins.model import Reason, Status
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 
@@ -80,6 +82,8 @@ class Timed:
     told: dict[str, Any]
     refused: dict[str, str]
     died_beside_base: bool = False
+    disputed: str = ""
+    """What speaks against the told times: see `clock_check`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +123,9 @@ class CaseTiming:
             InfrastructureError: the device was not to be had.
         """
         first = self._without_a_base_that_kills(wanted)
-        if not (self._fresh and _alarming(first.measurement)):
+        if not (self._fresh and (first.disputed or _alarming(first.measurement))):
             return first
-        logger.info("slower: timed again in a fresh process")
+        logger.info("slower, or told falsely: timed again in a fresh process")
         self._runs.renew(wanted.role)
         alone = replace(wanted, tests=1, request={**wanted.request, "seed": wanted.request["seed"] + 1})
         try:
@@ -129,6 +133,8 @@ class CaseTiming:
         finally:
             for buffer in first.reply.buffers:
                 buffer.close()
+        if first.disputed:
+            return _undisputed(first, second)
         measurement = replace(first.measurement, confirmation=second.measurement)
         refused = {**first.refused, **second.refused}
         died = first.died_beside_base or second.died_beside_base
@@ -187,6 +193,7 @@ class CaseTiming:
                 prepared = replace(prepared, notes=(*prepared.notes, LENGTHENED))
                 # Other orders: those of before had a part in that they are taken again.
                 course = self._course(wanted, prepared, seed=wanted.request["seed"] + 2)
+            disputed = self._disputed(wanted, prepared, course)
             reply = self._ask(wanted, "finish", {}, ())
         seconds = time.monotonic() - started
         measurement = replace(
@@ -203,7 +210,20 @@ class CaseTiming:
             for buffer in reply.buffers:
                 buffer.close()
             raise self._runs.refuse(wanted.role, error, reply.output) from error
-        return Timed(measurement, reply, told, refused)
+        return Timed(measurement, reply, told, refused, disputed=disputed)
+
+    def _disputed(self, wanted: Wanted, prepared: Prepared, course: Course) -> str:
+        """What speaks against the told times of arms that nothing was proven slower than."""
+        clock = OutsideClock(prepared, lambda arm, calls: self._repeat(wanted, arm, calls))
+        passing = [one.against for one in course.comparisons() if one.outcome in ("faster", "clean")]
+        disputes = (clock.dispute(arm, course.told(arm)) for arm in passing)
+        return next(filter(None, disputes), "")
+
+    def _repeat(self, wanted: Wanted, arm: ArmName, calls: int) -> Took | None:
+        took = self._ask(wanted, "repeat", {"arm": arm, "calls": calls}, ()).took
+        if arm == "kernel":
+            self._ask(wanted, "look", {}, ())
+        return took
 
     def _course(self, wanted: Wanted, prepared: Prepared, *, seed: int) -> Course:
         """All blocks of what is ready, and a look beyond a proof."""
@@ -253,7 +273,8 @@ class CaseTiming:
 
     def _ask(self, wanted: Wanted, method: str, params: Any, buffers: Sequence[Buffer]) -> Reply:
         limit_s = wanted.timeout_s + (COMPILE_LIMIT_S if params.get("compile") else 0.0)
-        return self._runs.ask(wanted.role, method, params, buffers, timeout_s=limit_s)
+        kernel = wanted.request["kernel"]["key"]
+        return self._runs.ask(wanted.role, method, params, buffers, timeout_s=limit_s, kernel=kernel)
 
     def _rule(self, wanted: Wanted, prepared: Prepared) -> Rule:
         gate = wanted.gate
@@ -289,6 +310,25 @@ def _ends_late(blocks: int) -> Rule:
 
 def _ns_per_call(prepared: Prepared) -> float:
     return 1e9 * prepared.batch_seconds["kernel"] / max(1, prepared.calls["kernel"])
+
+
+def _undisputed(first: Timed, second: Timed) -> Timed:
+    """What came of a process whose times were disputed, and of a fresh one.
+
+    Raises:
+        EndedError: both are disputed.
+    """
+    if not second.disputed:
+        return second
+    for buffer in second.reply.buffers:
+        buffer.close()
+    raise EndedError(
+        Status.SUSPECT,
+        Reason.TAMPERING,
+        f"{first.disputed}; it was the same in a fresh process: the clock that the worker reads was changed\n"
+        "→ remove what the kernel does to clocks, and to the process that times it",
+        second.reply.output,
+    )
 
 
 def _alarming(measurement: Measurement) -> bool:

@@ -422,6 +422,8 @@ class Evaluator:
             question = self._question(result.case)
             # Nobody times on the device meanwhile, and nobody who does is disturbed.
             with self._beside_no_timing(result.case.device):
+                if self._timing:
+                    self._pool.start_for(role_of("timing", compiled), compiled.key)
                 prepared = self._reference("prepare", question)
                 _closing(open_buffers, prepared)
                 if prepared.result["drift"]:

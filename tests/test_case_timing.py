@@ -26,6 +26,7 @@ from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerCrashed
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
+from pytest_cgins.execute.request_clock import Took
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.model import Reason, Status
 from pytest_cgins.timing.block import LETTER_ARMS
@@ -42,6 +43,8 @@ class Worker:
     """Differing from `NS`."""
     mean_ns: dict[str, float] = field(default_factory=dict)
     """Over all calls of a batch, where that is not the median."""
+    true_ns: dict[str, float] = field(default_factory=dict)
+    """What the arms take by the parent's clock, where that is not what is told."""
     state_blocks: int = 0
     """The kernel is slower for so many blocks of the usual length, and then faster for as many; 0: never."""
     raises: dict[str, Exception] = field(default_factory=dict)
@@ -52,6 +55,11 @@ class Worker:
     """Instead of honest ones, by method."""
     changes: dict[str, Any] = field(default_factory=dict)
     """Of the answer to `open`."""
+
+    def took(self, params: dict[str, Any]) -> Took:
+        """Of calls in a row."""
+        ns = (NS | self.ns | self.true_ns)[params["arm"]]
+        return Took(wall_ns=round(ns * params["calls"]), waited_ns=0, others_ns=0)
 
 
 class Pool:
@@ -79,13 +87,15 @@ class Pool:
         self, role: str, method: str, params: dict[str, Any], buffers: Sequence[Buffer], *, timeout_s: float,
         kernel: str,
     ) -> Reply:  # fmt: skip
-        assert (role, kernel) == ("timing", "")
+        assert (role, kernel) == ("timing", "k")
         assert self.held is (method != "ready"), "nobody else may time meanwhile; nobody waits for a start"
         if method == "ready":
             assert params == {"device": "cuda:0"}
             return Reply({}, ())
-        self.asked.append((self._now, method, params, timeout_s))
         worker = self._workers[self._now]
+        if method in ("repeat", "look"):
+            return Reply({}, (), took=worker.took(params) if params else None)
+        self.asked.append((self._now, method, params, timeout_s))
         if method in worker.raises:
             self.discard(role)
             raise worker.raises[method]
@@ -150,7 +160,7 @@ def a_set(name: str) -> dict[str, Any]:
 def wanted(*, base: bool = True, **changes: Any) -> Wanted:
     request = {
         "device": "cuda:0",
-        "kernel": {},
+        "kernel": {"key": "k"},
         "base": {"key": "b"} if base else None,
         "compile": False,
         "seed": 5,
@@ -220,7 +230,7 @@ def test_what_is_asked_for_is_sent() -> None:
     pool = Pool(Worker())
     timing(pool).time(wanted(request={**wanted().request, "compile": True}))
     (_, _, params, open_limit_s), (_, _, _, blocks_limit_s), *_ = pool.asked
-    assert params["seed"] == 5
+    assert "seed" not in params
     assert params["base"] == {"key": "b"}
     assert [one["name"] for one in params["sets"]] == ["0"]
     assert (params["limit_s"], params["longer"]) == (BATCH_LIMIT_S, 1.0)
@@ -315,6 +325,37 @@ def test_a_sample_without_a_base() -> None:
     assert found.ns_per_call == pytest.approx(1000, rel=0.01)
 
 
+# ---- the parent's clock
+
+
+@pytest.mark.parametrize("told", [0.5, 0.85])
+def test_times_that_did_not_pass_are_tampering(told: float) -> None:
+    """A worker that tells less time than passes by the parent's clock, in both processes, is no faster kernel."""
+    liar = Worker(ns={"kernel": 1000 * told}, true_ns={"kernel": 1000.0})
+    pool = Pool(liar, liar)
+    with pytest.raises(EndedError) as ended:
+        timing(pool).time(wanted())
+    assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
+    assert f"takes {told:.3g}" in ended.value.verdict.message
+    assert are_closed(pool.buffers) == [True, True]
+
+
+def test_a_dispute_that_a_fresh_process_does_not_share_is_dropped() -> None:
+    """Then its times count."""
+    pool = Pool(Worker(ns={"kernel": 500.0}, true_ns={"kernel": 1000.0}), Worker(ns={"kernel": 990.0}))
+    timed = timing(pool).time(wanted())
+    assert timed.measurement.comparisons[0].outcome == "clean"
+    assert timed.measurement.confirmation is None
+    assert are_closed(pool.buffers) == [True, False]
+
+
+@pytest.mark.parametrize("rare_ns", [1000.0, 2000.0])
+def test_costs_that_come_rarely_are_no_false_clock(rare_ns: float) -> None:
+    """Calls in a row take what sums of calls take; medians may be lower."""
+    worker = Worker(ns={"kernel": 900.0}, mean_ns={"kernel": rare_ns}, true_ns={"kernel": rare_ns})
+    timing(Pool(worker, worker)).time(wanted())
+
+
 # ---- the fresh process
 
 
@@ -323,8 +364,6 @@ def test_slower_is_timed_again_in_a_fresh_process() -> None:
     pool = Pool(Worker(ns={"kernel": 1100.0}), Worker(ns={"kernel": 1090.0}))
     timed = timing(pool).time(wanted())
     assert [number for number, method, _, _ in pool.asked if method == "open"] == [0, 1]
-    seeds = [one["seed"] for _, method, one, _ in pool.asked if method == "open"]
-    assert seeds == [5, 6]
     first, again = timed.measurement, timed.measurement.confirmation
     assert again is not None
     assert [one.comparisons[0].outcome for one in (first, again)] == ["slower", "slower"]

@@ -80,6 +80,10 @@ class Family:
             memory_bytes=sum(process.memory_bytes for process in members),
         )
 
+    def pids(self) -> tuple[int, ...]:
+        """Members of the last look."""
+        return tuple(self._members)
+
     def memory_bytes(self) -> int:
         """Resident memory of all members of the last look, shared pages counted once. Takes milliseconds."""
         return sum(_proportional_bytes(pid) for pid in self._members)

@@ -116,6 +116,13 @@ class WorkerPool:
         worker = self._workers.get(role)
         return self._kernels.get(role) == kernel and worker is not None and worker.alive
 
+    def start_for(self, role: str, kernel: str) -> None:
+        """As `warm` for one role; a process that has run another kernel is ended before."""
+        with self._turn(role):
+            if self._kernels.get(role, kernel) != kernel:
+                self.discard(role)
+            self.warm([role])
+
     def warm(self, roles: Iterable[str]) -> None:
         """Start the processes now, so that they import in parallel, and wait for none of them."""
         for role in roles:
