@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -33,6 +33,10 @@ from pytest_cgins.timing.block import LETTER_ARMS
 
 NS = {"kernel": 1000.0, "base": 1000.0, "torch": 3000.0, "compile": 2000.0}
 GATE = TimingGate()
+OPENED: dict[str, Any] = {
+    "method": "cuda-graph", "calls": {"kernel": 300, "torch": 100}, "batch_seconds": {"kernel": 3e-4, "torch": 3e-4},
+    "host_ns_per_call": {}, "launch_ns": 0.0, "cold": True, "notes": [], "refused": {},
+}  # fmt: skip
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Worker:
     """Over all calls of a batch, where that is not the median."""
     true_ns: dict[str, float] = field(default_factory=dict)
     """What the arms take by the parent's clock, where that is not what is told."""
+    alone_ns: float = NS["base"]
+    """What the base takes in a process of its own."""
     state_blocks: int = 0
     """The kernel is slower for so many blocks of the usual length, and then faster for as many; 0: never."""
     raises: dict[str, Exception] = field(default_factory=dict)
@@ -59,7 +65,7 @@ class Worker:
     def took(self, params: dict[str, Any]) -> Took:
         """Of calls in a row."""
         ns = (NS | self.ns | self.true_ns)[params["arm"]]
-        return Took(wall_ns=round(ns * params["calls"]), waited_ns=0, others_ns=0)
+        return Took(wall_ns=round(ns * params["calls"]), waited_ns=0, own_ns=0, others_ns=0)
 
 
 class Pool:
@@ -79,20 +85,37 @@ class Pool:
         self._blocks_run = 0
 
     def discard(self, role: str) -> None:
+        if role == "timing/alone":
+            return
         assert role == "timing"
         self._now = min(self._now + 1, len(self._workers) - 1)
         self._params = {}
+
+    def stopped(self, role: str) -> AbstractContextManager[None]:
+        assert role == "timing", "what it has left running would slow the base elsewhere, too"
+        return nullcontext()
 
     def call(
         self, role: str, method: str, params: dict[str, Any], buffers: Sequence[Buffer], *, timeout_s: float,
         kernel: str,
     ) -> Reply:  # fmt: skip
-        assert (role, kernel) == ("timing", "k")
+        assert (role.removesuffix("/alone"), kernel) == ("timing", "k")
         assert self.held is (method != "ready"), "nobody else may time meanwhile; nobody waits for a start"
         if method == "ready":
             assert params == {"device": "cuda:0"}
             return Reply({}, ())
         worker = self._workers[self._now]
+        if role == "timing/alone":
+            assert (
+                (params["kernel"], params["base"]) == ({"key": "b"}, None)
+                if method == "open"
+                else method == "repeat"
+            )
+            answer = Reply({"arms": ["kernel", "torch"], **OPENED}, ())
+            took = Took(
+                wall_ns=round(worker.alone_ns * params.get("calls", 0)), waited_ns=0, own_ns=0, others_ns=0
+            )
+            return answer if method == "open" else replace(answer, took=took)
         if method in ("repeat", "look"):
             return Reply({}, (), took=worker.took(params) if params else None)
         self.asked.append((self._now, method, params, timeout_s))
@@ -338,6 +361,22 @@ def test_times_that_did_not_pass_are_tampering(told: float) -> None:
     assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
     assert f"takes {told:.3g}" in ended.value.verdict.message
     assert are_closed(pool.buffers) == [True, True]
+
+
+def test_a_kernel_that_slows_its_base_is_not_faster() -> None:
+    """The base takes longer beside it than alone, in two pairs of processes."""
+    worker = Worker(ns={"base": 2000.0})
+    with pytest.raises(EndedError) as ended:
+        timing(Pool(worker, worker)).time(wanted())
+    assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.SLOWS_BASE)
+    assert "its base revision takes 2 times as long" in ended.value.verdict.message
+
+
+def test_a_base_that_is_slow_everywhere_is_slow() -> None:
+    """Also where processes differ by a little."""
+    timed = timing(Pool(Worker(ns={"base": 2000.0}, alone_ns=1900.0))).time(wanted())
+    assert timed.measurement.comparisons[0].outcome == "faster"
+    assert timed.disputed is None
 
 
 def test_a_dispute_that_a_fresh_process_does_not_share_is_dropped() -> None:

@@ -8,6 +8,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Literal
 
@@ -122,6 +123,11 @@ class WorkerPool:
             if self._kernels.get(role, kernel) != kernel:
                 self.discard(role)
             self.warm([role])
+
+    def stopped(self, role: str) -> AbstractContextManager[None]:
+        """Keep the processes of a role's worker from running meanwhile."""
+        worker = self._workers.get(role)
+        return worker.stopped() if isinstance(worker, WorkerProcess) else nullcontext()
 
     def warm(self, roles: Iterable[str]) -> None:
         """Start the processes now, so that they import in parallel, and wait for none of them."""

@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -231,6 +231,10 @@ class WorkerProcess:
         if self._starting:
             self._starting = False
             self._started()
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """Keep it and its descendants from running meanwhile; nothing may be asked of it."""
+        return self._family.stopped()
 
     def kill(self) -> None:
         """Kill the process while another thread waits for its answer, which finds it dead, and closes this."""

@@ -16,14 +16,16 @@ class Took:
     wall_ns: int
     """By the parent's clock."""
     waited_ns: int
-    """For which the worker's first thread could have run, and had no processor."""
+    """For which the worker's first thread, or the parent whom it waits for, could have run and had no processor."""
+    own_ns: int
+    """CPU time of that thread."""
     others_ns: int
     """CPU time of its other threads, also of those that have ended, and of the processes that it started."""
 
     @property
     def ns(self) -> int:
         """Without the time that strangers had its processor: what a busy host adds, and a kernel's threads cannot."""
-        return self.wall_ns - max(0, self.waited_ns - self.others_ns)
+        return max(self.own_ns, self.wall_ns - max(0, self.waited_ns - self.others_ns))
 
 
 class RequestClock:
@@ -36,22 +38,29 @@ class RequestClock:
 
     def start(self) -> Callable[[], Took]:
         """Begin to measure; the end is when what is given is called."""
-        others, waited = self._read()
+        before = self._read()
         wall = time.perf_counter_ns()
 
         def end() -> Took:
             wall_ns = time.perf_counter_ns() - wall
-            others_now, waited_now = self._read()
-            return Took(wall_ns, max(0, waited_now - waited), max(0, others_now - others))
+            waited, own, others = (max(0, now - then) for now, then in zip(self._read(), before, strict=True))
+            return Took(wall_ns, waited, own, others)
 
         return end
 
-    def _read(self) -> tuple[int, int]:
-        """CPU time of all but the first thread, and how long that one has waited for a processor."""
-        own = waited = 0
-        with suppress(OSError, ValueError, IndexError):
-            own, waited = map(int, Path(f"/proc/{self._pid}/schedstat").read_text().split()[:2])
-        return sum(map(_cpu_ns, {self._pid, *self._relatives()})) - own, waited
+    def _read(self) -> tuple[int, int, int]:
+        """Waiting for a processor; CPU time of the first thread, and of all others."""
+        own, waited = _scheduled(f"{self._pid}")
+        others = sum(map(_cpu_ns, {self._pid, *self._relatives()})) - own
+        return waited + _scheduled("thread-self")[1], own, others
+
+
+def _scheduled(which: str) -> tuple[int, int]:
+    """CPU time of a thread, and how long it could have run and had no processor; zeros where that is not told."""
+    with suppress(OSError, ValueError, IndexError):
+        own, waited, *_ = map(int, Path(f"/proc/{which}/schedstat").read_text().split())
+        return own, waited
+    return 0, 0
 
 
 def inner_pid(pid: int) -> int:
