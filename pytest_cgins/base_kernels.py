@@ -85,7 +85,7 @@ class BaseKernels:
 
         They are written when it is first asked for, and stay until `close`.
         """
-        return self._sources.top() if self._may_differ() else None
+        return self._sources.top() if self.may_differ() else None
 
     def build_ahead(self, kernels: Iterable[Name]) -> None:
         """Begin to build what is another build than the working tree's, as far as their texts tell.
@@ -93,7 +93,7 @@ class BaseKernels:
         Args:
             kernels: kernel, implementation and device type, in the order in which they will be needed.
         """
-        if not self._may_differ():
+        if not self.may_differ():
             return
         own: dict[Name, Implementation] = {
             (entry.name, one.name, one.device): one
@@ -173,7 +173,7 @@ class BaseKernels:
         self._ahead.close()
         self._sources.close()
 
-    def _may_differ(self) -> bool:
+    def may_differ(self) -> bool:
         """Whether the base revision's files are needed to tell what differs.
 
         Raises:
@@ -189,7 +189,7 @@ class BaseKernels:
     def _of(self, name: Name, compiled: CompiledKernel) -> BaseKernel:
         if self._sources.revision() is None:
             return BaseKernel(state="none", note=self._sources.note)
-        if not self._may_differ():
+        if not self.may_differ():
             return self._where_nothing_differs(compiled)
         source = self._sources.source(*name)
         if isinstance(source, Absent):

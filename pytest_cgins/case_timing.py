@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_cgins import kernel_timing
+from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.config import TimingGate
 from pytest_cgins.endings import EndedError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.process import Reply
+from pytest_cgins.execute.request_clock import Took
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.model import Status
+from pytest_cgins.measurement import ArmName, Measurement
+from pytest_cgins.model import Reason, Status
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 
@@ -30,6 +32,14 @@ COMPILE_LIMIT_S = 180.0
 LONGEST = 8.0
 """Factor for the length of batches where blocks of the usual length hang on each other."""
 LENGTHENED = "states of one build lasted for many blocks: timed again with batches 8 times as long"
+ALONE = "/alone"
+"""Ends the role of a process that a kernel is never loaded in: its base is timed there."""
+_REMEDIES = {
+    Reason.TAMPERING: "the clock that the worker reads was changed, or its arms differ while that is read\n"
+    "→ remove what the kernel does to clocks, and to the process that times it",
+    Reason.SLOWS_BASE: "it slows what it is compared with\n"
+    "→ end or park threads when a call returns, and leave the process' settings and the base's code alone",
+}
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
@@ -69,6 +79,8 @@ class Wanted:
     """Commit of the base arm; "" without one."""
     timeout_s: float
     """For one request."""
+    kernel: str = ""
+    """What a process is for, if that is another kernel than the one that is timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,8 @@ class Timed:
     told: dict[str, Any]
     refused: dict[str, str]
     died_beside_base: bool = False
+    disputed: tuple[Reason, str] | None = None
+    """What speaks against the times: see `clock_check`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +133,20 @@ class CaseTiming:
             InfrastructureError: the device was not to be had.
         """
         first = self._without_a_base_that_kills(wanted)
-        if not (self._fresh and _alarming(first.measurement)):
+        if not (self._fresh and (first.disputed or _alarming(first.measurement))):
             return first
-        logger.info("slower: timed again in a fresh process")
+        logger.info("slower, or told falsely: timed again in a fresh process")
         self._runs.renew(wanted.role)
+        if first.disputed:
+            self._runs.renew(wanted.role + ALONE)
         alone = replace(wanted, tests=1, request={**wanted.request, "seed": wanted.request["seed"] + 1})
         try:
             second = self._without_a_base_that_kills(alone)
         finally:
             for buffer in first.reply.buffers:
                 buffer.close()
+        if first.disputed:
+            return _undisputed(first, second)
         measurement = replace(first.measurement, confirmation=second.measurement)
         refused = {**first.refused, **second.refused}
         died = first.died_beside_base or second.died_beside_base
@@ -177,7 +195,9 @@ class CaseTiming:
 
     def _once(self, wanted: Wanted) -> Timed:
         # A process that starts while the device is held would keep others waiting.
-        self._ask(wanted, "ready", {"device": wanted.request["device"]}, ())
+        rivals = [_without_the_kernel(wanted)] if wanted.request.get("base") and self._fresh else []
+        for one in (wanted, *rivals):
+            self._ask(one, "ready", {"device": one.request["device"]}, ())
         started = time.monotonic()
         with self._lock():
             prepared, refused, longer = self._open(wanted)
@@ -187,6 +207,7 @@ class CaseTiming:
                 prepared = replace(prepared, notes=(*prepared.notes, LENGTHENED))
                 # Other orders: those of before had a part in that they are taken again.
                 course = self._course(wanted, prepared, seed=wanted.request["seed"] + 2)
+            disputed = self._disputed(wanted, prepared, course)
             reply = self._ask(wanted, "finish", {}, ())
         seconds = time.monotonic() - started
         measurement = replace(
@@ -203,7 +224,36 @@ class CaseTiming:
             for buffer in reply.buffers:
                 buffer.close()
             raise self._runs.refuse(wanted.role, error, reply.output) from error
-        return Timed(measurement, reply, told, refused)
+        return Timed(measurement, reply, told, refused, disputed=disputed)
+
+    def _disputed(self, wanted: Wanted, prepared: Prepared, course: Course) -> tuple[Reason, str] | None:
+        """What speaks against the times of arms that nothing was proven slower than."""
+        clock = OutsideClock(prepared, lambda arm, calls: self._repeat(wanted, arm, calls))
+        passing = [one.against for one in course.comparisons() if one.outcome in ("faster", "clean")]
+        for arm in passing:
+            if text := clock.dispute(arm, course.told(arm)):
+                return Reason.TAMPERING, text
+        if "base" in passing and self._fresh and (text := self._slowdown(wanted, clock)):
+            return Reason.SLOWS_BASE, text
+        return None
+
+    def _slowdown(self, wanted: Wanted, clock: OutsideClock) -> str:
+        """How the base is slower beside the kernel than in a process that this was never in."""
+        alone = _without_the_kernel(wanted)
+        try:
+            prepared, _ = self._opened(alone, 1.0)
+            other = OutsideClock(prepared, lambda arm, calls: self._repeat(alone, arm, calls))
+            return clock.slowdown(other, lambda: self._runs.stopped(wanted.role))
+        except EndedError as end:
+            if end.verdict.status in _DEATHS:
+                return ""  # no doing of the kernel: the base dies by itself
+            raise
+
+    def _repeat(self, wanted: Wanted, arm: ArmName, calls: int) -> Took | None:
+        took = self._ask(wanted, "repeat", {"arm": arm, "calls": calls}, ()).took
+        if arm == "kernel" and not wanted.kernel:
+            self._ask(wanted, "look", {}, ())
+        return took
 
     def _course(self, wanted: Wanted, prepared: Prepared, *, seed: int) -> Course:
         """All blocks of what is ready, and a look beyond a proof."""
@@ -253,7 +303,8 @@ class CaseTiming:
 
     def _ask(self, wanted: Wanted, method: str, params: Any, buffers: Sequence[Buffer]) -> Reply:
         limit_s = wanted.timeout_s + (COMPILE_LIMIT_S if params.get("compile") else 0.0)
-        return self._runs.ask(wanted.role, method, params, buffers, timeout_s=limit_s)
+        kernel = wanted.kernel or wanted.request["kernel"]["key"]
+        return self._runs.ask(wanted.role, method, params, buffers, timeout_s=limit_s, kernel=kernel)
 
     def _rule(self, wanted: Wanted, prepared: Prepared) -> Rule:
         gate = wanted.gate
@@ -289,6 +340,32 @@ def _ends_late(blocks: int) -> Rule:
 
 def _ns_per_call(prepared: Prepared) -> float:
     return 1e9 * prepared.batch_seconds["kernel"] / max(1, prepared.calls["kernel"])
+
+
+def _without_the_kernel(wanted: Wanted) -> Wanted:
+    """The base in the place of the kernel, in a process of its own."""
+    request = {**wanted.request, "kernel": wanted.request["base"], "base": None, "compile": False}
+    key = wanted.request["kernel"]["key"]
+    return replace(wanted, role=wanted.role + ALONE, kernel=key, request=request)
+
+
+def _undisputed(first: Timed, second: Timed) -> Timed:
+    """What came of a process whose times were disputed, and of a fresh one.
+
+    Raises:
+        EndedError: both are disputed.
+    """
+    if second.disputed is None or first.disputed is None:
+        return second
+    for buffer in second.reply.buffers:
+        buffer.close()
+    reason, text = first.disputed
+    raise EndedError(
+        Status.SUSPECT,
+        reason,
+        f"{text}; it was so in a fresh process, too: {_REMEDIES[reason]}",
+        second.reply.output,
+    )
 
 
 def _alarming(measurement: Measurement) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from pytest_cgins import documents, evidence, gate, kernel_timing
 from pytest_cgins.base_kernels import BaseKernels
+from pytest_cgins.case_timing import ALONE
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.device_peaks import DevicePeaks
@@ -422,6 +423,9 @@ class Evaluator:
             question = self._question(result.case)
             # Nobody times on the device meanwhile, and nobody who does is disturbed.
             with self._beside_no_timing(result.case.device):
+                if self._timing:
+                    for suffix in ("", ALONE) if self.stage.has_rivals else ("",):
+                        self._pool.start_for(role_of("timing", compiled) + suffix, compiled.key)
                 prepared = self._reference("prepare", question)
                 _closing(open_buffers, prepared)
                 if prepared.result["drift"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from pytest_cgins.disguise import Disguise
@@ -91,6 +92,10 @@ class KernelRuns:
     def has_run(self, role: str, kernel: str) -> bool:
         """Whether a kernel runs next in a process that has run it before."""
         return self._pool.has_run(role, kernel)
+
+    def stopped(self, role: str) -> AbstractContextManager[None]:
+        """Keep a worker from running meanwhile."""
+        return self._pool.stopped(role)
 
     def renew(self, role: str) -> None:
         """End a worker, so that what is asked next runs in a process without a past."""

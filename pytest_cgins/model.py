@@ -625,6 +625,7 @@ class Reason(str, Enum):
     NOISE = "noise"
     NOT_CONFIRMED = "not-confirmed"
     NOT_COMPARABLE = "not-comparable"
+    SLOWS_BASE = "slows-base"
     # compute-sanitizer
     MEMCHECK = "memcheck"
     RACECHECK = "racecheck"

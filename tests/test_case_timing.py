@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -26,12 +26,17 @@ from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerCrashed
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
+from pytest_cgins.execute.request_clock import Took
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.model import Reason, Status
 from pytest_cgins.timing.block import LETTER_ARMS
 
 NS = {"kernel": 1000.0, "base": 1000.0, "torch": 3000.0, "compile": 2000.0}
 GATE = TimingGate()
+OPENED: dict[str, Any] = {
+    "method": "cuda-graph", "calls": {"kernel": 300, "torch": 100}, "batch_seconds": {"kernel": 3e-4, "torch": 3e-4},
+    "host_ns_per_call": {}, "launch_ns": 0.0, "cold": True, "notes": [], "refused": {},
+}  # fmt: skip
 
 
 @dataclass
@@ -42,6 +47,10 @@ class Worker:
     """Differing from `NS`."""
     mean_ns: dict[str, float] = field(default_factory=dict)
     """Over all calls of a batch, where that is not the median."""
+    true_ns: dict[str, float] = field(default_factory=dict)
+    """What the arms take by the parent's clock, where that is not what is told."""
+    alone_ns: float = NS["base"]
+    """What the base takes in a process of its own."""
     state_blocks: int = 0
     """The kernel is slower for so many blocks of the usual length, and then faster for as many; 0: never."""
     raises: dict[str, Exception] = field(default_factory=dict)
@@ -52,6 +61,11 @@ class Worker:
     """Instead of honest ones, by method."""
     changes: dict[str, Any] = field(default_factory=dict)
     """Of the answer to `open`."""
+
+    def took(self, params: dict[str, Any]) -> Took:
+        """Of calls in a row."""
+        ns = (NS | self.ns | self.true_ns)[params["arm"]]
+        return Took(wall_ns=round(ns * params["calls"]), waited_ns=0, own_ns=0, others_ns=0)
 
 
 class Pool:
@@ -71,21 +85,40 @@ class Pool:
         self._blocks_run = 0
 
     def discard(self, role: str) -> None:
+        if role == "timing/alone":
+            return
         assert role == "timing"
         self._now = min(self._now + 1, len(self._workers) - 1)
         self._params = {}
+
+    def stopped(self, role: str) -> AbstractContextManager[None]:
+        assert role == "timing", "what it has left running would slow the base elsewhere, too"
+        return nullcontext()
 
     def call(
         self, role: str, method: str, params: dict[str, Any], buffers: Sequence[Buffer], *, timeout_s: float,
         kernel: str,
     ) -> Reply:  # fmt: skip
-        assert (role, kernel) == ("timing", "")
+        assert (role.removesuffix("/alone"), kernel) == ("timing", "k")
         assert self.held is (method != "ready"), "nobody else may time meanwhile; nobody waits for a start"
         if method == "ready":
             assert params == {"device": "cuda:0"}
             return Reply({}, ())
-        self.asked.append((self._now, method, params, timeout_s))
         worker = self._workers[self._now]
+        if role == "timing/alone":
+            assert (
+                (params["kernel"], params["base"]) == ({"key": "b"}, None)
+                if method == "open"
+                else method == "repeat"
+            )
+            answer = Reply({"arms": ["kernel", "torch"], **OPENED}, ())
+            took = Took(
+                wall_ns=round(worker.alone_ns * params.get("calls", 0)), waited_ns=0, own_ns=0, others_ns=0
+            )
+            return answer if method == "open" else replace(answer, took=took)
+        if method in ("repeat", "look"):
+            return Reply({}, (), took=worker.took(params) if params else None)
+        self.asked.append((self._now, method, params, timeout_s))
         if method in worker.raises:
             self.discard(role)
             raise worker.raises[method]
@@ -150,7 +183,7 @@ def a_set(name: str) -> dict[str, Any]:
 def wanted(*, base: bool = True, **changes: Any) -> Wanted:
     request = {
         "device": "cuda:0",
-        "kernel": {},
+        "kernel": {"key": "k"},
         "base": {"key": "b"} if base else None,
         "compile": False,
         "seed": 5,
@@ -313,6 +346,53 @@ def test_a_sample_without_a_base() -> None:
     found = timing(Pool(Worker(changes=arms))).sample(wanted(), 40)
     assert (found.log_ratios, found.refused) == ((), {"base": "it cannot be loaded: ImportError"})
     assert found.ns_per_call == pytest.approx(1000, rel=0.01)
+
+
+# ---- the parent's clock
+
+
+@pytest.mark.parametrize("told", [0.5, 0.85])
+def test_times_that_did_not_pass_are_tampering(told: float) -> None:
+    """A worker that tells less time than passes by the parent's clock, in both processes, is no faster kernel."""
+    liar = Worker(ns={"kernel": 1000 * told}, true_ns={"kernel": 1000.0})
+    pool = Pool(liar, liar)
+    with pytest.raises(EndedError) as ended:
+        timing(pool).time(wanted())
+    assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.TAMPERING)
+    assert f"takes {told:.3g}" in ended.value.verdict.message
+    assert are_closed(pool.buffers) == [True, True]
+
+
+def test_a_kernel_that_slows_its_base_is_not_faster() -> None:
+    """The base takes longer beside it than alone, in two pairs of processes."""
+    worker = Worker(ns={"base": 2000.0})
+    with pytest.raises(EndedError) as ended:
+        timing(Pool(worker, worker)).time(wanted())
+    assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.SLOWS_BASE)
+    assert "its base revision takes 2 times as long" in ended.value.verdict.message
+
+
+def test_a_base_that_is_slow_everywhere_is_slow() -> None:
+    """Also where processes differ by a little."""
+    timed = timing(Pool(Worker(ns={"base": 2000.0}, alone_ns=1900.0))).time(wanted())
+    assert timed.measurement.comparisons[0].outcome == "faster"
+    assert timed.disputed is None
+
+
+def test_a_dispute_that_a_fresh_process_does_not_share_is_dropped() -> None:
+    """Then its times count."""
+    pool = Pool(Worker(ns={"kernel": 500.0}, true_ns={"kernel": 1000.0}), Worker(ns={"kernel": 990.0}))
+    timed = timing(pool).time(wanted())
+    assert timed.measurement.comparisons[0].outcome == "clean"
+    assert timed.measurement.confirmation is None
+    assert are_closed(pool.buffers) == [True, False]
+
+
+@pytest.mark.parametrize("rare_ns", [1000.0, 2000.0])
+def test_costs_that_come_rarely_are_no_false_clock(rare_ns: float) -> None:
+    """Calls in a row take what sums of calls take; medians may be lower."""
+    worker = Worker(ns={"kernel": 900.0}, mean_ns={"kernel": rare_ns}, true_ns={"kernel": rare_ns})
+    timing(Pool(worker, worker)).time(wanted())
 
 
 # ---- the fresh process

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +80,22 @@ class Family:
             memory_bytes=sum(process.memory_bytes for process in members),
         )
 
+    def pids(self) -> tuple[int, ...]:
+        """Members of the last look."""
+        return tuple(self._members)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Keep all from running meanwhile."""
+        members = [process for process in self._find() if not process.is_zombie]
+        try:
+            for process in members:
+                _send(process, signal.SIGSTOP)
+            yield
+        finally:
+            for process in members:
+                _send(process, signal.SIGCONT)
+
     def memory_bytes(self) -> int:
         """Resident memory of all members of the last look, shared pages counted once. Takes milliseconds."""
         return sum(_proportional_bytes(pid) for pid in self._members)
@@ -108,7 +124,7 @@ class Family:
                     with suppress(OSError):
                         os.killpg(group, signal.SIGKILL)
             for process in found:
-                _kill(process)
+                _send(process, signal.SIGKILL)
             if not found and looked_at_all:
                 return
             if time.monotonic() >= deadline:
@@ -177,17 +193,17 @@ def _proportional_bytes(pid: int) -> int:
     return process.memory_bytes if process else 0
 
 
-def _kill(process: _Process) -> None:
-    """Kill a process, and never another that was given its id meanwhile."""
+def _send(process: _Process, number: signal.Signals) -> None:
+    """Send a signal to a process, and never to another that was given its id meanwhile."""
     with suppress(OSError):
         if not _HAS_PIDFD:
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process.pid, number)
             return
         handle = os.pidfd_open(process.pid)
         try:
             now = _read(process.pid)
             if now is not None and now.started == process.started:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                signal.pidfd_send_signal(handle, number)
         finally:
             os.close(handle)
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Literal
 
@@ -115,6 +116,18 @@ class WorkerPool:
         """Whether a call of this kernel goes to a process that has run it before."""
         worker = self._workers.get(role)
         return self._kernels.get(role) == kernel and worker is not None and worker.alive
+
+    def start_for(self, role: str, kernel: str) -> None:
+        """As `warm` for one role; a process that has run another kernel is ended before."""
+        with self._turn(role):
+            if self._kernels.get(role, kernel) != kernel:
+                self.discard(role)
+            self.warm([role])
+
+    def stopped(self, role: str) -> AbstractContextManager[None]:
+        """Keep the processes of a role's worker from running meanwhile."""
+        worker = self._workers.get(role)
+        return worker.stopped() if isinstance(worker, WorkerProcess) else nullcontext()
 
     def warm(self, roles: Iterable[str]) -> None:
         """Start the processes now, so that they import in parallel, and wait for none of them."""

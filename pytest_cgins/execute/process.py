@@ -9,8 +9,8 @@ import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_cgins.errors import (
@@ -29,6 +29,7 @@ from pytest_cgins.execute.launch import Ends, Launch, Started, Wrap, wait_until_
 from pytest_cgins.execute.limits import Limits, memory_kills
 from pytest_cgins.execute.output import Output, Printed
 from pytest_cgins.execute.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
+from pytest_cgins.execute.request_clock import RequestClock, Took, inner_pid
 from pytest_cgins.execute.watch import Exceeded, Watch
 from pytest_cgins.model import Reason
 from pytest_cgins.text import counted
@@ -52,6 +53,8 @@ class Reply:
     """In the service's order; the caller closes them."""
     printed: Printed = field(default_factory=Printed)
     """What the process printed since the last answer, the ends of it."""
+    took: Took | None = None
+    """How long the answer took; None of a service that is called in this process."""
 
     @property
     def output(self) -> str:
@@ -208,8 +211,9 @@ class WorkerProcess:
         try:
             self.wait_until_started()
             with self._limited(method, timeout_s) as deadline:
+                took = self._clock.start()
                 self._request(method, params, buffers, deadline)
-                return self._answer(method, deadline)
+                return replace(self._answer(method, deadline), took=took())
         except ServiceError:
             raise
         except EOFError:
@@ -228,6 +232,10 @@ class WorkerProcess:
             self._starting = False
             self._started()
 
+    def stopped(self) -> AbstractContextManager[None]:
+        """Keep it and its descendants from running meanwhile; nothing may be asked of it."""
+        return self._family.stopped()
+
     def kill(self) -> None:
         """Kill the process while another thread waits for its answer, which finds it dead, and closes this."""
         process = self._process
@@ -244,7 +252,10 @@ class WorkerProcess:
         try:
             with self._limited("start", self._start_timeout_s) as deadline:
                 self._launched(deadline)
-                self._answer("start", deadline)
+                told = self._answer("start", deadline).result
+            self._family.look()
+            inside = [pid for pid in self._family.pids() if inner_pid(pid) == told]
+            self._clock = RequestClock(next(iter(inside), self.pid), self._family.pids)
         except EOFError:
             crash = self._crashed("start")
             crash.fault = Reason.WORKER_LOST.value

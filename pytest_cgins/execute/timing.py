@@ -1,7 +1,8 @@
 """The service that times a kernel against its base revision and torch, after it has passed verification elsewhere.
 
-A measurement is three kinds of requests after `ready`: `open` makes the arms ready, `blocks` runs blocks of batches,
-as many and as often as the caller wants, and `finish` has the probes look. Who calls decides when enough is known: it
+A measurement is some kinds of requests after `ready`: `open` makes the arms ready, `blocks` runs blocks of batches,
+as many and as often as the caller wants, `repeat` calls an arm for a caller that times it from outside, and `finish` has
+the probes look. Who calls decides when enough is known: it
 is not in the process that the kernel shares.
 """
 
@@ -104,6 +105,22 @@ class TimingService:
         opened = self._require_open()
         with self._fatal_if_raised(opened.device):
             return {"blocks": opened.blocks(params["orders"])}, []
+
+    def repeat(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Call an `arm` so many times (`calls`), for whoever times it from outside."""
+        del buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            opened.repeat(params["arm"], int(params["calls"]))
+        return {}, []
+
+    def look(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Look at the answers of the kernel's last calls, after which no other arm was called."""
+        del params, buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            opened.look()
+        return {}, []
 
     def finish(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Have the kernel run on exchanged numbers, and the probes look.
@@ -236,6 +253,16 @@ class _Opened:
                 if self._timer.method != "cuda-graph" or len(made) == len(orders):
                     self._look_at_answers()
         return made
+
+    def repeat(self, arm: ArmName, calls: int) -> None:
+        """See `TimingService.repeat`."""
+        with self._around(), self._watch.timing():
+            self._timer.repeat(arm, calls)
+
+    def look(self) -> None:
+        """See `TimingService.look`."""
+        with self._around(), self._watch.timing():
+            self._look_at_answers()
 
     def _look_at_answers(self) -> None:
         """Hold what timed calls have left against earlier answers, where the base has not written over it."""

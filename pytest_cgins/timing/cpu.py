@@ -92,6 +92,10 @@ class HostTimer:
             self.means = [statistics.fmean(loops) for loops in batches]
             yield [statistics.median(loops) for loops in batches]
 
+    def repeat(self, arm: ArmName, calls: int) -> None:
+        """See `Timer.repeat`."""
+        self._loop(arm, calls)
+
     def _batch(self, arm: ArmName) -> list[float]:
         """Nanoseconds a call of each loop."""
         calls = self._calls_per_loop[arm]

@@ -121,6 +121,12 @@ class GraphTimer:
         while queued:
             yield self._times(*queued.popleft())
 
+    def repeat(self, arm: ArmName, calls: int) -> None:
+        """See `Timer.repeat`."""
+        for _ in range(-(-calls // self.calls[arm])):
+            self._next(arm).replay()
+        torch.cuda.synchronize()
+
     def _queue(self, order: Order) -> list[torch.cuda.Event]:
         events = [_event() for _ in range(len(order) + 1)]
         events[0].record()

@@ -16,7 +16,7 @@ from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement, Meth
 from pytest_cgins.timing import clock_watch
 from pytest_cgins.timing.block import Block, draw_order
 from pytest_cgins.timing.clock_watch import Reading
-from pytest_cgins.timing.sequential import LASTING, Rule, SequentialTest, with_runs
+from pytest_cgins.timing.sequential import LASTING, Rule, SequentialTest, median_interval, with_runs
 from pytest_cgins.timing.stats import chance_of_so_few_runs, quartiles
 from pytest_cgins.timing.sums import LEAST_CALLS, SumTest, can_prove, with_sums
 
@@ -38,6 +38,8 @@ CHUNK_S = 2.0
 """Blocks that are asked for at once take no longer, by and large."""
 
 UNSUMMED = "a call takes too long for sums of many to be tested: a cost that comes rarely is not seen"
+_TOLD = 0.8
+"""Coverage of the interval in which told ratios are taken to lie."""
 _WARM = "the tensors stay in the last-level cache between calls: times are those of a warm cache"
 
 Take = Callable[[Sequence[str]], Sequence[Block]]
@@ -139,6 +141,12 @@ class Course:
     def lasting(self) -> bool:
         """Whether blocks hang on each other where that matters."""
         return any(chance < LASTING for chance in self._runs.values())
+
+    def told(self, arm: ArmName) -> float:
+        """The highest ratio of the kernel's time to an arm's that the blocks speak for, by medians or by sums."""
+        blocks = [block for block in self._blocks if block.times(arm)]
+        sums = [math.fsum(block.total(name) for block in blocks) for name in ("kernel", arm)]
+        return max(math.exp(median_interval(self.log_ratios(arm), _TOLD)[2]), sums[0] / sums[1])
 
     def measurement(self) -> Measurement:
         """What came out.

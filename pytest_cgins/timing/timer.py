@@ -66,6 +66,9 @@ class Timer(Protocol):
         under way when one is given.
         """
 
+    def repeat(self, arm: ArmName, calls: int) -> None:
+        """Call an arm so many times, in whole batches where there is nothing less, and wait for the device."""
+
 
 def calls_for(
     target_s: float, seconds_per_call: Mapping[ArmName, float], limit_s: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import subprocess
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from pytest_cgins import config
 from pytest_cgins.evaluate import Evaluator, worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.model import Case, Evaluation
+from pytest_cgins.timing_stage import TimingOptions
 from tests.adversarial.calls import OPS, PACKS
 from tests.adversarial.specimens import Specimen
 
@@ -43,7 +45,21 @@ def make(folder: Path, specimens: Sequence[Specimen], *, device: str = "cpu") ->
     }
     file = folder / "cgins.yaml"
     file.write_text(yaml.safe_dump(document, sort_keys=False))
+    if timed := [specimen for specimen in wanted if "base" in specimen.flags]:
+        _commit_base(folder, timed)
     return config.load(file)
+
+
+def _commit_base(folder: Path, specimens: Sequence[Specimen]) -> None:
+    """Make the folder a repository whose only commit has other sources of these kernels."""
+    for specimen in specimens:
+        base = specimen.file.with_name(f"_base{specimen.file.suffix}")
+        shutil.copy(base, folder / "kernels" / specimen.file.name)
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "the base")):
+        subprocess.run(["git", *who, *words], cwd=folder, check=True)
+    for specimen in specimens:
+        shutil.copy(specimen.file, folder / "kernels" / specimen.file.name)
 
 
 class Gate:
@@ -58,9 +74,15 @@ class Gate:
         self._reference = WorkerPool(env=worker_environment())  # what runs no kernel is shared
         evaluator_of = partial(Evaluator, loaded, seed=SEED, reference=self._reference)
         untimed = [evaluator_of(timing=False) for _ in range(SIDE_BY_SIDE)]
-        timed = [evaluator_of()] if any("timing" in one.flags for one in specimens) else []
-        self._evaluators = [*untimed, *timed]
-        self._turns = {False: itertools.cycle(untimed), True: itertools.cycle(timed)}
+        flags = {flag for one in specimens for flag in one.flags}
+        timed = [evaluator_of()] if "timing" in flags else []
+        held = [evaluator_of(timing_options=TimingOptions(baseline="HEAD"))] if "base" in flags else []
+        self._evaluators = [*untimed, *timed, *held]
+        self._turns = {
+            "": itertools.cycle(untimed),
+            "timing": itertools.cycle(timed),
+            "base": itertools.cycle(held),
+        }
         cases = untimed[0].cases()
         self.cases = {specimen.name: _cases_of(specimen, cases) for specimen in specimens}
         ahead = [case for specimen in specimens for case in self.cases[specimen.name]]
@@ -69,7 +91,8 @@ class Gate:
 
     def evaluate(self, specimen: Specimen) -> list[Evaluation]:
         """Its cases, one after another."""
-        evaluator = next(self._turns["timing" in specimen.flags])
+        kind = next((flag for flag in ("base", "timing") if flag in specimen.flags), "")
+        evaluator = next(self._turns[kind])
         done = [evaluator.evaluate(case) for case in self.cases[specimen.name]]
         evaluator.build_ahead(())  # has lost workers start while the next kernel is evaluated elsewhere
         return done

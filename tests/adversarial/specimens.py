@@ -8,6 +8,7 @@ The header is the first comment lines of a C++ or CUDA file, and the docstring o
     // ops: torch.nn.functional.softmax        the op that it replaces
     // packs: f32 even                         recorded calls that it is gated on, by default f32
     // also: timing gpu interpret extension    timed as well; needs a GPU; Triton's interpreter; torch extension
+    // also: base                              timed against `_base` of its suffix, which is in its place at the base revision
     // also: sandbox                           is kept out by the sandbox, and by nothing else: see test_sandboxed.py
     // yaml: {claims: [strided]}               further keys of its entry in cgins.yaml
 
@@ -28,7 +29,7 @@ ADVERSARIAL = Path(__file__).parent / "kernels"
 HONEST = Path(__file__).parents[1] / "honest" / "kernels"
 SUFFIXES = (".cpp", ".cu", ".py")
 _KEYS = ("cheat", "honest", "how", "caught-by", "ops", "packs", "also", "yaml")
-_FLAGS = {"timing", "gpu", "interpret", "extension", "device-contract", "sandbox"}
+_FLAGS = {"timing", "gpu", "interpret", "extension", "device-contract", "sandbox", "base"}
 _LINE = re.compile(rf'(?:// |""")?({"|".join(_KEYS)}): (\S.*)')
 
 

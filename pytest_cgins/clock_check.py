@@ -1,0 +1,104 @@
+"""Whether the times that a worker tells are true: its arms are called again, and timed from outside of it.
+
+A kernel shares its process with the clock that times it, and may have changed that. So once a test has ended well, its
+arms are called in turns, in a row for 5 ms that the parent times; see `execute.request_clock`. A bet is made on the arms'
+ratio by that clock to lie above the told one: noise makes it so in half of the turns at most, a false clock in most.
+In the same way the base beside the kernel is held against the base in a process of its own: a kernel may slow its rival.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from statistics import median
+
+from pytest_cgins.execute.request_clock import Took
+from pytest_cgins.figures import percent, ratio
+from pytest_cgins.measurement import ArmName
+from pytest_cgins.text import counted
+from pytest_cgins.timing.measure import Prepared
+from pytest_cgins.timing.sequential import log_e
+
+CALLED_S = 5e-3
+"""An arm is called for so long: what goes with a request takes a twentieth of it, of either arm."""
+MOST_CALLS = 10**5
+MOST_TURNS = 64
+LOG_PROOF = math.log(1e4)
+"""Ln E from which told times are disputed; a fresh process must do so, too."""
+LOG_CLEAR = math.log(4)
+"""Ln E from which they are taken to be true: three turns that agree."""
+TOLERANCE = 0.1
+"""Share by which ratios may differ: batches of 1 ms find other things in the caches than calls of 5 ms do."""
+
+Repeat = Callable[[ArmName, int], Took | None]
+"""Has a worker call an arm so many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideClock:
+    """Times the arms of an open measurement from outside of its process."""
+
+    prepared: Prepared
+    repeat: Repeat
+
+    def ns_per_call(self, arm: ArmName) -> tuple[float, float]:
+        """Of one repetition, and the share of it for which other threads of the worker were busy."""
+        batch = self.prepared.calls[arm]
+        calls = max(1, math.ceil(CALLED_S * batch / self.prepared.batch_seconds[arm]))
+        calls = min(calls, MOST_CALLS)
+        if self.prepared.method == "cuda-graph":
+            calls = batch * -(-calls // batch)
+        took = self.repeat(arm, calls)
+        return (math.nan, 0.0) if took is None else (took.ns / calls, took.others_ns / took.wall_ns)
+
+    def dispute(self, against: ArmName, told: float) -> str:
+        """What speaks against a told ratio of the kernel's time to another arm's; "" if it may be true."""
+
+        def turn() -> float:
+            theirs, ours = self.ns_per_call(against)[0], self.ns_per_call("kernel")[0]
+            return ours / theirs
+
+        if not (ratios := _above(told, turn)):
+            return ""
+        return (
+            f"the timing worker told that the kernel takes {ratio(told)} times as long as {against}; timed from outside of "
+            f"the worker, it took {ratio(median(ratios))} times as long ({counted(len(ratios), 'turn')})"
+        )
+
+    def slowdown(self, alone: OutsideClock, stopped: Callable[[], AbstractContextManager[None]]) -> str:
+        """How the base is slower here than in a process of its own; "" if it is not.
+
+        Args:
+            alone: the base as the kernel of a process that this kernel was never in.
+            stopped: holds this process; it may keep the other one from running.
+        """
+        busy: list[tuple[float, float]] = []
+
+        def turn() -> float:
+            here, busy_here = self.ns_per_call("base")
+            with stopped():
+                there, busy_there = alone.ns_per_call("kernel")
+            busy.append((busy_here, busy_there))
+            return here / there
+
+        if not (ratios := _above(1.0, turn)):
+            return ""
+        here, there = map(median, zip(*busy, strict=True))
+        return (
+            f"beside the kernel its base revision takes {ratio(median(ratios))} times as long as in a process of its own "
+            f"({counted(len(ratios), 'turn')}); other threads took {percent(here)} of a processor meanwhile, and {percent(there)} there"
+        )
+
+
+def _above(told: float, turn: Callable[[], float]) -> list[float]:
+    """The ratios of turns, where they are proven to lie above a told one; [] if not."""
+    ratios: list[float] = []
+    above = 0
+    while len(ratios) < MOST_TURNS and log_e(len(ratios) - above, above) < LOG_CLEAR:
+        ratios.append(turn())
+        above += ratios[-1] > told * (1 + TOLERANCE)
+        if log_e(above, len(ratios) - above) >= LOG_PROOF:
+            return ratios
+    return []
