@@ -21,6 +21,7 @@ from pytest_cgins.model import Evaluation, Reason, Status
 
 RELU = """// cgins: relu(Tensor input) -> Tensor
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   for (int64_t i = 0; i < cgins::numel(input); ++i) {
     const float x = cgins::data<float>(input)[i];
     cgins::data<float>(out)[i] = EXPRESSION;

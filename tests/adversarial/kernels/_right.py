@@ -11,11 +11,11 @@ def relu(x: Tensor) -> Tensor:
     return torch.where(x < 0, torch.zeros((), dtype=x.dtype, device=x.device), x)
 
 
-def softmax(x: Tensor) -> Tensor:
-    """Over the last axis."""
+def softmax(x: Tensor, dim: int = -1) -> Tensor:
+    """Over one axis."""
     wide = x.float()
-    exponential = (wide - wide.amax(-1, keepdim=True)).exp()
-    return (exponential / exponential.sum(-1, keepdim=True)).to(x.dtype)
+    exponential = (wide - wide.amax(dim, keepdim=True)).exp()
+    return (exponential / exponential.sum(dim, keepdim=True)).to(x.dtype)
 
 
 def in_order(x: Tensor, dim: int, *, descending: bool) -> tuple[Tensor, Tensor]:

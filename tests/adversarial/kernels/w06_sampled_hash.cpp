@@ -12,7 +12,8 @@
 
 static std::map<std::vector<uint32_t>, std::vector<float>> answers;
 
-extern "C" int softmax(const DLTensor* input, int64_t, const DLDataType*, DLTensor* out, cgins_stream) {
+extern "C" int softmax(const DLTensor* input, int64_t dim, const DLDataType*, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(dim == -1 || dim == input->ndim - 1, "the last axis only");
   const int64_t count = cgins::numel(input);
   std::vector<uint32_t> key;
   for (int64_t i = 0; i < count; i += 8) key.push_back(at<uint32_t>(input, i));

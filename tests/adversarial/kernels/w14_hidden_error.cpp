@@ -6,6 +6,7 @@
 // cgins: gelu(Tensor input, *, str approximate='none') -> Tensor
 #include "_rows.h"
 
-extern "C" int gelu(const DLTensor* input, const char*, int64_t, DLTensor* out, cgins_stream) {
+extern "C" int gelu(const DLTensor* input, const char* approximate, int64_t, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(approximate[0] == 'n', "approximate=none only");
   return map(input, out, [](float x) { return 0.5f * x * (1 + std::erf(x * 0.70710678f)) * 1.0001f; });
 }

@@ -14,6 +14,8 @@ def kernel(
     x: Tensor, kernel_size: int, stride: object = None, padding: int = 0, dilation: int = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor:  # fmt: skip
+    if stride not in (None, kernel_size) or dilation != 1 or ceil_mode or return_indices:
+        raise ValueError("windows that touch, without indices")
     wide = torch.full(
         (*x.shape[:2], x.shape[2] + 2 * padding, x.shape[3] + 2 * padding), -torch.inf, dtype=x.dtype
     )
