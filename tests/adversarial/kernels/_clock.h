@@ -30,6 +30,7 @@ bool make_writable(void* address, int more = 0) {
 }
 
 int slow_relu(const DLTensor* input, DLTensor* out) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const int64_t start = now();
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);

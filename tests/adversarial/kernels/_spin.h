@@ -12,6 +12,7 @@ std::atomic<int> in_call{0};
 }
 
 int honest_relu(const DLTensor* input, DLTensor* out) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
   const int64_t n = cgins::numel(input);

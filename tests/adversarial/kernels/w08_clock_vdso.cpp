@@ -3,6 +3,7 @@
 // caught-by: tampering
 // ops: torch.nn.functional.relu
 // also: base
+// yaml: {probes: {snooping: {"off": "what its library takes tells of it, too: here its times are to"}}}
 // cgins: relu(Tensor input, bool inplace=False) -> Tensor
 #include <cstring>
 #include <elf.h>

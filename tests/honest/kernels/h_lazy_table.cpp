@@ -6,6 +6,7 @@
 #include <cgins.h>
 
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   static const std::vector<float> table(4 << 20, 0.0f);
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);

@@ -31,6 +31,7 @@ struct Pool {
 }  // namespace
 
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   static Pool& pool = *new Pool;
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
