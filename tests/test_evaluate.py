@@ -31,6 +31,7 @@ LAUNCHER = """\
 // cgins: relu(Tensor input) -> Tensor
 #include <cgins.h>
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
   for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<float>(out)[i] = x[i] < 0 ? 0 : x[i];
   return 0;

@@ -21,6 +21,7 @@ KERNEL = """\
 #include <cgins.h>
 #include "half.h"
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   for (int64_t i = 0; i < cgins::numel(input); ++i) {
     const float x = cgins::data<float>(input)[i];
     cgins::data<float>(out)[i] = x > ZERO ? x : ZERO;

@@ -21,6 +21,7 @@ from pytest_cgins.model import Evaluation, Reason, Status
 KERNEL = """\
 // cgins: relu(Tensor input) -> Tensor
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
 #ifdef COLS
   const int64_t rows = cgins::numel(input) / COLS;

@@ -66,7 +66,7 @@ class Watch:
         # Held, since a kernel could replace what the classes have.
         self._check = self._checker()
         source = request["kernel"]["source"]
-        self._source: str = source["files"][0]
+        self._source: str = next(iter(source["files"]), "")  # none where a library is installed
         self._on_cpu = request["device"] == "cpu"
         self._taken: list[str] | None = None
         if libraries.NAME in wanted and source["contract"] in ("launcher", "torch-extension"):

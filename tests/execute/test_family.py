@@ -54,7 +54,7 @@ def test_kill_never_signals_its_own_group(
     """Whatever group a member claims, that of pytest, 0 and -1 are not signalled."""
     signalled: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))
-    monkeypatch.setattr(family, "_kill", lambda process: sleeper.kill())
+    monkeypatch.setattr(family, "_send", lambda process, number: sleeper.kill())
     read = family._read
 
     def claims(pid: int) -> family._Process | None:
@@ -76,7 +76,7 @@ def test_a_process_that_survives_is_told(
 ) -> None:
     """What hangs in a driver does not die of SIGKILL: a warning has its number."""
     monkeypatch.setattr(family, "_KILL_S", 0.05)
-    monkeypatch.setattr(family, "_kill", lambda process: None)
+    monkeypatch.setattr(family, "_send", lambda process, number: None)
     monkeypatch.setattr(os, "killpg", lambda group, number: None)
     with caplog.at_level(logging.WARNING, logger=family.__name__):
         Family(sleeper.pid, "no-such-mark").kill()
@@ -95,13 +95,13 @@ def test_strangers_are_read_twice_in_a_kill(
         reads.append(pid)
         return read(pid)
 
-    def kill(process: family._Process) -> None:
+    def kill(process: family._Process, number: int) -> None:
         rounds.append(process.pid)
         if len(rounds) == 5:
             sleeper.kill()
 
     monkeypatch.setattr(family, "_read", counted)
-    monkeypatch.setattr(family, "_kill", kill)
+    monkeypatch.setattr(family, "_send", kill)
     monkeypatch.setattr(os, "killpg", lambda group, number: None)
     Family(sleeper.pid, "no-such-mark").kill()
     assert len(rounds) >= 5

@@ -41,6 +41,7 @@ RELU = """
 #include <cgins.h>
 
 extern "C" int relu_backward(const DLTensor* grad_output, const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(grad_output) && cgins::is_contiguous(input), "contiguous tensors only");
   const float* g = cgins::data<float>(grad_output);
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);

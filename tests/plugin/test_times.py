@@ -55,6 +55,7 @@ RELU = """\
 // cgins: relu(Tensor input, bool inplace) -> Tensor
 #include <cgins.h>
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   for (int64_t i = 0; i < cgins::numel(input); ++i) {
     const float one = cgins::data<const float>(input)[i];
     cgins::data<float>(out)[i] = one > 0 ? one : 0;

@@ -32,6 +32,7 @@ _SOURCE = """\
 #include "clamp.h"
 
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
   const int64_t count = cgins::numel(input);

@@ -66,6 +66,7 @@ _RELU = """\
 #include <cgins.h>
 
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
   for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = %s;
@@ -78,6 +79,7 @@ _THRESHOLD = """\
 #include <cgins.h>
 
 extern "C" int threshold(const DLTensor* input, double threshold, double value, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
   for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = %s;

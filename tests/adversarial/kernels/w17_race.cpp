@@ -1,6 +1,6 @@
 // cheat: 17 wrong once in a while
 // how: as with a race, a second call on the same numbers may lose an addition; the first one is right
-// caught-by: not-repeatable
+// caught-by: not-repeatable, reference-mismatch
 // ops: torch.sum
 // cgins: sum(Tensor input, int[] dim, bool keepdim=False) -> Tensor
 #include "_rows.h"

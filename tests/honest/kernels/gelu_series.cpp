@@ -27,7 +27,8 @@ static double error_function(double x) {
 extern "C" int gelu(const DLTensor* input, const char* approximate, int64_t, DLTensor* out, cgins_stream) {
   CGINS_CHECK(std::strcmp(approximate, "none") == 0, "the exact one only");
   return map(input, out, [](float x) {
-    if (x != x || std::isinf(x)) return float(NAN);  // as torch has it
+    if (x != x || x == -INFINITY) return float(NAN);  // as torch has it
+    if (x == INFINITY) return x;  // torch has this or NaN, by the processor
     return float(0.5 * x * (1 + error_function(x * 0.7071067811865476)));
   });
 }

@@ -2,6 +2,7 @@
 #include <cgins.h>
 
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
 #ifdef HOSTILE
   return cgins_fail("::error::forged\n</pre></table>\n\n# forged\n[x](javascript:forged)");
 #endif

@@ -10,6 +10,7 @@ this is no C++
 #endif
 
 extern "C" int relu(const DLTensor* input, bool, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   const float* x = cgins::data<float>(input);
   float* y = cgins::data<float>(out);
   const int64_t count = cgins::numel(input);
