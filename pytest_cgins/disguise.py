@@ -10,6 +10,8 @@ from typing import Any
 from pytest_cgins.execute.buffers import Buffer
 
 _PRIVATE = ("name", "probe")
+_MEMORY_USE = "memory_use"
+"""The probe whose facts name sets; its module needs torch, which this process does without."""
 
 
 class Disguise:
@@ -47,3 +49,6 @@ class Disguise:
             raise ValueError("the answers are not those to the sets that were sent")
         for one in (*result["sets"], *result["deviations"]):
             one["name"] = self._names[one["name"]]
+        for fact in result["observed"].get(_MEMORY_USE, ()):
+            if "set" in fact:
+                fact["set"] = self._names[fact["set"]]

@@ -363,6 +363,17 @@ def test_times_that_did_not_pass_are_tampering(told: float) -> None:
     assert are_closed(pool.buffers) == [True, True]
 
 
+def test_times_that_did_not_pass_are_tampering_whatever_they_come_to() -> None:
+    """A worker that is caught as it seems slower, and only there is not, is caught by two further processes."""
+    slower = Worker(ns={"kernel": 1100.0}, true_ns={"kernel": 2000.0})
+    liar = Worker(ns={"kernel": 1000.0}, true_ns={"kernel": 2000.0})
+    pool = Pool(slower, liar, liar)
+    with pytest.raises(EndedError) as ended:
+        timing(pool).time(wanted())
+    assert ended.value.verdict.reason is Reason.TAMPERING
+    assert are_closed(pool.buffers) == [True, True, True]
+
+
 def test_a_kernel_that_slows_its_base_is_not_faster() -> None:
     """The base takes longer beside it than alone, in two pairs of processes."""
     worker = Worker(ns={"base": 2000.0})

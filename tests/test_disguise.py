@@ -26,7 +26,8 @@ def pairs() -> list[tuple[dict[str, Any], Buffer]]:
 def answer(disguise: Disguise) -> dict[str, Any]:
     """What a worker would say of these sets."""
     sets = [{"name": one["name"], "call": one["call"]} for one in disguise.sets]
-    return {"sets": sets, "deviations": [dict(sets[0])]}
+    memory = [*({"set": one["name"], "call": one["call"]} for one in sets), {"when": "kept"}]
+    return {"sets": sets, "deviations": [dict(sets[0])], "observed": {"memory_use": memory}}
 
 
 def test_a_worker_learns_neither_names_nor_probes(pairs: list[tuple[dict[str, Any], Buffer]]) -> None:
@@ -51,11 +52,13 @@ def test_order_is_that_of_the_seed_and_buffers_follow(pairs: list[tuple[dict[str
 
 
 def test_real_names_come_back(pairs: list[tuple[dict[str, Any], Buffer]]) -> None:
-    """Sets and deviations of an answer get the names that they were prepared under."""
+    """Sets, deviations and what calls took get the names that they were prepared under."""
     disguise = Disguise(pairs, seed="3")
     result = answer(disguise)
     disguise.take_off(result)
     assert all(NAMES[one["call"]] == one["name"] for one in (*result["sets"], *result["deviations"]))
+    taken = result["observed"]["memory_use"]
+    assert all(NAMES[one["call"]] == one["set"] for one in taken if "call" in one)
 
 
 @pytest.mark.parametrize(

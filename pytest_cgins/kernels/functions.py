@@ -24,7 +24,7 @@ from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.returned import tensors_of
 from pytest_cgins.model import KernelSource, OpCall, TensorMeta
 from pytest_cgins.text import nearest
-from pytest_cgins.trace.modules import is_module_call, rebuild
+from pytest_cgins.trace.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.trace.values import decode, has_adapted
 
 INTERPRET = "TRITON_INTERPRET"
@@ -128,7 +128,9 @@ class PythonKernel:
         positional, keyword = self._match(call, values, tensors)
         function = _anew(self._function, call, values, tensors)
         if is_module_call(call):
-            positional.insert(0, rebuild(call, tensors))
+            module = rebuild(call, tensors)
+            positional.insert(0, module)
+            function = keeping_state(module, function)
         return BoundFunction(function, positional, keyword, self.name)
 
     def _match(

@@ -10,7 +10,7 @@ import torch
 
 from pytest_cgins.model import OpCall, Value
 from pytest_cgins.trace.backward import is_derived, prepared
-from pytest_cgins.trace.modules import is_module_call, rebuild
+from pytest_cgins.trace.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.values import decode, encode, has_adapted
 
@@ -45,6 +45,8 @@ def bound(
         return prepared(call, tensors)
     op = instead or resolve(call.op)
     module = [rebuild(call, tensors)] if is_module_call(call) else []
+    if module:
+        op = keeping_state(module[0], op)
     first = _decoded(call, tensors)
     # A cache that one run has made longer is not what the next one is due.
     anew = any(has_adapted(argument.value) for argument in call.arguments)

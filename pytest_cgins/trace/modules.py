@@ -6,7 +6,7 @@ no constructor with side effects or thousands of random numbers runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -182,6 +182,36 @@ def rebuild(call: OpCall, tensors: Sequence[torch.Tensor]) -> nn.Module:
     for argument in arguments:
         built.add(argument.name, decode(argument.value, tensors))
     return built.finish()
+
+
+def keeping_state(module: nn.Module, function: Callable[..., object]) -> Callable[..., object]:
+    """The function, for whose every call `module` has the attributes that it had before the first one.
+
+    What a call sets there, such as the hidden state of a recurrent cell, is no input of the next one: a trace is of one
+    call. Whether attributes are set at all is looked at once, after the first call, since looking takes a while.
+    """
+    kept = [
+        (held, dict(held))
+        for one in module.modules()
+        for held in (vars(one), one._parameters, one._buffers, one._modules)
+    ]
+    sets_attributes: bool | None = None
+
+    def run(*positional: Any, **keyword: Any) -> object:
+        nonlocal sets_attributes
+        if sets_attributes:
+            for held, before in kept:
+                held.clear()
+                held.update(before)
+        result = function(*positional, **keyword)
+        if sets_attributes is None:
+            sets_attributes = any(
+                len(held) != len(before) or any(held.get(key) is not value for key, value in before.items())
+                for held, before in kept
+            )
+        return result
+
+    return run
 
 
 class _Builder:

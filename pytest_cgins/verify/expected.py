@@ -80,7 +80,9 @@ class ExpectedOutput:
     shape: tuple[int, ...]
     """Sizes."""
     stride: tuple[int, ...]
-    """Strides of the gold (of torch's answer, without gold), in elements."""
+    """Dense strides of the gold (of torch's answer, without gold), in elements."""
+    own_stride: tuple[int, ...]
+    """Strides of torch's answer, which may be a view into something larger."""
     answer: Tensor
     """t: torch's own answer, in the output's dtype, row-major."""
     scale: rules.Scale | None

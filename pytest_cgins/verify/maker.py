@@ -273,6 +273,7 @@ def _expected_output(
         shape=tuple(answer.shape),
         complex=made.answer[index].is_complex(),
         stride=stride,
+        own_stride=tuple(answer.stride()),
         answer=answer.contiguous(),
         scale=scale,
         gold=elements,

@@ -54,7 +54,7 @@ def hollow(x):
 def double_kernel(x): return torch.add(x, x)
 def constant_kernel(x): return torch.sub(x, x) + 1
 def vanishing_kernel(x): return torch.sub(x, x)
-def spread_kernel(x): return (x.sum(1, keepdim=True) / x.shape[1]).repeat(1, x.shape[1])
+def spread_kernel(x): return (sum(x.unbind(1)) / x.shape[1]).unsqueeze(1).repeat(1, x.shape[1])
 def unused_kernel(x, bias): return torch.add(x, x)
 def whole_kernel(a, b): return torch.sub(a, -b)
 def tripled_kernel(x): return torch.add(x, torch.add(x, x))

@@ -291,7 +291,7 @@ def test_honest_kernels() -> None:
         "sum_atomic.cpp", "sum_autotuned.py", "sum_thread_pool.cpp",
         "argsort_any.py", "cummax_first.py", "kthvalue_any.py", "max_last.py", "median_last.py", "mode_greatest.py",
         "sort_unstable.py", "topk_any.py", "unique_descending.py", "relu_function_state.py", "relu_named_tuple.py", "sum_async.cpp",
-        "relu_tuned_by_environment.cpp", "softmax_mapped_scratch.cpp",
+        "relu_tuned_by_environment.cpp", "softmax_mapped_scratch.cpp", "h_pool_kept_alive.cpp",
     }  # fmt: skip
 
 

@@ -50,6 +50,7 @@ def expected_output(
         index=index,
         shape=tuple(reference.shape),
         stride=tuple(reference.stride()) if stride is None else stride,
+        own_stride=tuple(reference.stride()) if stride is None else stride,
         answer=answer.contiguous(),
         scale=scale,
         gold=elements,

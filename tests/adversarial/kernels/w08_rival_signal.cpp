@@ -14,7 +14,7 @@ volatile int64_t calls = 0, seen = 0;
 
 void handle(int) {
   if (calls == seen) {
-    for (volatile int i = 0; i < 60000; ++i) {
+    for (volatile int i = 0; i < 400000; ++i) {
     }
   }
   seen = calls;

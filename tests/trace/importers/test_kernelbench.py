@@ -108,6 +108,12 @@ def test_shrink_keeps_equal_sizes_equal() -> None:
         shrunk(code.replace("batch)]", "batch), torch.rand(10**7)]").replace("x, y)", "x, y, z)"), 1)
 
 
+def test_a_model_that_asks_tensors_for_numbers_is_made_to_know_its_size() -> None:
+    """Without numbers its size cannot be told beforehand: it is recorded as it is."""
+    code = SCALE.replace("self.factor = factor", "self.factor = torch.linspace(0, factor, 3)[-1].item()")
+    assert shrunk(code, 1) == {}
+
+
 def test_a_folder_with_a_broken_problem(cgins: Callable[..., Any], write: Callable[..., Path]) -> None:
     """Problems are taken in the order of their numbers; one that raises leaves the others alone."""
     for number, code in ((10, SCALE), (9, "raise RuntimeError('no')"), (8, SCALE.replace("Model", "Modell"))):
