@@ -78,11 +78,13 @@ def test_error_code_and_message(project: Any, op_call: Any, metas_of: Any) -> No
 
 
 def test_error_code_without_message(project: Any, op_call: Any, metas_of: Any) -> None:
-    """A bare error code is reported, with advice on saying more."""
-    text = ECHO.replace("return 0;", "return 7;")
-    x = torch.ones(2)
+    """A bare error code is reported, with advice on saying more: not with what an earlier call failed of."""
+    launcher = project.launcher(ECHO.replace("return 0;", "return 7;"), op="torch.add")
+    wide, x = torch.ones(2, dtype=torch.float64), torch.ones(2)
+    with pytest.raises(LaunchError, match="float32 only"):
+        run(launcher, op_call("torch.add", wide, 1), metas_of([wide]))
     with pytest.raises(LaunchError) as caught:
-        run(project.launcher(text, op="torch.add"), op_call("torch.add", x, 1), metas_of([x]))
+        run(launcher, op_call("torch.add", x, 1), metas_of([x]))
     assert caught.value.what == "it/cpp: add returned 7, without a message"
     assert "cgins_fail" in caught.value.remedy
 

@@ -91,8 +91,13 @@ extern "C" {
 #define CGINS_MESSAGE_NBYTES 1024
 __attribute__((weak, visibility("hidden"))) __thread char cgins_message[CGINS_MESSAGE_NBYTES];
 
-/* The last message of this thread. The caller reads it after a launcher returned another number than 0. */
-__attribute__((weak, visibility("default"))) const char* cgins_last_error(void) { return cgins_message; }
+/* This thread's message, and from then on none. The caller reads it after a launcher returned another number than 0. */
+__attribute__((weak, visibility("default"))) const char* cgins_last_error(void) {
+  static __thread char told[CGINS_MESSAGE_NBYTES];
+  __builtin_memcpy(told, cgins_message, CGINS_MESSAGE_NBYTES);
+  cgins_message[0] = 0;
+  return told;
+}
 
 /* Keeps a message in printf's language, and returns 1: `return cgins_fail("rows %d: too many", rows);` */
 __attribute__((weak, visibility("hidden"), format(printf, 1, 2))) int cgins_fail(const char* format, ...) {
