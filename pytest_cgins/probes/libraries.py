@@ -42,6 +42,8 @@ BYWAY = re.compile(
     r"dl(?:v|m)?(?:sym|open|info)|dl_iterate_phdr|dladdr1?|_r_debug|_dl_\w+|_rtld_global\w*|__libc_dl\w+|_?v?[fF]ork|clone3?|"
     r"exec[lv]\w*|fexecve|posix_spawnp?|system|popen|ptrace|process_vm_\w+|memfd_create|(?:pkey_)?mprotect"
 )
+_OF_RUN_TIME = ("/proc/self/exe", "/proc/self/maps", "/proc/self/status")
+"""What CUDA's run time names, which nvcc links into each library."""
 _OF_CUDA = re.compile(r"_r_debug|_dl_\w+|_rtld_global\w*")
 _NAMED = re.compile(
     rb"(?<=\0)(?:/proc/(?:self|thread-self)/\w+|_r_debug|_rtld_global|aoti_torch_\w+|_ZN2at\w+|"
@@ -67,7 +69,11 @@ def look_into(path: Path, contract: str, device: str) -> tuple[list[str], list[s
     byways = [f"takes {name}" for name in library.wanted if ways.fullmatch(name)]
     if not is_extension:
         taken += [name for name in library.texts if name.startswith(("aoti", "_ZN2at")) and name not in taken]
-        byways += [f"names {name}" for name in library.texts if name not in {*taken, *library.wanted}]
+        byways += [
+            f"names {name}"
+            for name in library.texts
+            if name not in {*taken, *library.wanted} and not (device == "cuda" and name in _OF_RUN_TIME)
+        ]
     if _calls_system(path, library):
         byways.append("has system calls of its own in its code")
     return sorted(taken)[:8], sorted(byways)[:8]

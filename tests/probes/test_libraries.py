@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -38,6 +39,24 @@ def _built(folder: Path, text: str, *flags: str) -> Path:
 def test_honest(tmp_path: Path, text: str) -> None:
     """What kernels are made of, also where it runs as it is loaded or the bytes of a system call are in a number."""
     assert libraries.look_into(_built(tmp_path, text), "launcher", "cpu") == ([], [])
+
+
+CUDA = """
+#include <cuda_runtime.h>
+__global__ void twice(float* x) { x[threadIdx.x] *= 2; }
+extern "C" int f(float* x, cudaStream_t stream) { twice<<<1, 32, 0, stream>>>(x); return cudaGetLastError(); }
+"""
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
+def test_the_run_time_of_cuda_is_nobody_s_way_around(tmp_path: Path) -> None:
+    """It is linked into each launcher, and reads of /proc what it needs; a launcher for a CPU has no such excuse."""
+    (tmp_path / "f.cu").write_text(CUDA)
+    library = tmp_path / "f.so"
+    command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-arch", "sm_90", tmp_path / "f.cu", "-o", library]
+    subprocess.run(command, check=True)
+    assert libraries.look_into(library, "launcher", "cuda") == ([], [])
+    assert "names /proc/self/maps" in libraries.look_into(library, "launcher", "cpu")[1]
 
 
 TAKES = {
