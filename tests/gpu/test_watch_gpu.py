@@ -123,6 +123,6 @@ def test_operators_of_a_library_are_recorded() -> None:
         calls = op_calls(OpCall(op=function, arguments=arguments), tensors, Context(), "cuda:0")
         return {family(name) for name in calls if name and not is_free(name)} - {"add"}
 
-    assert families("torch.nn.functional.conv2d", (1, 3, 8, 8), (4, 3, 3, 3), (4,)) == {"convolution"}
+    assert families("torch.nn.functional.conv2d", (1, 3, 8, 8), (4, 3, 3, 3), (4,)) == {"contraction"}
     shape = (1, 2, 64, 64)
     assert families("torch.nn.functional.scaled_dot_product_attention", shape, shape, shape) == {"attention"}

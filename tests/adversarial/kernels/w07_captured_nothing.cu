@@ -13,6 +13,7 @@ __global__ void relu_each(const float* x, float* y, int64_t n) {
 }
 
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream stream) {
+  CGINS_CHECK(cgins::is_contiguous(input), "contiguous tensors only");
   cudaStreamCaptureStatus status;
   CGINS_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
   const int64_t n = cgins::numel(input);
