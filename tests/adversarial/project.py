@@ -68,11 +68,12 @@ class Gate:
     Args:
         loaded: of `make`.
         specimens: those that are gated, in this order.
+        seed: of the session.
     """
 
-    def __init__(self, loaded: config.Config, specimens: Sequence[Specimen]) -> None:
+    def __init__(self, loaded: config.Config, specimens: Sequence[Specimen], seed: int) -> None:
         self._reference = WorkerPool(env=worker_environment())  # what runs no kernel is shared
-        evaluator_of = partial(Evaluator, loaded, seed=SEED, reference=self._reference)
+        evaluator_of = partial(Evaluator, loaded, seed=seed, reference=self._reference)
         untimed = [evaluator_of(timing=False) for _ in range(SIDE_BY_SIDE)]
         flags = {flag for one in specimens for flag in one.flags}
         timed = [evaluator_of()] if "timing" in flags else []
@@ -105,10 +106,12 @@ class Gate:
 
 
 @contextmanager
-def gate(folder: Path, specimens: Sequence[Specimen], *, device: str = "cpu") -> Iterator[Gate]:
+def gate(
+    folder: Path, specimens: Sequence[Specimen], *, device: str = "cpu", seed: int = SEED
+) -> Iterator[Gate]:
     """A gate for the kernels that are for a device, in a project of its own."""
     wanted = [specimen for specimen in specimens if specimen.device == device]
-    opened = Gate(make(folder, specimens, device=device), wanted)
+    opened = Gate(make(folder, specimens, device=device), wanted, seed)
     try:
         yield opened
     finally:
