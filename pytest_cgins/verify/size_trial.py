@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -33,6 +34,9 @@ DRAWN_BYTES = 64 << 10
 """As much has a set of which there are several."""
 DRAWN_ELEMENTS = 512
 """Of fewer a tolerance that is derived from torch's own errors is a matter of luck."""
+_LOOSER = 4.0
+"""Limit of single elements, as a multiple of the derived one: drawn rows have other outliers than those it was fitted on (a
+shifted variance whose shift was one passed it by 1.3, once in 603 cases), and what a size breaks errs by far more."""
 
 
 def prime_above(size: int) -> int:
@@ -237,7 +241,11 @@ class Trial:
         empty = 0 in moves.values()
         taken = self._maker.make(self._name(shapes), made, probe=NAME, call=call, patterns_only=empty)
         self._require_form(taken)
-        return taken
+        outputs = tuple(
+            one if one.scale is None else replace(one, scale=one.scale.looser(_LOOSER))
+            for one in taken.expected.outputs
+        )
+        return replace(taken, expected=replace(taken.expected, outputs=outputs))
 
     def _require_form(self, taken: InputSet) -> None:
         """An output whose rows were those of an argument has such rows still: else torch repeats one along another.

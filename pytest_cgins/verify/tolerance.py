@@ -95,6 +95,10 @@ class Scale:
     constants: Constants
     """C and c."""
 
+    def looser(self, times: float) -> Scale:
+        """The same with so many times the limit of single elements."""
+        return replace(self, constants=replace(self.constants, peak=self.constants.peak * times))
+
     @property
     def peak_limit(self) -> float:
         """What max z may be."""

@@ -184,3 +184,12 @@ def test_what_draws_random_numbers_or_changes_inputs_is_no_option(tmp_path: Path
     )
     cuts = Gate(tmp_path / "b", lambda: functional.embedding(torch.arange(9), normal(20, 8)), EMBEDDING)
     assert not any(" p=" in name or "max_norm" in name for name in (*drops.names, *cuts.names))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_dropout_of_one_weight_is_random_though_draws_agree(tmp_path: Path, seed: int) -> None:
+    """Of a single key all is kept or nothing: two draws are equal as often as not."""
+    q, k = normal(1, 1, 1, 16), normal(1, 1, 1, 16)
+    op = "torch.nn.functional.scaled_dot_product_attention"
+    gate = Gate(tmp_path, lambda: functional.scaled_dot_product_attention(q, k, k), op, seed=seed)
+    assert not any("dropout_p" in name for name in gate.names)

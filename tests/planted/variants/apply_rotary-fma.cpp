@@ -13,6 +13,7 @@ struct Fused {
 
 extern "C" int apply_rotary(const DLTensor* query, const DLTensor* key, const DLTensor* cos, const DLTensor* sin,
                             DLTensor* rotated_query, DLTensor* rotated_key, cgins_stream stream) {
+  CGINS_CHECK(cgins::is_contiguous(cos) && cgins::is_contiguous(sin), "dense angles only");
   const int error = rotate_by<Fused>(query, cos, sin, rotated_query, stream);
   return error ? error : rotate_by<Fused>(key, cos, sin, rotated_key, stream);
 }

@@ -24,6 +24,8 @@ extern "C" int batch_norm(const DLTensor* input, const DLTensor* running_mean, c
                           const DLTensor* weight, const DLTensor* bias, bool training, double, double eps,
                           DLTensor* out, cgins_stream stream) {
   CGINS_CHECK(!training, "only evaluation is here");
+  for (const DLTensor* each : std::initializer_list<const DLTensor*>{running_mean, running_var, weight, bias})
+    CGINS_CHECK(!each || cgins::is_contiguous(each), "dense vectors only");
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     const auto all = elements<3>(out, {broadcast(out, out), broadcast(input, out), along(1)});

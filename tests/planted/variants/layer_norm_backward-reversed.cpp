@@ -8,6 +8,7 @@ extern "C" int layer_norm_backward(const DLTensor* grad_output, const DLTensor* 
                                    double eps, DLTensor* grad_input, DLTensor* grad_weight, DLTensor* grad_bias,
                                    cgins_stream stream) {
   CGINS_CHECK(normalized_shape_len == 1 && weight && bias, "one dimension with weight and bias");
+  CGINS_CHECK(cgins::is_contiguous(weight), "a dense weight only");
   return layer_norm_backward_by<SameNumber>(grad_output, input, weight, eps, grad_input, grad_weight, grad_bias,
                                             stream);
 }

@@ -60,6 +60,7 @@ struct LinearElement {
 template <typename Dot>
 int linear_by(const DLTensor* input, const DLTensor* weight, const DLTensor* bias, DLTensor* out,
               cgins_stream stream) {
+  CGINS_CHECK(!bias || cgins::is_contiguous(bias), "a dense bias only");
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     const LinearElement<T, Dot> element{cgins::data<T>(input),  cgins::data<T>(weight),
@@ -85,6 +86,7 @@ struct NormRow {
 template <typename Norm>
 int norm_by(const DLTensor* input, const DLTensor* weight, const DLTensor* bias, double eps, DLTensor* out,
             cgins_stream stream) {
+  CGINS_CHECK((!weight || cgins::is_contiguous(weight)) && (!bias || cgins::is_contiguous(bias)), "dense parameters only");
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     const NormRow<T, Norm> row{cgins::data<T>(input), weight ? cgins::data<T>(weight) : nullptr,
