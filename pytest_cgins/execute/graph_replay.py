@@ -31,24 +31,32 @@ def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> 
         content: the numbers to replay on: another set's, if there is one.
 
     Raises:
-        CaptureError: they differ, or cannot be compared for want of memory.
+        CaptureError: they differ, or cannot be compared for want of memory; or there is no graph, or an empty one.
     """
     from pytest_cgins.timing import cuda
 
-    graph = cuda.capture(name, arm, 1, 1)
+    refusal: cuda.CaptureError | None = None
+    replay: Callable[[], object]
+    try:
+        replay = cuda.capture(name, arm, 1, 1).replay
+    except cuda.EmptyGraphError as empty:
+        refusal, replay = empty, bool
     own = copy.content
     captured = arm.results[0]
     try:
-        before, replayed = _answer(copy, content, captured, graph.replay)
+        before, replayed = _answer(copy, content, captured, replay)
         _, called = _answer(copy, content, captured, lambda: arm(0), arm)
         written = all(map(_writes_all, before, replayed, called))
         if not (written and _alike(replayed, called)):
             _, again = _answer(copy, content, captured, lambda: arm(0), arm)
             if not written or _alike(called, again):  # else the kernel draws numbers, or has no one answer
-                raise cuda.CaptureError(
+                refusal = refusal or cuda.CaptureError(
                     f"replaying the {name} arm's CUDA graph does not do what its calls do (it launches on another "
-                    "stream than the current one, or works on the host)"
+                    "stream than the current one, works on the host, or does something else while it is captured)"
                 )
+                refusal.replayed = replayed
+        if refusal is not None:
+            raise refusal
     except torch.OutOfMemoryError as error:
         raise cuda.CaptureError(f"no memory to hold the {name} arm's CUDA graph against its calls") from error
     finally:

@@ -26,7 +26,15 @@ from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.measurement import ArmName
 from pytest_cgins.model import Context
-from pytest_cgins.probes import after_timing, content_cache, integrity, l2_carve_out, settings, snooping
+from pytest_cgins.probes import (
+    after_timing,
+    content_cache,
+    integrity,
+    l2_carve_out,
+    on_stream,
+    settings,
+    snooping,
+)
 from pytest_cgins.probes.after_timing import Given
 from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.probes.raised import attempt
@@ -128,7 +136,7 @@ class TimingService:
         Returns:
             `{"answers": […], "observed": {…}}`, and one buffer an answer.
 
-            An answer has `name`; `when`, `among`, `last` or `after` (see `probes.after_timing`); `tensors`, the outputs
+            An answer has `name`; `when`, `among`, `last`, `after` or `captured` (see `probes.after_timing`); `tensors`, the outputs
             and after them the mutated inputs; and `error`, None or `kind` and `message`. `observed` has what
             probes saw, by their names.
         """
@@ -173,6 +181,8 @@ class _Opened:
         self._probes = frozenset(params.get("probes", ()))
         self._context = documents.load_python(Context, params["sets"][0]["context"])
         self._refused: dict[str, str] = {}
+        self._replayed: Given | None = None
+        self._is_direct = params["kernel"]["source"]["contract"] in on_stream.DIRECT
         self._carve_out = CarveOut(self.device, on=l2_carve_out.NAME in self._probes)
         self._launch_ns = _launch_ns(self.device)
         # Before the watch begins: what the base does as it is loaded is no doing of the kernel.
@@ -329,12 +339,22 @@ class _Opened:
 
     def _require_replays(self, arms: Arms, contents: Sequence[Content]) -> None:
         """Hold graphs of what is not torch's own against calls, on another set's numbers where there is one."""
+        from pytest_cgins.timing.cuda import CaptureError
+
         first = self._copies[0]
         other = next((one for one in contents if one is not first.content), first.content)
         for name in TWINS:
             arm = arms.get(name)
-            if isinstance(arm, Rotating):
+            if not isinstance(arm, Rotating):
+                continue
+            try:
                 graph_replay.require(name, arm, first, other)
+            except CaptureError as error:
+                # Who is told the stream may be captured on it, unless a number on the host is an input.
+                on_gpu = all(one.is_cuda for one in first.inputs)
+                if name == "kernel" and self._is_direct and on_gpu and not first.mutates and error.replayed:
+                    self._replayed = Given(other.name, "captured", error.replayed)
+                raise
 
     def _base(self, params: dict[str, Any], kernels: KernelCache) -> Any:
         """The kernel at the base revision; None if there is none, or it cannot be loaded here."""
@@ -399,6 +419,7 @@ class _Opened:
         if after_timing.NAME in self._probes:
             answers += map(_packed, self._repeats.given())
             answers += map(_packed, after_timing.last(self._copies))
+            answers += map(_packed, [self._replayed] if self._replayed is not None else [])
         if content_cache.NAME in self._probes:
             first = self._copies[0]
             observed[content_cache.NAME] = content_cache.observe(first.run, first.inputs, self.device)

@@ -32,11 +32,12 @@ SHARE = 0.1
 LEAST_S = 5e-3
 """For a block, however short."""
 
-When = Literal["among", "last", "after"]
+When = Literal["among", "last", "after", "captured"]
 _WHEN: dict[str, str] = {
     "among": "one of the timed calls",
     "last": "the last timed call",
     "after": "a call after it was timed",
+    "captured": "a CUDA graph of its call, which does something else while it is captured",
 }
 _now = time.monotonic  # held, since a kernel could replace what the module has
 
@@ -78,7 +79,7 @@ class Given:
     name: str
     """The set."""
     when: When
-    """Between the timed calls, during the last ones, or after all of them."""
+    """Between the timed calls, during the last ones, after all of them, or in a graph that was refused for its answer."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
     error: dict[str, Any] | None = None

@@ -62,6 +62,13 @@ def make_timer(
 class CaptureError(Exception):
     """An arm did something that a CUDA graph cannot hold."""
 
+    replayed: Sequence[torch.Tensor] | None = None
+    """What a replay gave, if the graph is refused since that is not what a call gives."""
+
+
+class EmptyGraphError(CaptureError):
+    """A graph of an arm's calls holds nothing."""
+
 
 class GraphTimer:
     """Events between replays of CUDA graphs, each of many launches that take the copies in turn.
@@ -272,7 +279,7 @@ def capture(
     finally:
         torch.cuda.set_stream(current)  # torch leaves the capture's stream current where the capture fails
     if any("Graph is empty" in str(one.message) for one in warned):
-        raise CaptureError(
+        raise EmptyGraphError(
             f"the graph of the {name} arm is empty: its calls launch nothing, or on another stream"
         )
     return graph
