@@ -242,7 +242,9 @@ class Trial:
         taken = self._maker.make(self._name(shapes), made, probe=NAME, call=call, patterns_only=empty)
         self._require_form(taken)
         outputs = tuple(
-            one if one.scale is None else replace(one, scale=one.scale.looser(_LOOSER))
+            one
+            if one.scale is None or one.answer.element_size() == 2  # whose own rounding is most of the limit
+            else replace(one, scale=one.scale.looser(_LOOSER))
             for one in taken.expected.outputs
         )
         return replace(taken, expected=replace(taken.expected, outputs=outputs))
