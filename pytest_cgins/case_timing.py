@@ -240,9 +240,15 @@ class CaseTiming:
         return Timed(measurement, reply, told, refused, disputed=disputed)
 
     def _disputed(self, wanted: Wanted, prepared: Prepared, course: Course) -> tuple[Reason, str] | None:
-        """What speaks against the times of arms that nothing was proven slower than."""
+        """What speaks against the times of arms that nothing was proven slower than, undecided ones that seem no slower too."""
         clock = OutsideClock(prepared, lambda arm, calls: self._repeat(wanted, arm, calls))
-        passing = [one.against for one in course.comparisons() if one.outcome != "slower"]
+        passing = [
+            one.against
+            for one in course.comparisons()
+            if one.outcome in ("faster", "clean")
+            # A false clock may come out undecided; who is told to be slower has not gained by one.
+            or (one.outcome == "inconclusive" and course.told(one.against) < 1 + wanted.gate.catch)
+        ]
         for arm in passing:
             if text := clock.dispute(arm, course.told(arm)):
                 return Reason.TAMPERING, text
