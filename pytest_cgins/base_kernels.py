@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -61,6 +62,11 @@ class BaseKernels:
         self._config = config
         self._sources = BaseSources(config, wanted)
         self._ahead = Ahead(cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0)
+        self._own: dict[Name, Implementation] = {
+            (entry.name, one.name, one.device): one
+            for entry in config.kernels
+            for one in entry.implementations
+        }
         self._lock = threading.Lock()
         self._found: dict[tuple[Name, str], BaseKernel] = {}
 
@@ -95,28 +101,34 @@ class BaseKernels:
         """
         if not self.may_differ():
             return
-        own: dict[Name, Implementation] = {
-            (entry.name, one.name, one.device): one
-            for entry in self._config.kernels
-            for one in entry.implementations
-        }
-        changed = set(self._sources.changed)
-        listed = {file for one in own.values() for file in one.sources}
-        # Which headers a build reads is not known yet.
-        headers = any(file not in listed and file.suffix in READ_BY_PYTHON - {".py"} for file in changed)
         sources = []
         for name in dict.fromkeys(kernels):
-            one = own.get(name)
+            one = self._own.get(name)
             if one is None or one.contract == "python" or (name[2] == "cuda" and not has_driver()):
                 continue
             try:
                 found = self._sources.source(*name)
             except InfrastructureError:  # told by `of`
                 return
-            touched = headers or self._config.file in changed or not changed.isdisjoint(one.sources)
-            if touched and isinstance(found, KernelSource) and found.contract != "python":
+            if self._is_touched(one) and isinstance(found, KernelSource) and found.contract != "python":
                 sources.append(replace(found, archs=one.archs))
         self._ahead.add(sources)
+
+    def is_touched(self, kernel: str, implementation: str, device: str) -> bool:
+        """Whether an implementation may be another than at the base revision, as far as the names of changed files tell."""
+        one = self._own.get((kernel, implementation, device))
+        with suppress(RevisionError):
+            return one is not None and self.may_differ() and self._is_touched(one)
+        return False
+
+    def _is_touched(self, one: Implementation) -> bool:
+        changed = set(self._sources.changed)
+        if one.contract == "python":
+            return any(file.suffix in READ_BY_PYTHON for file in changed)
+        listed = {file for each in self._own.values() for file in each.sources}
+        # Which headers a build reads is not known yet.
+        headers = any(file not in listed and file.suffix in READ_BY_PYTHON - {".py"} for file in changed)
+        return headers or self._config.file in changed or not changed.isdisjoint(one.sources)
 
     def of(self, kernel: str, implementation: str, device: str, compiled: CompiledKernel) -> BaseKernel:
         """An implementation at the base revision, built for the same architectures; waits for the build.

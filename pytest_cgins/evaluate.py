@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -422,10 +423,7 @@ class Evaluator:
         with ExitStack() as open_buffers:
             question = self._question(result.case)
             # Nobody times on the device meanwhile, and nobody who does is disturbed.
-            with self._beside_no_timing(result.case.device):
-                if self._timing:
-                    for suffix in ("", ALONE) if self.stage.has_rivals else ("",):
-                        self._pool.start_for(role_of("timing", compiled) + suffix, compiled.key)
+            with self._beside_no_timing(result.case.device), self._processes(result.case, compiled):
                 prepared = self._reference("prepare", question)
                 _closing(open_buffers, prepared)
                 if prepared.result["drift"]:
@@ -435,6 +433,27 @@ class Evaluator:
             if not (verified.correctness.passed and self._timing):
                 return verified
             return self._timed(verified, compiled, question, prepared)
+
+    @contextmanager
+    def _processes(self, case: Case, compiled: CompiledKernel) -> Iterator[None]:
+        """Start what a case needs; meanwhile they take hold of its GPU, which takes each about a second."""
+        roles = [role_of("verification", compiled)]
+        if self._timing:
+            roles.append(role_of("timing", compiled))
+            if self._bases.is_touched(*_kernel_of(case)):
+                roles.append(roles[-1] + ALONE)
+        fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
+        for role in fresh:
+            self._pool.start_for(role, compiled.key)
+        if not fresh or self._pool.is_local or not case.device.startswith("cuda"):
+            yield
+            return
+        with ThreadPoolExecutor(len(fresh)) as pool:
+            for role in fresh:
+                pool.submit(
+                    self._runs.ask, role, "ready", {"device": case.device}, (), timeout_s=self._timeout_s
+                )
+            yield
 
     def _verified(
         self, result: Evaluation, compiled: CompiledKernel, question: dict[str, Any], prepared: Reply

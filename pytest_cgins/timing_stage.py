@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from pytest_cgins.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.endings import EndedError
-from pytest_cgins.errors import InfrastructureError, RevisionError
+from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.gate_timing import decide_timing
 from pytest_cgins.kernel_run import KernelRuns
@@ -186,13 +186,6 @@ class TimingStage:
         wanted.request["seed"] = seed
         timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device), fresh=self._fresh)
         return timer.sample(wanted, blocks, longer=longer)
-
-    @property
-    def has_rivals(self) -> bool:
-        """Whether any kernel may be held against a base revision that differs."""
-        with suppress(RevisionError):
-            return self._bases.may_differ()
-        return False
 
     def renew(self, role: str) -> None:
         """End a worker: what is timed next is timed in a process without a past."""

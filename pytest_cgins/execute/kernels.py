@@ -10,6 +10,7 @@ import torch
 
 from pytest_cgins import documents
 from pytest_cgins.errors import LaunchError
+from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.kernels.callable import LoadedKernel, load
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.model import CompiledKernel
@@ -47,6 +48,14 @@ def use_device(device: str) -> None:
     """Make a GPU the current device; the CPU always is."""
     if device.startswith("cuda"):
         torch.cuda.set_device(torch.device(device))
+
+
+def make_ready(params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+    """What services answer to `ready`: the context of the GPU `device` is made."""
+    del buffers
+    use_device(params["device"])
+    wait_for_device(params["device"])
+    return {}, []
 
 
 @contextmanager

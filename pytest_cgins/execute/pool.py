@@ -112,6 +112,11 @@ class WorkerPool:
                 self._kernels[role] = kernel
             return worker.call(method, params, buffers, timeout_s=timeout_s)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether kernels run in this process."""
+        return self._isolation == "none"
+
     def has_run(self, role: str, kernel: str) -> bool:
         """Whether a call of this kernel goes to a process that has run it before."""
         worker = self._workers.get(role)

@@ -245,7 +245,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process and its whole group; a second time does nothing."""
-        self._end(grace_s=_EXIT_WAIT_S)
+        # Who still imports has nothing to write, and looks up only when that is done.
+        self._end(grace_s=0 if self._starting else _EXIT_WAIT_S)
 
     def _started(self) -> None:
         """Wait for the service to be made. No kernel has run as yet: whatever goes wrong is not its doing."""

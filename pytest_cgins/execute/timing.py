@@ -19,7 +19,7 @@ from pytest_cgins import documents
 from pytest_cgins.errors import ProtocolError
 from pytest_cgins.execute import graph_replay
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
+from pytest_cgins.execute.kernels import KernelCache, make_ready, use_device, wait_for_device
 from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.kernels.exceptions import kind_of, told
@@ -71,10 +71,7 @@ class TimingService:
 
     def ready(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Have everything imported, and the context of a GPU made."""
-        del buffers
-        use_device(params["device"])
-        wait_for_device(params["device"])
-        return {}, []
+        return make_ready(params, buffers)
 
     def open(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Make the arms of a case ready to be timed.

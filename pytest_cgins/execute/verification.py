@@ -14,6 +14,7 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import (
     KernelCache,
     is_lost,
+    make_ready,
     stream_of_its_own,
     use_device,
     wait_for_device,
@@ -44,6 +45,10 @@ class VerificationService:
         del settings
         self.fatal = False
         self._kernels = KernelCache()
+
+    def ready(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Have the context of a GPU made."""
+        return make_ready(params, buffers)
 
     def run(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Run a kernel on each set, and again in the ways that probes want.

@@ -29,7 +29,7 @@ _BASE = re.compile(
     r"(?:ld-linux.*|ld64|lib(?:c|m|mvec|dl|rt|pthread|stdc\+\+|gcc_s|atomic|quadmath|gomp|omp|iomp5|c\+\+(?:abi)?|cudart|cuda))\.so.*"
 )
 _RUNTIME = re.compile(
-    r"_ZN?[KVRO]*St|_ZT[ISVT]N?K?(?:St|\w$)|_ZTIN10__cxxabiv1|_ZTVN10__cxxabiv1|_Z(?:n|d)[wa]|__cxa_|_Unwind_|__gxx_|GOMP_|omp_|__kmpc_|kmp_|"
+    r"_ZN?[KVRO]*St|_ZT[ISVT]N?K?(?:St|\w$)|_ZTIN10__cxxabiv1|_ZTVN10__cxxabiv1|_Z(?:GTt)?[nd][wal]|__cxa_|_Unwind_|__gxx_|GOMP_|omp_|__kmpc_|kmp_|"
     r"__gmon_start__|_ITM_|__tls_get_addr|__stack_chk_|_GLOBAL_OFFSET_TABLE_|__(?:a|t|ub)san_|(?:__)?cuda[A-Z]|cu[A-Z]|nvrtc"
 )
 _TORCH = re.compile(

@@ -47,7 +47,7 @@ def main() -> int:
             loaded, seed=options.seed, timing=False, cache=options.cache or folder / "cache"
         )
         try:
-            refused = project.build_all(evaluator, names, device, cache, options.jobs)
+            refused = project.build_all(loaded, names, device, cache, options.jobs)
             outcomes = evaluate(evaluator, evaluator.cases(), names)
             taken = samples(evaluator, options.seed, device, cache) if options.fit else []
         finally:

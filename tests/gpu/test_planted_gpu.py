@@ -13,11 +13,10 @@ if ROOT not in sys.path:
 
 torch = pytest.importorskip("torch")
 
-from pytest_cgins.evaluate import Evaluator  # noqa: E402
 from pytest_cgins.kernels.build import default_cache  # noqa: E402
 from pytest_cgins.model import Status  # noqa: E402
 from tests.planted import edits, project  # noqa: E402
-from tests.planted.outcome import ELSEWHERE, Outcome, evaluate, listed  # noqa: E402
+from tests.planted.outcome import ELSEWHERE, Outcome, evaluate_at_once, listed  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,12 +36,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     sources = [*(edits.planted(bug, "cuda") for bug in BUGS), *edits.variants("cuda")]
     names = [source.name for source in sources]
     loaded = project.make(tmp_path_factory.mktemp("planted") / "project", sources, "cuda", DTYPES)
-    evaluator = Evaluator(loaded, seed=20, timing=False, cache=default_cache())
-    try:
-        assert project.build_all(evaluator, names, "cuda", default_cache(), jobs=8) == {}
-        return evaluate(evaluator, evaluator.cases(), names)
-    finally:
-        evaluator.close()
+    assert project.build_all(loaded, names, "cuda", default_cache(), jobs=8) == {}
+    return evaluate_at_once(loaded.file, names, default_cache(), processes=8)
 
 
 def test_bugs_are_called_incorrect_in_every_dtype(outcomes: list[Outcome]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from pytest_cgins import config
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.model import Case, Check, Evaluation, Status
 
@@ -78,10 +81,34 @@ class Outcome:
 
 
 def evaluate(evaluator: Evaluator, cases: Iterable[Case], kernels: Sequence[str]) -> list[Outcome]:
-    """Evaluate all cases, and gather them by kernel and dtype in the order of `kernels`."""
+    """Evaluate all cases, kernels of one trace after another: the judge keeps what it knows of a trace."""
+    return _gathered(evaluator, sorted(cases, key=lambda case: (case.dtype, case.trace_id)), kernels)
+
+
+def evaluate_at_once(file: Path, kernels: Sequence[str], cache: Path, *, processes: int) -> list[Outcome]:
+    """Evaluate the project of the cgins.yaml `file` without probes, its kernels spread over processes.
+
+    One kernel after another: on a GPU the fresh process of each takes a second to begin.
+    """
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        parts = [
+            pool.submit(_evaluate_part, file, kernels[first::processes], cache) for first in range(processes)
+        ]
+        return [outcome for part in parts for outcome in part.result()]
+
+
+def _evaluate_part(file: Path, kernels: Sequence[str], cache: Path) -> list[Outcome]:
+    evaluator = Evaluator(config.load(file), seed=20, timing=False, probes="off", cache=cache)
+    try:
+        return _gathered(evaluator, [one for one in evaluator.cases() if one.kernel in kernels], kernels)
+    finally:
+        evaluator.close()
+
+
+def _gathered(evaluator: Evaluator, cases: Iterable[Case], kernels: Sequence[str]) -> list[Outcome]:
+    """Outcomes by kernel and dtype, in the order of `kernels`."""
     gathered: dict[tuple[str, str], list[Evaluation]] = {}
-    # Kernels of one trace after another: the judge keeps what it knows of a trace.
-    for case in sorted(cases, key=lambda case: (case.dtype, case.trace_id)):
+    for case in cases:
         gathered.setdefault((case.kernel, case.dtype), []).append(evaluator.evaluate(case))
     order = {kernel: number for number, kernel in enumerate(kernels)}
     return [

@@ -15,7 +15,6 @@ import yaml
 import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.errors import BuildError
-from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.source import find
 from pytest_cgins.model import KernelSource
@@ -93,13 +92,13 @@ def source(loaded: config.Config, kernel: str, implementation: str, device: str)
 
 
 def build_all(
-    evaluator: Evaluator, names: Sequence[str], device: str, cache: Path, jobs: int
+    loaded: config.Config, names: Sequence[str], device: str, cache: Path, jobs: int
 ) -> dict[str, str]:
     """Build every kernel, `jobs` at a time; what the compiler says of those that it refuses."""
 
     def attempt(name: str) -> tuple[str, str]:
         try:
-            build(source(evaluator.config, name, "planted", device), cache=cache)
+            build(source(loaded, name, "planted", device), cache=cache)
         except BuildError as error:
             return name, f"{error}\n{error.log}"
         return name, ""

@@ -26,7 +26,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     # What the numbers tell: probes are tested elsewhere, and benchmarks/adversarial.py has these variants with all of them.
     evaluator = Evaluator(loaded, seed=20, timing=False, probes="off", cache=default_cache())
     try:
-        assert project.build_all(evaluator, names, "cpu", default_cache(), jobs=2) == {}
+        assert project.build_all(loaded, names, "cpu", default_cache(), jobs=2) == {}
         return {outcome.kernel: outcome for outcome in evaluate(evaluator, evaluator.cases(), names)}
     finally:
         evaluator.close()

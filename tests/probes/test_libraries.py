@@ -41,6 +41,15 @@ def test_honest(tmp_path: Path, text: str) -> None:
     assert libraries.look_into(_built(tmp_path, text), "launcher", "cpu") == ([], [])
 
 
+@pytest.mark.parametrize("text", HONEST.values(), ids=list(HONEST))
+def test_the_run_time_of_cxx_within(tmp_path: Path, text: str) -> None:
+    """Where the compiler links it in, its exceptions name the operators of transactions (_ZGTtnam), which nobody gives."""
+    thrown = '#include <stdexcept>\nextern "C" void thrown(int i) { if (i) throw std::runtime_error("i"); }\n'
+    library = _built(tmp_path, thrown + text, "-static-libstdc++")
+    assert libraries.look_into(library, "launcher", "cpu") == ([], [])
+    assert libraries.look_into(library, "torch-extension", "cuda") == ([], [])
+
+
 CUDA = """
 #include <cuda_runtime.h>
 __global__ void twice(float* x) { x[threadIdx.x] *= 2; }

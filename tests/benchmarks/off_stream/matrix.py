@@ -99,7 +99,7 @@ def rows() -> list[Row]:
     for name in PYTHON:
         entries = [
             {"target": f"variants:{one.strip('!?+~')}", "sources": ["variants.py"], "device": "cuda"}
-            for one in (name, "honest")
+            for one in (name, "entered" if name in ("default", "per_thread") else "honest")
         ]
         found.append(Row(_kernel("python", name), _named(name), *_bounds(name), *entries))
     return found
