@@ -211,6 +211,8 @@ class Evaluator:
         """
         self.warm()
         wanted = [_kernel_of(case) for case in cases]
+        if self._timing and any(self._bases.is_touched(*name) for name in dict.fromkeys(wanted)):
+            self._pool.warm([f"timing{ALONE}"])
         self.supply.build_ahead(wanted)
         self._bases.build_ahead(wanted)
 

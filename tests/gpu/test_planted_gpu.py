@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     sources = [*(edits.planted(bug, "cuda") for bug in BUGS), *edits.variants("cuda")]
     names = [source.name for source in sources]
     loaded = project.make(tmp_path_factory.mktemp("planted") / "project", sources, "cuda", DTYPES)
-    assert project.build_all(loaded, names, "cuda", default_cache(), jobs=8) == {}
+    assert project.build_all(loaded, names, "cuda", default_cache(), jobs=os.cpu_count() or 8) == {}
     return evaluate_at_once(loaded.file, names, default_cache(), processes=8)
 
 
