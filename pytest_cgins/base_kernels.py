@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,6 +68,8 @@ class BaseKernels:
             for entry in config.kernels
             for one in entry.implementations
         }
+        self._touched: dict[Name, bool] = {}
+        self._writer = ThreadPoolExecutor(1, "cgins-base")
         self._lock = threading.Lock()
         self._found: dict[tuple[Name, str], BaseKernel] = {}
 
@@ -94,21 +97,27 @@ class BaseKernels:
         return self._sources.top() if self.may_differ() else None
 
     def build_ahead(self, kernels: Iterable[Name]) -> None:
-        """Begin to build what is another build than the working tree's, as far as their texts tell.
+        """Begin to write the base revision's files, and to build what is another build than the working tree's.
 
         Args:
             kernels: kernel, implementation and device type, in the order in which they will be needed.
         """
-        if not self.may_differ():
-            return
+        names = tuple(dict.fromkeys(kernels))
+        with suppress(RevisionError):
+            if self.may_differ():
+                self._touched |= {name: self.is_touched(*name) for name in names}
+                # A repository of thousands of files takes seconds, in which workers import torch.
+                self._writer.submit(self._build_ahead, names)
+
+    def _build_ahead(self, kernels: Iterable[Name]) -> None:
         sources = []
-        for name in dict.fromkeys(kernels):
+        for name in kernels:
             one = self._own.get(name)
             if one is None or one.contract == "python" or (name[2] == "cuda" and not has_driver()):
                 continue
             try:
                 found = self._sources.source(*name)
-            except InfrastructureError:  # told by `of`
+            except (InfrastructureError, RevisionError):  # told by `of`
                 return
             if self._is_touched(one) and isinstance(found, KernelSource) and found.contract != "python":
                 sources.append(replace(found, archs=one.archs))
@@ -116,7 +125,10 @@ class BaseKernels:
 
     def is_touched(self, kernel: str, implementation: str, device: str) -> bool:
         """Whether an implementation may be another than at the base revision, as far as the names of changed files tell."""
-        one = self._own.get((kernel, implementation, device))
+        name = (kernel, implementation, device)
+        if name in self._touched:
+            return self._touched[name]
+        one = self._own.get(name)
         with suppress(RevisionError):
             return one is not None and self.may_differ() and self._is_touched(one)
         return False
@@ -182,6 +194,7 @@ class BaseKernels:
 
     def close(self) -> None:
         """Remove the base revision's files; builds of them that are under way are not waited for."""
+        self._writer.shutdown(cancel_futures=True)
         self._ahead.close()
         self._sources.close()
 
