@@ -45,6 +45,7 @@ from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.kernels.supply import Supply
 from pytest_cgins.model import (
     Case,
+    Check,
     CompiledKernel,
     Correctness,
     Environment,
@@ -53,8 +54,8 @@ from pytest_cgins.model import (
     Status,
     Verdict,
 )
-from pytest_cgins.options import BARE_VARIABLE, PROBE_LEVELS
-from pytest_cgins.probes.registry import switched_on
+from pytest_cgins.options import PROBE_LEVELS
+from pytest_cgins.probes.registry import SPECS, switched_on, wrong_when
 from pytest_cgins.sanitize import Sanitizers
 from pytest_cgins.text import counted
 from pytest_cgins.timing import lock
@@ -65,6 +66,10 @@ logger = logging.getLogger(__name__)
 
 _DRAWN = frozenset({"sizes", "arguments"})
 """Probes whose inputs differ from run to run in more than their numbers."""
+AFTER_TIMING = "after_timing"
+"""Probe of which one more call, in a process of its own, is a part."""
+ORDINARY = "/ordinary"
+"""Ends the role of that process."""
 MOST_HANGS = 2
 """Cases in which a build may hang before its other cases are skipped: each costs the whole limit."""
 REFERENCE_TIMEOUT_S = 600.0
@@ -441,7 +446,7 @@ class Evaluator:
         """Start what a case needs; meanwhile they take hold of its GPU, which takes each about a second."""
         roles = [role_of("verification", compiled)]
         if self._timing:
-            roles.append(role_of("timing", compiled))
+            roles += [role_of("verification", compiled) + ORDINARY, role_of("timing", compiled)]
             if self._bases.is_touched(*_kernel_of(case)):
                 roles.append(roles[-1] + ALONE)
         fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
@@ -607,6 +612,7 @@ class Evaluator:
         if peaks is not None:
             outcome = outcome.with_roofline(pairs[0][0], self._entry(case), case, peaks)
         correctness = outcome.timing.merged(verified.correctness)
+        correctness = self._called_elsewhere(correctness, case, compiled, question, prepared)
         answers = gate.decide(correctness, outcome.timing.measurement)
         verdict = self.stage.decide(answers, case, outcome)
         if verdict.status is Status.SLOWER and outcome.base.compiled is not None:
@@ -637,23 +643,75 @@ class Evaluator:
         self, case: Case, base: CompiledKernel, question: dict[str, Any], prepared: Reply
     ) -> str:
         """Which check the base's answers fail; "" if they are right. A base that is wrong may well be faster."""
+        try:
+            failed = self._failed(role_of("verification", base), case, base, question, prepared)
+        except EndedError:
+            return ""  # it did not die when it was timed: the proof stands
+        return failed.message if failed else ""
+
+    def _called_elsewhere(
+        self,
+        correctness: Correctness,
+        case: Case,
+        compiled: CompiledKernel,
+        question: dict[str, Any],
+        prepared: Reply,
+    ) -> Correctness:
+        """With what the kernel gives after all in a process as a user's own would be, where nothing shows that it is gated."""
+        held = next((one for one in correctness.probes if one.name == AFTER_TIMING), None)
+        if held is None or held.outcome != "held" or self._pool.is_local:
+            return correctness
+        role = role_of("verification", compiled) + ORDINARY
+        for last in (False, True):
+            try:
+                failed = self._failed(role, case, compiled, question, prepared, ordinary=True)
+                wrong = (failed.inputs, failed.message) if failed else None
+            except EndedError as end:
+                if end.verdict.status is Status.INFRASTRUCTURE:
+                    raise
+                wrong = ("all", end.verdict.message)
+            if wrong is None:
+                return correctness
+            self._runs.renew(role)  # what is told was so in a process that had run nothing else
+            if last:
+                told = replace(
+                    held,
+                    outcome="tripped",
+                    reason=SPECS[held.name].reason,
+                    message=wrong_when("ordinary", *wrong),
+                )
+                return replace(
+                    correctness, probes=tuple(told if one is held else one for one in correctness.probes)
+                )
+        return correctness
+
+    def _failed(
+        self,
+        role: str,
+        case: Case,
+        compiled: CompiledKernel,
+        question: dict[str, Any],
+        prepared: Reply,
+        **more: bool,
+    ) -> Check | None:
+        """The first check that a kernel fails without probes; None if it passes all.
+
+        Raises:
+            EndedError: it gave no answers.
+        """
         core = [
             pair
             for pair in zip(prepared.result["sets"], prepared.buffers, strict=True)
             if not pair[0].get("probe")
         ]
-        plain = {**question, "probes": ()}
         with ExitStack() as open_buffers:
-            try:
-                open_buffers.enter_context(self._beside_no_timing(case.device))
-                request = {**self._request(case, base), "probes": ()}
-                sets, buffers = [one for one, _ in core], tuple(buffer for _, buffer in core)
-                answers = self._runs.run(role_of("verification", base), request, sets, buffers)
-                _closing(open_buffers, answers)
-                checks = self._judge(plain, answers).checks
-            except EndedError:
-                return ""  # it did not die when it was timed: the proof stands
-        return next((check.message for check in checks if not check.passed), "")
+            open_buffers.enter_context(self._beside_no_timing(case.device))
+            request = {**self._request(case, compiled), "probes": (), **more}
+            sets, buffers = [one for one, _ in core], tuple(buffer for _, buffer in core)
+            answers = self._runs.run(role, request, sets, buffers)
+            _closing(open_buffers, answers)
+            checks = self._judge({**question, "probes": ()}, answers).checks
+        return next((check for check in checks if not check.passed), None)
 
     def _question(self, case: Case) -> dict[str, Any]:
         """What the reference worker must know to prepare and to judge a case."""
@@ -776,8 +834,7 @@ def worker_environment() -> dict[str, str]:
 
     With the usual busy waiting, calls of microseconds took milliseconds on two cores.
     """
-    # What only the sanitizers' workers are to have would switch guards and poison off unseen.
-    return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"), BARE_VARIABLE: ""}
+    return {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 
 
 def role_of(role: str, compiled: CompiledKernel) -> str:

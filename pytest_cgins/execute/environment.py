@@ -18,11 +18,12 @@ from pytest_cgins.secrets import is_secret, without_secrets
 
 logger = logging.getLogger(__name__)
 
-TELLING_NAMES = ("CI", "CONTINUOUS_INTEGRATION", "GITHUB_*", "GITLAB_*", "PYTEST_*", "RUNNER_*")
+TELLING_NAMES = ("CGINS_*", "CI", "CONTINUOUS_INTEGRATION", "GITHUB_*", "GITLAB_*", "PYTEST_*", "RUNNER_*")
 """Names of variables by which a kernel could tell that it is being tested; no worker gets them either."""
 
-WORKER_MARK = "CGINS_WORKER"
-"""Variable by which the processes of one worker are found again; its value is random, and no secret."""
+WORKER_MARK = "INVOCATION_ID"
+"""Variable by which the processes of one worker are found again; its value is random, and no secret. It is the one that
+systemd gives each service, so that a kernel learns nothing from it."""
 
 _PR_SET_DUMPABLE = 4
 

@@ -18,8 +18,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 PATH = f"import sys; sys.path[:1] == [''] and sys.path.pop(0); sys.path.append({_ROOT!r}); "
 """What a worker begins with. In sys.path ours is last, so that it shadows nothing, and the current directory never is,
 where a user's own `trace.py` would be found before the standard library's."""
+PYTHON = (sys.executable, "-u", "-")
+"""The command of a worker, which tells a kernel nothing of us: what it runs comes by its standard input."""
 # No name is left in `__main__` that a worker which was started as a program has not.
 _BOOT = (
     "from pytest_cgins.execute.worker import main; "
@@ -53,6 +55,18 @@ _INHERITED = (
 _PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH")
 
 _Key = tuple[Any, ...]
+
+
+@contextmanager
+def told(program: str) -> Iterator[int]:
+    """A descriptor to read a short Python program from."""
+    out, into = os.pipe()
+    try:
+        os.write(into, program.encode())
+        os.close(into)
+        yield out
+    finally:
+        os.close(out)
 
 
 class Forked:
@@ -108,14 +122,14 @@ class ForkServer:
             parent=os.getpid(),
             death_signal=threading.current_thread() is threading.main_thread(),
         )
-        with theirs:
+        with theirs, told(boot) as stdin:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-c", boot],
-                stdin=subprocess.DEVNULL,
+                PYTHON,
+                stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**environment, WORKER_MARK: secrets.token_hex(8)},
+                env={**environment, WORKER_MARK: secrets.token_hex(16)},
                 start_new_session=True,
             )
         logger.debug("process %d imports %s, to fork workers", self.pid, module)

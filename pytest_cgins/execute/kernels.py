@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -26,8 +26,14 @@ class KernelCache:
         """Whether a `CompiledKernel` is loaded, so that nothing of it runs when it is asked for."""
         return document.get("key") in self._loaded
 
-    def load(self, document: Any) -> LoadedKernel:
+    def load(
+        self, document: Any, *, around: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> LoadedKernel:
         """Load a `CompiledKernel` from its JSON, once.
+
+        Args:
+            document: the JSON.
+            around: what the kernel's own code is loaded in.
 
         Raises:
             LaunchError: its library is not what was built.
@@ -40,7 +46,8 @@ class KernelCache:
                     f"{compiled.library} was altered after it was built, and is not loaded",
                     remedy="find out who writes to the build cache: another kernel of the run, or another program",
                 )
-            self._loaded[compiled.key] = load(compiled)
+            with around():
+                self._loaded[compiled.key] = load(compiled)
         return self._loaded[compiled.key]
 
 

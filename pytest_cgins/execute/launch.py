@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_cgins.execute.forking import PATH, Forked, ForkServer, server_for
+from pytest_cgins.execute.forking import PATH, PYTHON, Forked, ForkServer, server_for, told
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
 """Makes of a worker's command one that starts it inside of another program. That program must hand on open
@@ -177,11 +176,10 @@ class Launch:
             death_signal=threading.current_thread() is threading.main_thread(),
             shielded=self._shielded,
         )
-        command = [sys.executable, "-u", "-c", boot]
-        return Executed(
-            subprocess.Popen(
-                [*self._wrap(command)] if self._wrap else command,
-                stdin=subprocess.DEVNULL,
+        with told(boot) as stdin:
+            process = subprocess.Popen(
+                [*self._wrap(PYTHON)] if self._wrap else PYTHON,
+                stdin=stdin,
                 stdout=self._ends.stdout,
                 stderr=self._ends.stderr,
                 pass_fds=[self._ends.connection.fileno()],
@@ -189,7 +187,7 @@ class Launch:
                 env=self._environment,
                 start_new_session=True,
             )
-        )
+        return Executed(process)
 
 
 def wait_until_exited(process: Started, limit_s: float) -> bool:

@@ -126,7 +126,7 @@ class WorkerProcess:
             imports: the module that this process has imported; that of the service if "".
             start_timeout_s: limit of its imports.
         """
-        mark = secrets.token_hex(8)
+        mark = secrets.token_hex(16)
         ours, theirs = socket.socketpair()
         (stdout, stdout_end), (stderr, stderr_end) = os.pipe(), os.pipe()
         ends = Ends(connection=theirs, stdout=stdout_end, stderr=stderr_end)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from pytest_cgins.execute.trial import SetTrial
 from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
+from pytest_cgins.kernels.launcher import put_nothing_around
 from pytest_cgins.model import TensorMeta
 from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
 from pytest_cgins.probes.late_work import Threads
@@ -45,6 +47,8 @@ class VerificationService:
         del settings
         self.fatal = False
         self._kernels = KernelCache()
+        self._around: Callable[[], AbstractContextManager[object]] = nullcontext
+        """What a kernel is loaded and first run in."""
 
     def ready(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
         """Have the context of a GPU made."""
@@ -58,7 +62,8 @@ class VerificationService:
                 `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs` (TensorMetas that a launcher's
                 outputs are allocated by), `context` (Context) and, if any, `mutated` (indices of the tensors
                 that the op itself changes) and `once` (true: probes do not run it again). `probes` names the
-                probes that are switched on, by default none.
+                probes that are switched on, by default none. With `ordinary` nothing is around outputs, and no module of
+                ours is to be found: the process is as a program's own, and no good for other requests.
             buffers: one a set.
 
         Returns:
@@ -76,6 +81,9 @@ class VerificationService:
             (see `probes.trial.Deviation`): an answer that is not the one in `sets`. `observed` has what probes saw, by
             their names.
         """
+        if params.get("ordinary"):
+            put_nothing_around()
+            self._around = _unnamed
         sets, device = params["sets"], params["device"]
         if len(sets) != len(buffers):
             raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
@@ -85,7 +93,7 @@ class VerificationService:
             import_from(params.get("import_root", ""))
             trust(params["kernel"]["source"]["op"])
             with nullcontext() if self._kernels.has(params["kernel"]) else watch.loading():
-                kernel = self._kernels.load(params["kernel"])
+                kernel = self._kernels.load(params["kernel"], around=self._around)
             watch.guard(kernel)
         except BaseException as error:  # noqa: BLE001 - code under test may raise anything at import
             failed = [_failed(one["name"], "load", describe(error)) for one in sets]
@@ -136,7 +144,7 @@ class VerificationService:
         device = trial.device
         try:
             with stream:
-                with meter.call("first", name, 0 if one.get("once") else _moved_nbytes(one)):
+                with meter.call("first", name, 0 if one.get("once") else _moved_nbytes(one)), self._around():
                     trial.first()
                 header, packed = pack(trial.answer)
             wait_for_device(device)
@@ -222,6 +230,18 @@ _NOT_RUN = {
     "remedy": "see that set's error first",
     "trace": "",
 }
+
+
+@contextmanager
+def _unnamed() -> Iterator[None]:
+    """Meanwhile a kernel that looks for our modules among those that are imported finds none."""
+    ours = {
+        name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == "pytest_cgins"
+    }
+    try:
+        yield
+    finally:
+        sys.modules.update(ours)
 
 
 def _is_direct(params: dict[str, Any]) -> bool:

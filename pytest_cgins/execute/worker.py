@@ -55,6 +55,7 @@ def main(fd: int, *, parent: int, death_signal: bool, shielded: bool) -> None:
         shielded: let no other process of this user look into this one.
     """
     connection = _move_high(fd)
+    _read_nothing_more()
     _die_with_parent(parent, connection, death_signal)
     _adopt_orphans()
     if shielded:
@@ -184,6 +185,13 @@ def _move_high(fd: int) -> socket.socket:
     connection = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST_FD))
     os.close(fd)
     return connection
+
+
+def _read_nothing_more() -> None:
+    """The standard input, from which our own program came, is that of a program without one."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
 
 
 def _make_output_immediate() -> None:

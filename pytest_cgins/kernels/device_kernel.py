@@ -14,14 +14,13 @@ import torch
 
 from pytest_cgins.errors import ContractError, LaunchError
 from pytest_cgins.kernels import cuda_driver as driver
-from pytest_cgins.kernels import device_image, launch_line
+from pytest_cgins.kernels import device_image, launch_line, launcher
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
 from pytest_cgins.kernels.cxx import code_of
 from pytest_cgins.kernels.device_image import Function, Image
 from pytest_cgins.kernels.launch_binding import Binding, Settings
 from pytest_cgins.kernels.launcher import (
-    GUARD_NBYTES,
     Packer,
     allocate_outputs,
     convert,
@@ -105,7 +104,8 @@ class DeviceKernel:
             nbytes = binding.workspace_nbytes()
             packer.add_workspace(nbytes, device)
             assert packer.scratch is not None
-            binding.set_workspace(packer.scratch[GUARD_NBYTES : GUARD_NBYTES + nbytes])
+            guard = launcher.GUARD_NBYTES
+            binding.set_workspace(packer.scratch[guard : guard + nbytes])
         return binding.settings(), packer, results
 
     def _plain(self, argument: SchemaArgument, value: Any) -> Any:

@@ -30,9 +30,8 @@ LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "
 POISON_BYTE = 0xA5
 # Scratch is read as any type: all ones is NaN in every floating-point type, and -1 as an integer.
 SCRATCH_BYTE = 0xFF
-_BARE = bool(os.environ.get(BARE_VARIABLE))
-# Before and behind every output; a multiple of the alignment that allocators give.
-GUARD_NBYTES = 0 if _BARE else 512
+# Before and behind every output; a multiple of the alignment that allocators give. 0: no poison either.
+GUARD_NBYTES = 0 if os.environ.get(BARE_VARIABLE) else 512
 
 
 class DLDevice(ctypes.Structure):
@@ -192,6 +191,13 @@ class BoundLaunch:
         return self._packer.memory
 
 
+def put_nothing_around() -> None:
+    """From now on this process allocates without guards and poison, as a program does that only calls the kernel."""
+    global GUARD_NBYTES  # noqa: PLW0603 - of the whole process
+    GUARD_NBYTES = 0
+    _guard.cache_clear()
+
+
 class Packer:
     """C arguments of a call in order, and the memory that they point to."""
 
@@ -291,7 +297,7 @@ class Packer:
 
     def poison(self) -> None:
         """Overwrite all that was allocated, so that what is not written shows."""
-        if _BARE:
+        if not GUARD_NBYTES:
             return
         for memory in self.allocated:
             poison(memory)
@@ -303,7 +309,7 @@ class Packer:
         places = {f"output {index}": memory for index, memory in enumerate(self.allocated)}
         if self.scratch is not None:
             places["the workspace"] = self.scratch
-        if _BARE or not places:
+        if not (GUARD_NBYTES and places):
             return ""
         octets = [memory.view(torch.uint8) for memory in places.values()]
         edges = [edge for one in octets for edge in (one[:GUARD_NBYTES], one[-GUARD_NBYTES:])]

@@ -9,6 +9,9 @@ What the calls between leave is held against the first answer to the same number
 that they take: of hundreds of calls all elements, so that an error in one call of fifty is seen, or in one element of a
 million. Where answers differ, the first and the one that is farthest from it are judged.
 
+At last a process that has run nothing else calls the kernel as a program of the project's own would: what tells a kernel
+that it is gated (guards and poison around outputs, our modules, what watches it) is not there. The evaluator does that.
+
 Of ops that change their inputs only the call afterwards is judged; where there is one set of numbers, or no memory for
 two, poison takes the place of the exchange.
 """
@@ -19,12 +22,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from pytest_cgins.probes.bits import all_same, snapshot
 from pytest_cgins.probes.raised import attempt
+from pytest_cgins.probes.registry import When
 
 NAME = "after_timing"
 SHARE = 0.1
@@ -32,13 +36,6 @@ SHARE = 0.1
 LEAST_S = 5e-3
 """For a block, however short."""
 
-When = Literal["among", "last", "after", "captured"]
-_WHEN: dict[str, str] = {
-    "among": "one of the timed calls",
-    "last": "the last timed call",
-    "after": "a call after it was timed",
-    "captured": "a CUDA graph of its call, which does something else while it is captured",
-}
 _now = time.monotonic  # held, since a kernel could replace what the module has
 
 
@@ -79,7 +76,8 @@ class Given:
     name: str
     """The set."""
     when: When
-    """Between the timed calls, during the last ones, after all of them, or in a graph that was refused for its answer."""
+    """Between the timed calls, during the last ones, after all of them, in a graph that was refused for its answer, or
+    in another process."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
     error: dict[str, Any] | None = None
@@ -164,14 +162,3 @@ def after(copies: Iterable[TimedCopy]) -> Iterator[Given]:
     for copy, (result, error) in zip(first.values(), called, strict=True):
         answer = ([], error) if error else attempt(partial(copy.finished, result))
         yield Given(copy.name, "after", *answer)
-
-
-def judge(when: str, inputs: str, wrong: str) -> str:
-    """What to say of an answer that is wrong, or that is not there.
-
-    Args:
-        when: as in `Given`.
-        inputs: name of the set.
-        wrong: message of the check that failed, or what the kernel raised.
-    """
-    return f"right when it was verified, wrong in {_WHEN[when]} ({inputs} inputs): {wrong}"

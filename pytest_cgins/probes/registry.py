@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from pytest_cgins.model import PROBES, Reason
 from pytest_cgins.options import SANITIZERS
@@ -74,3 +75,25 @@ def switched_on(level: str, excused: Iterable[str] = (), *, sanitize: Iterable[s
     }
     skipped = set(excused)
     return tuple(name for name in (*levels[level], *sanitize) if name not in skipped)
+
+
+When = Literal["among", "last", "after", "captured", "ordinary"]
+"""When `after_timing` had an answer."""
+_WHEN: dict[str, str] = {
+    "among": "one of the timed calls",
+    "last": "the last timed call",
+    "after": "a call after it was timed",
+    "captured": "a CUDA graph of its call, which does something else while it is captured",
+    "ordinary": "a call from an ordinary process, where nothing is around its outputs and nothing shows that it is gated",
+}
+
+
+def wrong_when(when: str, inputs: str, wrong: str) -> str:
+    """What to say of an answer that is wrong, or that is not there.
+
+    Args:
+        when: one of `When`.
+        inputs: name of the set.
+        wrong: message of the check that failed, or what the kernel raised.
+    """
+    return f"right when it was verified, wrong in {_WHEN[when]} ({inputs} inputs): {wrong}"

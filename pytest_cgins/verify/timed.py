@@ -14,7 +14,7 @@ from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.model import Probe
 from pytest_cgins.probes import after_timing, integrity, physical_floor, snooping
-from pytest_cgins.probes.registry import TIMED
+from pytest_cgins.probes.registry import TIMED, wrong_when
 from pytest_cgins.timing import peaks, work
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
@@ -97,7 +97,7 @@ def _take_answers(
             if not wrong:
                 right[name] = own
         if wrong:
-            suspicions.trip(after_timing.NAME, after_timing.judge(when, name, wrong))
+            suspicions.trip(after_timing.NAME, wrong_when(when, name, wrong))
 
 
 def _wrong(expected: ExpectedSet, header: Any, buffer: Buffer, tolerance: Tolerance) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from pytest_cgins.execute import environment
+from pytest_cgins.execute.process import WorkerProcess
 
 
 def test_a_worker_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +21,27 @@ def test_a_worker_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.has_secrets()
     made = environment.worker_environment("abc", {"ADDED": "2"})
     assert "DEPLOY_TOKEN" not in made
-    assert (made["HARMLESS"], made["ADDED"], made["CGINS_WORKER"]) == ("1", "2", "abc")
+    assert (made["HARMLESS"], made["ADDED"], made[environment.WORKER_MARK]) == ("1", "2", "abc")
+
+
+def test_nothing_tells_a_kernel_that_it_is_gated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the command nor a variable of a worker names pytest, us or a CI, forked or not."""
+    for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "CGINS_CACHE_DIR"):
+        monkeypatch.setenv(name, "/tmp")
+    for fork in (True, False):
+        worker = WorkerProcess.start(
+            "pytest_cgins.execute.verification:VerificationService", name="v", fork=fork
+        )
+        try:
+            worker.wait_until_started()
+            command = Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+            variables = Path(f"/proc/{worker.pid}/environ").read_bytes().split(b"\0")
+        finally:
+            worker.close()
+        names = {one.partition(b"=")[0] for one in variables}
+        assert b"INVOCATION_ID" in names
+        assert command.split(b"\0")[1:-1] == [b"-u", b"-"]
+        assert not [one for one in names if re.match(rb"CI$|GITHUB|PYTEST|CGINS", one)]
 
 
 def test_withheld_names_are_logged_once(

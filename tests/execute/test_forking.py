@@ -292,7 +292,7 @@ def test_the_mark_is_each_worker_s_own(pool: WorkerPool) -> None:
     """Others read it in /proc, where a fork's environment is its parent's, and programs that it starts have it."""
     pids = [ask(pool, "pid"), ask(pool, "pid", "other")]
     variables = [Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in pids]
-    marks = [[one for one in found if one.startswith(b"CGINS_WORKER=")] for found in variables]
+    marks = [[one for one in found if one.startswith(b"INVOCATION_ID=")] for found in variables]
     assert [len(found) for found in marks] == [1, 1]
     assert marks[0] != marks[1]
     child = ask(pool, "grandchild")

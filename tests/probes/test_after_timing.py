@@ -15,6 +15,7 @@ from pytest_cgins.execute.timing import TimingService
 from pytest_cgins.kernels.build import build
 from pytest_cgins.model import KernelSource
 from pytest_cgins.probes import after_timing
+from pytest_cgins.probes.registry import wrong_when
 from tests.whole_timing import here, measured
 
 Make = Callable[..., Any]
@@ -266,6 +267,6 @@ def test_without_the_probe_nothing_is_handed_back(relu_kernel: Make, relu_inputs
 
 def test_the_message_says_when_and_guesses_nothing() -> None:
     """A wrong answer is told with its set and the check that failed, and with no guess at the cause."""
-    message = after_timing.judge("last", "fresh", "3 of 8 elements are wrong")
+    message = wrong_when("last", "fresh", "3 of 8 elements are wrong")
     assert "wrong in the last timed call (fresh inputs): 3 of 8 elements are wrong" in message
     assert "→" not in message
