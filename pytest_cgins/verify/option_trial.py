@@ -59,6 +59,8 @@ _WORDS = (
     ),
 )
 """What strings of torch's ops say: torch takes those that an argument may have."""
+_CALMING = frozenset({"p", "dropout_p", "dropout", "training"})
+"""What makes a random op none: a share of 0 of what is dropped, and a model that is not trained."""
 _VECTORS = frozenset({"weight", "bias"})
 """Tensors that may be left out."""
 
@@ -68,6 +70,8 @@ def sets(
 ) -> list[InputSet]:
     """Each plain argument with another value by itself, then as many at once as torch takes.
 
+    Of a random op, values with which it is none: what is drawn shows no option, and these are compared as of other ops.
+
     Args:
         maker: of the trace.
         semantics: of its call.
@@ -75,12 +79,16 @@ def sets(
         key: of the probe.
         others: what else was recorded of the op: its values come first.
     """
-    if maker.random or base.call.op.endswith("_"):
+    if base.call.op.endswith("_"):
         return []
-    trial = _Trial(maker, base, random.Random(seed_of(key)), others)  # noqa: S311
+    trial = _Trial(replace(maker, random={}), base, random.Random(seed_of(key)), others)  # noqa: S311
     fixed = {argument for argument, _ in semantics.declared.fixed}
     arguments = [
-        one for one in base.call.arguments if one.name not in fixed | _LEFT and one.passed != "state"
+        one
+        for one in base.call.arguments
+        if one.passed != "state"
+        and one.name not in fixed
+        and (one.name in _CALMING if maker.random else one.name not in _LEFT)
     ]
     trial.draw.shuffle(arguments)
     made: list[InputSet] = []
@@ -187,6 +195,8 @@ class _Trial:
             yield from (replace(old, value=number) for number in self._whole(int(old.value or 0)))
         elif old.kind == "float":
             number = float.fromhex(str(old.value))
+            if name in _CALMING:
+                yield Value(kind="float", value=(0.0).hex())
             factor = self.draw.uniform(0.5, 0.9)
             if {"eps", "epsilon"} & set(name.lower().split("_")):
                 factor *= 1024 if number <= _SMALL_EPS else 8

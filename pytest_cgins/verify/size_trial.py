@@ -24,6 +24,8 @@ from pytest_cgins.verify.semantics import Semantics
 NAME = "sizes"
 LIMIT_BYTES = 256 << 10
 """Arguments that are larger are halved until they are not."""
+MANY_ELEMENTS, MANY_BYTES = 68_000, 2 << 20
+"""More than 16 bits count, in the set of many rows, as long as its arguments are not larger."""
 MOST_ROWS, FEW_ROWS = 2048, 8
 """No set has more: some kernels are Python, row by row. And none for a kernel that is interpreted."""
 _ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
@@ -185,6 +187,23 @@ class Trial:
                     break
         return made
 
+    def ranked(self) -> InputSet | None:
+        """The set with two batches where one was, in a dimension more, if torch takes it: of its own ops only."""
+        if not self._maker.call.op.startswith("torch."):
+            return None
+        shapes = self._shapes(self._small)
+        call = self._places.call(self._maker.call, self._small)
+        tensors = resized(self._recorded, self._places.metas, shapes, self._small, self._semantics)
+        for batch in self._places.batches(self._semantics):
+            if any(self._places.is_fixed(index, dim) for index in batch for dim in range(len(shapes[index]))):
+                continue  # what is declared by a dimension's number would be another one
+            twice = [torch.stack([one, one]) if index in batch else one for index, one in enumerate(tensors)]
+            try:
+                return self._of(call, twice, f"{self._key}/ranked")
+            except Exception as error:  # noqa: BLE001 - as in _taken
+                self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
+        return None
+
     def _of_batch(self, batch: Sequence[int], new: int) -> InputSet | None:
         """The set with another first dimension of some tensors."""
         moves = {**self._small, self._places.metas[batch[0]].shape[0]: new}
@@ -196,11 +215,11 @@ class Trial:
         now = sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
         gold = self._maker.trace.gold
         given = 0 if gold is None else sum(one.meta.numel * ITEMSIZE[one.meta.dtype] for one in gold.tensors)
-        a_row = sum(
-            math.prod(self._places.shape(index, self._small)[1:]) * ITEMSIZE[meta.dtype]
-            for index, meta in zip(batch, metas, strict=True)
-        )
-        most = min(limit, int(LIMIT_BYTES / max(1.0, a_row * (1 + given / max(1, now)))))
+        rows = [math.prod(self._places.shape(index, self._small)[1:]) for index in batch]
+        a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True))
+        most = int(LIMIT_BYTES / max(1.0, a_row * (1 + given / max(1, now))))
+        enough = -(-MANY_ELEMENTS // max(1, *rows))
+        most = min(limit, max(most, enough) if enough * a_row <= MANY_BYTES else most)
         if most >= 2 * size:
             return prime_below(most)
         return prime_above(size) if size < LEAST else 0
@@ -232,14 +251,18 @@ class Trial:
 
     def _make(self, call: OpCall, shapes: Sequence[tuple[int, ...]], moves: Moves) -> InputSet:
         tensors = resized(self._recorded, self._places.metas, shapes, moves, self._semantics)
-        key = f"{self._key}/{sorted(moves.items())}"
+        # Of no numbers none is badly conditioned.
+        return self._of(call, tensors, f"{self._key}/{sorted(moves.items())}", empty=0 in moves.values())
+
+    def _of(
+        self, call: OpCall, tensors: Sequence[torch.Tensor], key: str, *, empty: bool = False
+    ) -> InputSet:
         made = inputs.fresh(call, tensors, key, self._semantics.declared)
         if self._maker.device != "cpu":
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
             answer(relocate(call, "cpu"), lay_out(made), self._maker.trace.context, "cpu")
-        # Of no numbers none is badly conditioned.
-        empty = 0 in moves.values()
-        taken = self._maker.make(self._name(shapes), made, probe=NAME, call=call, patterns_only=empty)
+        name = self._name([tuple(one.shape) for one in tensors])
+        taken = self._maker.make(name, made, probe=NAME, call=call, patterns_only=empty)
         self._require_form(taken)
         outputs = tuple(
             one

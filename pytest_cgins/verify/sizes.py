@@ -37,7 +37,7 @@ def sets(
     *,
     interpreted: bool = False,
 ) -> tuple[list[InputSet], str]:
-    """A set of one size more, four of drawn sizes, one of many rows, one of what is left, and an empty one.
+    """A set of one size more, four of drawn sizes, one of many rows, one of what is left, an empty one, and one of a dimension more.
 
     Or fewer, or none and why.
 
@@ -72,6 +72,7 @@ def sets(
     take(trial.many(FEW_ROWS if interpreted else MOST_ROWS))
     take(trial.rest(found))
     take(trial.empty())
+    take(trial.ranked())
     return found, "" if found else f"torch refuses every other size that was tried ({trial.refusal})"
 
 
