@@ -19,7 +19,7 @@ PRAGMAS = re.compile(
     r"(?:GCC|clang)?\s*(?:plugin|dependency|include_alias|redefine_extname|weak|init|fini|comment)\b"
 )
 PLACES = re.compile(r"/proc/|/dev/shm|/sys/class|\.cgins\b|cgins\.yaml")
-RECOGNITION = re.compile(r"pytest|CGINS_WORKER|cgins_worker", re.IGNORECASE)
+RECOGNITION = re.compile(r"pytest|INVOCATION_ID|cgins_worker", re.IGNORECASE)
 SECTIONS = re.compile(r"\.(?:init_array|fini_array|preinit_array|ctors|dtors|init|fini)\b")
 
 
