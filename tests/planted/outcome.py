@@ -80,15 +80,10 @@ class Outcome:
         return max([*passed, *(share for share in shares if share is not None)], default=0.0)
 
 
-def evaluate(evaluator: Evaluator, cases: Iterable[Case], kernels: Sequence[str]) -> list[Outcome]:
-    """Evaluate all cases, kernels of one trace after another: the judge keeps what it knows of a trace."""
-    return _gathered(evaluator, sorted(cases, key=lambda case: (case.dtype, case.trace_id)), kernels)
-
-
 def evaluate_at_once(file: Path, kernels: Sequence[str], cache: Path, *, processes: int) -> list[Outcome]:
     """Evaluate the project of the cgins.yaml `file` without probes, its kernels spread over processes.
 
-    One kernel after another: on a GPU the fresh process of each takes a second to begin.
+    On a GPU each kernel's fresh process takes a second to begin.
     """
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         parts = [
@@ -100,13 +95,13 @@ def evaluate_at_once(file: Path, kernels: Sequence[str], cache: Path, *, process
 def _evaluate_part(file: Path, kernels: Sequence[str], cache: Path) -> list[Outcome]:
     evaluator = Evaluator(config.load(file), seed=20, timing=False, probes="off", cache=cache)
     try:
-        return _gathered(evaluator, [one for one in evaluator.cases() if one.kernel in kernels], kernels)
+        return evaluate(evaluator, [one for one in evaluator.cases() if one.kernel in kernels], kernels)
     finally:
         evaluator.close()
 
 
-def _gathered(evaluator: Evaluator, cases: Iterable[Case], kernels: Sequence[str]) -> list[Outcome]:
-    """Outcomes by kernel and dtype, in the order of `kernels`."""
+def evaluate(evaluator: Evaluator, cases: Iterable[Case], kernels: Sequence[str]) -> list[Outcome]:
+    """Evaluate cases, those of a kernel in a row, and gather them by kernel and dtype in the order of `kernels`."""
     gathered: dict[tuple[str, str], list[Evaluation]] = {}
     for case in cases:
         gathered.setdefault((case.kernel, case.dtype), []).append(evaluator.evaluate(case))

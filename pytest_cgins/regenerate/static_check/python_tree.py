@@ -108,7 +108,12 @@ class _Checker:
         if not isinstance(node.value, str) or id(node) in self._docstrings:
             return
         text = node.value
-        if "pytest" in text.lower() or "CGINS_" in text or "INVOCATION_ID" in text or "cgins_worker" in text.lower():
+        if (
+            "pytest" in text.lower()
+            or "CGINS_" in text
+            or "INVOCATION_ID" in text
+            or "cgins_worker" in text.lower()
+        ):
             yield node, "self-recognition", f"the text {text[:60]!r}"
         elif text.startswith(("/proc/", "/dev/shm", "/sys/class")):  # noqa: S108 - looked for, not used
             yield node, "file-access", f"the text {text[:60]!r}"
