@@ -18,10 +18,11 @@ from pytest_cgins.kernels.base import Absent, BaseSources, Name
 from pytest_cgins.kernels.supply import has_driver, unaltered
 from pytest_cgins.model import CompiledKernel, KernelSource
 
-READ_BY_PYTHON = frozenset({
-    ".py", ".json", ".toml", ".yaml", ".yml", ".so", ".ptx", ".cubin", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx",
-    ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl",
+INCLUDED = frozenset({
+    ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def", ".tpp",
 })  # fmt: skip
+"""Files that a source in C++ or CUDA may include."""
+READ_BY_PYTHON = INCLUDED | {".py", ".json", ".toml", ".yaml", ".yml", ".so", ".ptx", ".cubin"}
 """Files that a Python kernel may import, compile or read its configurations from, whether or not it says so."""
 
 
@@ -139,7 +140,7 @@ class BaseKernels:
             return any(file.suffix in READ_BY_PYTHON for file in changed)
         listed = {file for each in self._own.values() for file in each.sources}
         # Which headers a build reads is not known yet.
-        headers = any(file not in listed and file.suffix in READ_BY_PYTHON - {".py"} for file in changed)
+        headers = any(file not in listed and file.suffix in INCLUDED for file in changed)
         return headers or self._config.file in changed or not changed.isdisjoint(one.sources)
 
     def of(self, kernel: str, implementation: str, device: str, compiled: CompiledKernel) -> BaseKernel:

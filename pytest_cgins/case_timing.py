@@ -15,6 +15,7 @@ from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.config import TimingGate
 from pytest_cgins.endings import EndedError
 from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.execute.pool import ALONE
 from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.request_clock import Took
 from pytest_cgins.kernel_run import KernelRuns
@@ -32,8 +33,6 @@ COMPILE_LIMIT_S = 180.0
 LONGEST = 8.0
 """Factor for the length of batches where blocks of the usual length hang on each other."""
 LENGTHENED = "states of one build lasted for many blocks: timed again with batches 8 times as long"
-ALONE = "/alone"
-"""Ends the role of a process that a kernel is never loaded in: its base is timed there."""
 _REMEDIES = {
     Reason.TAMPERING: "the clock that the worker reads was changed, or its arms differ while that is read\n"
     "→ remove what the kernel does to clocks, and to the process that times it",

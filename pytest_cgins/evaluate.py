@@ -18,7 +18,6 @@ from typing import Any
 
 from pytest_cgins import documents, evidence, gate, kernel_timing
 from pytest_cgins.base_kernels import BaseKernels
-from pytest_cgins.case_timing import ALONE
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.device_peaks import DevicePeaks
@@ -31,7 +30,7 @@ from pytest_cgins.errors import (
     WorkerError,
 )
 from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.pool import Isolation, WorkerPool
+from pytest_cgins.execute.pool import ALONE, Isolation, WorkerPool
 from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox

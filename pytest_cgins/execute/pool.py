@@ -34,6 +34,10 @@ MEASURING = frozenset({"timing"})
 """Roles whose processes are never forked. Times depend on where code and memory lie: forks have that in common, and a
 confirmation in another process is to be another draw (see `timing/process_noise.py`)."""
 
+ALONE = "/alone"
+"""Ends the role of a process that a kernel is never loaded in: its base is timed there, against limits that are wider than what
+forks have in common, so that it is forked."""
+
 Isolation = Literal["process", "none"]
 """Where services that run kernels live: in worker processes, or in this process, for debuggers."""
 
@@ -209,9 +213,9 @@ class WorkerPool:
             limits=self._limits,
             wrap=None if trusted else self._wrap,
             shielded=trusted,
-            fork=base not in MEASURING,
+            fork=base not in MEASURING or role.endswith(ALONE),
             imports=self._services["verification"].partition(":")[0]
-            if trusted and self._shares_imports
+            if base != "verification" and self._shares_imports
             else "",
             start_timeout_s=self._start_timeout_s,
         )
