@@ -188,8 +188,12 @@ class Trial:
         return made
 
     def ranked(self) -> InputSet | None:
-        """The set with two batches where one was, in a dimension more, if torch takes it: of its own ops only."""
-        if not self._maker.call.op.startswith("torch."):
+        """The set with two batches where one was, in a dimension more, if torch takes it: of its own ops only.
+
+        Not of backwards: gradients of weights are sums over the dimensions that were recorded, and are written so.
+        """
+        op = self._maker.call.op
+        if not op.startswith("torch.") or "@" in op:
             return None
         shapes = self._shapes(self._small)
         call = self._places.call(self._maker.call, self._small)
