@@ -69,6 +69,7 @@ class BaseKernels:
             for entry in config.kernels
             for one in entry.implementations
         }
+        # Asked for while the files are written, whose lock `may_differ` waits for.
         self._touched: dict[Name, bool] = {}
         self._writer = ThreadPoolExecutor(1, "cgins-base")
         self._lock = threading.Lock()
@@ -120,7 +121,7 @@ class BaseKernels:
                 found = self._sources.source(*name)
             except (InfrastructureError, RevisionError):  # told by `of`
                 return
-            if self._is_touched(one) and isinstance(found, KernelSource) and found.contract != "python":
+            if self.is_touched(*name) and isinstance(found, KernelSource) and found.contract != "python":
                 sources.append(replace(found, archs=one.archs))
         self._ahead.add(sources)
 

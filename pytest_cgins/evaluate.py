@@ -445,7 +445,9 @@ class Evaluator:
         """Start what a case needs; meanwhile they take hold of its GPU, which takes each about a second."""
         roles = [role_of("verification", compiled)]
         if self._timing:
-            roles += [role_of("verification", compiled) + ORDINARY, role_of("timing", compiled)]
+            if AFTER_TIMING in self._probes_of(case):
+                roles.append(roles[0] + ORDINARY)
+            roles.append(role_of("timing", compiled))
             if self._bases.is_touched(*_kernel_of(case)):
                 roles.append(roles[-1] + ALONE)
         fresh = [role for role in roles if not self._runs.has_run(role, compiled.key)]
@@ -660,29 +662,27 @@ class Evaluator:
         held = next((one for one in correctness.probes if one.name == AFTER_TIMING), None)
         if held is None or held.outcome != "held" or self._pool.is_local:
             return correctness
-        role = role_of("verification", compiled) + ORDINARY
-        for last in (False, True):
-            try:
-                failed = self._failed(role, case, compiled, question, prepared, ordinary=True)
-                wrong = (failed.inputs, failed.message) if failed else None
-            except EndedError as end:
-                if end.verdict.status is Status.INFRASTRUCTURE:
-                    raise
-                wrong = ("all", end.verdict.message)
-            if wrong is None:
+        for _ in range(2):  # what is told was so in a process that had run nothing else
+            if not (wrong := self._wrong_elsewhere(case, compiled, question, prepared)):
                 return correctness
-            self._runs.renew(role)  # what is told was so in a process that had run nothing else
-            if last:
-                told = replace(
-                    held,
-                    outcome="tripped",
-                    reason=SPECS[held.name].reason,
-                    message=wrong_when("ordinary", *wrong),
-                )
-                return replace(
-                    correctness, probes=tuple(told if one is held else one for one in correctness.probes)
-                )
-        return correctness
+        told = replace(held, outcome="tripped", reason=SPECS[held.name].reason, message=wrong)
+        return replace(correctness, probes=tuple(told if one is held else one for one in correctness.probes))
+
+    def _wrong_elsewhere(
+        self, case: Case, compiled: CompiledKernel, question: dict[str, Any], prepared: Reply
+    ) -> str:
+        role = role_of("verification", compiled) + ORDINARY
+        try:
+            failed = self._failed(role, case, compiled, question, prepared, ordinary=True)
+        except EndedError as end:
+            if end.verdict.status is Status.INFRASTRUCTURE:
+                raise
+            wrong = wrong_when("ordinary", "all", end.verdict.message)
+        else:
+            wrong = wrong_when("ordinary", failed.inputs, failed.message) if failed else ""
+        if wrong:
+            self._runs.renew(role)
+        return wrong
 
     def _failed(
         self,

@@ -1,4 +1,4 @@
-"""All probes: what each trips with, and which level of `--cgins-probes` has it."""
+"""All probes: what each trips with, which level of `--cgins-probes` has it, and what processes without torch tell of them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _WHEN: dict[str, str] = {
 }
 
 
-def wrong_when(when: str, inputs: str, wrong: str) -> str:
+def wrong_when(when: When, inputs: str, wrong: str) -> str:
     """What to say of an answer that is wrong, or that is not there.
 
     Args:
