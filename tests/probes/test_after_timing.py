@@ -275,5 +275,8 @@ def test_the_message_says_when_and_guesses_nothing() -> None:
 def test_the_message_of_a_further_process_says_what_it_had_not() -> None:
     """So that its author looks for what only the gate has."""
     message = wrong_when("ordinary", "fresh", "all elements are wrong")
-    assert "an ordinary process, where nothing is around its outputs and nothing shows that it is gated" in message
+    assert (
+        "an ordinary process, where nothing is around its outputs and nothing shows that it is gated"
+        in message
+    )
     assert message.endswith("(fresh inputs): all elements are wrong")
