@@ -423,6 +423,29 @@ def test_what_changed_is_built_ahead(project: Path) -> None:
     builds.close()
 
 
+@pytest.mark.parametrize(
+    ("file", "touched"),
+    [
+        ("notes.md", []),
+        ("native/scale.cpp", ["cpp", "python", "installed"]),
+        ("native/factor.h", ["cpp", "extension", "python", "installed"]),
+        ("native/new.cuh", ["cpp", "extension", "python", "installed"]),
+        ("kernels/common.py", ["python", "installed"]),
+        ("kernels/tuned.json", ["python", "installed"]),
+        ("cgins.yaml", ["cpp", "extension", "python", "installed"]),
+    ],
+)
+def test_what_a_changed_file_touches(
+    project: Path, made: Callable[..., BaseKernels], file: str, touched: list[str]
+) -> None:
+    """Only for these a process is started in which the base is timed alone; too many cost time, too few a wait."""
+    (project / file).write_text((project / file).read_text() + "\n" if (project / file).exists() else "")
+    kernels = made()
+    names = ("cpp", "extension", "python", "installed")
+    assert [name for name in names if kernels.is_touched("scale", name, "cpu")] == touched
+    assert not kernels.is_touched("scale", "unknown", "cpu")
+
+
 def test_a_base_that_git_cannot_give_is_nobody_s_pass(project: Path) -> None:
     """A clone that lost a file of the base cannot compare with it, which is not the same as having no base."""
     blob = git(project, "rev-parse", "HEAD:./cgins.yaml")
