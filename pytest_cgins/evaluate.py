@@ -574,15 +574,19 @@ class Evaluator:
         return self._probes_of(case), case.device, self._request(case, compiled)
 
     def _judge(self, question: dict[str, Any], answers: Reply) -> Correctness:
-        told = {key: answers.result[key] for key in ("sets", "deviations", "observed")}
-        judged = self._reference(
-            "judge",
-            {**question, **told},
+        told = {key: answers.result[key] for key in ("deviations", "observed")}
+        judged = self._asked_of(answers, "judge", {**question, **told})
+        correctness = documents.load_python(Correctness, judged.result["correctness"])
+        return replace(correctness, notes=(*correctness.notes, *answers.result.get("notes", ())))
+
+    def _asked_of(self, answers: Reply, method: str, question: dict[str, Any]) -> Reply:
+        """What the reference worker says of a kernel's answers."""
+        return self._reference(
+            method,
+            {**question, "sets": answers.result["sets"]},
             answers.buffers,
             blame=lambda error: _blamed("verification", error, answers.output),
         )
-        correctness = documents.load_python(Correctness, judged.result["correctness"])
-        return replace(correctness, notes=(*correctness.notes, *answers.result.get("notes", ())))
 
     def _timed(
         self,
@@ -709,8 +713,8 @@ class Evaluator:
             sets, buffers = [one for one, _ in core], tuple(buffer for _, buffer in core)
             answers = self._runs.run(role, request, sets, buffers)
             _closing(open_buffers, answers)
-            checks = self._judge({**question, "probes": ()}, answers).checks
-        return next((check for check in checks if not check.passed), None)
+            check = self._asked_of(answers, "first_failure", question).result["check"]
+        return documents.load_python(Check, check) if check is not None else None
 
     def _question(self, case: Case) -> dict[str, Any]:
         """What the reference worker must know to prepare and to judge a case."""

@@ -170,6 +170,26 @@ class JudgeService:
         )
         return {"correctness": documents.dump_python(correctness)}, []
 
+    def first_failure(
+        self, params: dict[str, Any], buffers: list[Buffer]
+    ) -> tuple[dict[str, Any], list[Buffer]]:
+        """Compare a kernel's further answers to the sets that decide.
+
+        Args:
+            params: those of `prepare`, as they were: what was prepared is not made again; `sets` as the verification
+                worker gave them.
+            buffers: one a set.
+
+        Returns:
+            `{"check": Check}`, the first that failed; null if none did.
+        """
+        case, tolerance, prepared = self._preparation(params)
+        answers = _Answers(params, buffers, case.device)
+        unwanted = Suspicions((), _permissions(params), tolerance)
+        checks = (one for made in prepared.core for one in self._check(made, answers, tolerance, unwanted)[0])
+        failed = next((one for one in checks if not one.passed), None)
+        return {"check": None if failed is None else documents.dump_python(failed)}, []
+
     def judge_timed(
         self, params: dict[str, Any], buffers: list[Buffer]
     ) -> tuple[dict[str, Any], list[Buffer]]:

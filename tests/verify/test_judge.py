@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from torch.nn import functional
 
 import pytest_cgins
 from pytest_cgins import documents
+from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.model import PROBES, Case, Check, Correctness, OpCall, Reason, TensorMeta
 from pytest_cgins.probes import memory_use
@@ -60,17 +61,25 @@ def judged(
     """Prepare, run a kernel on each set, judge; `further` is of the kernel's entry."""
     params = {**parameters(case, **options), **further}
     prepared, buffers = service.prepare(params, [])
+    answers, contents = answered(prepared["sets"], buffers, kernel)
+    # Through JSON, as between processes.
+    reply, _ = service.judge(json.loads(json.dumps({**params, "sets": answers})), contents)
+    return prepared, documents.load_python(Correctness, json.loads(json.dumps(reply["correctness"])))
+
+
+def answered(
+    sets: Sequence[dict[str, Any]], buffers: Sequence[Buffer], kernel: Kernel | None
+) -> tuple[list[dict[str, Any]], list[Buffer]]:
+    """What a kernel, by default torch, gives to sets of inputs, as the verification worker tells it."""
     answers, contents = [], []
-    for one, buffer in zip(prepared["sets"], buffers, strict=True):
+    for one, buffer in zip(sets, buffers, strict=True):
         tensors = unpack(one["tensors"], buffer, "cpu")
         run = kernel or torch_kernel(documents.load_python(OpCall, one["call"]))
         outputs = [*run(tensors), *(tensors[index] for index in one["mutated"])]
         header, content = pack(outputs)
         answers.append({"name": one["name"], "tensors": header, "devices": ["cpu"] * len(outputs)})
         contents.append(content)
-    # Through JSON, as between processes.
-    reply, _ = service.judge(json.loads(json.dumps({**params, "sets": answers})), contents)
-    return prepared, documents.load_python(Correctness, json.loads(json.dumps(reply["correctness"])))
+    return answers, contents
 
 
 def first_failed(correctness: Correctness) -> Check:
@@ -151,6 +160,31 @@ def test_set_without_an_answer_fails(service: JudgeService, softmax: Case) -> No
     assert [check.message for check in correctness.checks] == [
         f"the kernel gave no answer ({name} inputs)." for name in ("recorded", "fresh", "edge")
     ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "reason"),
+    [
+        (None, 3, None),
+        (lambda tensors: [tensors[0].softmax(0)], 3, Reason.GOLD_MISMATCH),
+        (None, 2, Reason.OUTPUT_COUNT),
+    ],
+)
+def test_further_answers_are_held_against_what_was_prepared(
+    service: JudgeService, softmax: Case, kernel: Kernel | None, asked: int, reason: Reason | None
+) -> None:
+    """Of a case whose probes have sets as well, without preparing it once more."""
+    params = {**parameters(softmax), "probes": ("sizes", "after_timing")}
+    prepared, buffers = service.prepare(params, [])
+    core = [one for one in prepared["sets"] if not one["probe"]]
+    assert len(prepared["sets"]) > len(core) == 3
+    answers, contents = answered(core[:asked], buffers[:asked], kernel)
+    reply, _ = service.first_failure(json.loads(json.dumps({**params, "sets": answers})), contents)
+    assert len(service._prepared) == 1
+    if reason is None:
+        assert reply["check"] is None
+    else:
+        assert documents.load_python(Check, reply["check"]).reason is reason
 
 
 @pytest.mark.parametrize(
