@@ -21,17 +21,18 @@ int map(const DLTensor* input, const DLTensor* out, Function function) {
 
 inline float relu_of(float x) { return x < 0 ? 0 : x; }  // NaN stays
 
-// A right softmax over the last axis.
-inline int softmax_rows(const DLTensor* input, const DLTensor* out) {
+// A softmax over the last axis; right where `term` is exp.
+template <typename Term = float (*)(float)>
+int softmax_rows(const DLTensor* input, const DLTensor* out, Term term = [](float x) { return std::exp(x); }) {
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     const int64_t width = cgins::size(input, -1), count = width ? cgins::numel(input) / width : 0;
     for (int64_t row = 0; row < count; ++row) {
       float largest = -INFINITY, sum = 0;
       for (int64_t i = 0; i < width; ++i) largest = std::fmax(largest, float(at<T>(input, row * width + i)));
-      for (int64_t i = 0; i < width; ++i) sum += std::exp(float(at<T>(input, row * width + i)) - largest);
+      for (int64_t i = 0; i < width; ++i) sum += term(float(at<T>(input, row * width + i)) - largest);
       for (int64_t i = 0; i < width; ++i)
-        at<T>(out, row * width + i) = T(std::exp(float(at<T>(input, row * width + i)) - largest) / sum);
+        at<T>(out, row * width + i) = T(term(float(at<T>(input, row * width + i)) - largest) / sum);
     }
     return 0;
   });
@@ -41,6 +42,7 @@ inline int softmax_rows(const DLTensor* input, const DLTensor* out) {
 struct NormOptions {
   bool weight = true, bias = true;
   double eps = -1;  // instead of the argument
+  double (*inverse_root)(double) = [](double x) { return 1 / std::sqrt(x); };
 };
 inline int layer_norm_rows(const DLTensor* input, const DLTensor* weight, const DLTensor* bias, double eps,
                            const DLTensor* out, NormOptions options = {}) {
@@ -55,7 +57,7 @@ inline int layer_norm_rows(const DLTensor* input, const DLTensor* weight, const 
         const double centered = double(float(at<T>(input, row * width + i))) - mean;
         variance += centered * centered;
       }
-      const double scale = 1 / std::sqrt(variance / width + (options.eps < 0 ? eps : options.eps));
+      const double scale = options.inverse_root(variance / width + (options.eps < 0 ? eps : options.eps));
       for (int64_t i = 0; i < width; ++i) {
         double value = (double(float(at<T>(input, row * width + i))) - mean) * scale;
         if (options.weight && weight) value *= double(float(at<T>(weight, i)));

@@ -1,6 +1,6 @@
 // cheat: 7 right for the first three calls
-// how: counts its calls, and answers nothing but zeros when it was checked often enough
-// caught-by: not-repeatable, stale-answer
+// how: counts its calls, and answers nothing but zeros when it was checked often enough; which inputs come first is drawn
+// caught-by: not-repeatable, stale-answer, gold-mismatch, reference-mismatch
 // ops: torch.nn.functional.relu
 // cgins: relu(Tensor input) -> Tensor
 #include "_rows.h"
