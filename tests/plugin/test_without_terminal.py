@@ -38,7 +38,7 @@ def printed(folder: Path, command: str, columns: int) -> str:
         timeout=300,
         check=False,
     )
-    return re.sub(r"[\d.]+ (s|min|ms)\b", "-", done.stdout + done.stderr)
+    return re.sub(r"[\d.]+ (s|min|ms|[KMGT]iB)\b", "-", done.stdout + done.stderr)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
