@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from pytest_cgins.model import OpCall
+from pytest_cgins.model import OpCall, TensorMeta
 from pytest_cgins.trace.call import relocate
 from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.layout import lay_out
@@ -216,13 +216,16 @@ class Trial:
     def _most_rows(self, batch: Sequence[int], size: int, limit: int) -> int:
         """How many rows fit; 0 if that is hardly more than there are, and those are not few."""
         metas = [self._places.metas[index] for index in batch]
-        now = sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
         gold = self._maker.trace.gold
-        given = 0 if gold is None else sum(one.meta.numel * ITEMSIZE[one.meta.dtype] for one in gold.tensors)
+        given = [] if gold is None else [one.meta for one in gold.tensors]
         rows = [math.prod(self._places.shape(index, self._small)[1:]) for index in batch]
-        a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True))
-        most = int(LIMIT_BYTES / max(1.0, a_row * (1 + given / max(1, now))))
-        enough = -(-MANY_ELEMENTS // max(1, *rows))
+        # Outputs are counted as well: an embedding's are hundreds of times as large as its indices.
+        a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True)) * (
+            1 + _nbytes(given) / max(1, _nbytes(metas))
+        )
+        most_of = max((one.numel for one in given), default=0) / max(1, *(one.numel for one in metas))
+        enough = math.ceil(MANY_ELEMENTS / max(1.0, max(rows) * max(1.0, most_of)))
+        most = int(LIMIT_BYTES / max(1.0, a_row))
         most = min(limit, max(most, enough) if enough * a_row <= MANY_BYTES else most)
         if most >= 2 * size:
             return prime_below(most)
@@ -299,6 +302,10 @@ class Trial:
         if not changed:
             raise ValueError("nothing moved")
         return f"sizes {', '.join(changed[:2])}"
+
+
+def _nbytes(metas: Sequence[TensorMeta]) -> int:
+    return sum(meta.numel * ITEMSIZE[meta.dtype] for meta in metas)
 
 
 def _is_doubtful(made: InputSet) -> bool:
