@@ -418,8 +418,8 @@ class _Opened:
             answers += map(_packed, after_timing.last(self._copies))
             answers += map(_packed, [self._replayed] if self._replayed is not None else [])
         if content_cache.NAME in self._probes:
-            first = self._copies[0]
-            observed[content_cache.NAME] = content_cache.observe(first.run, first.inputs, self.device)
+            calls = [(copy.run, copy.inputs) for copy in self._copies]
+            observed[content_cache.NAME] = content_cache.observe(calls, self.device)
         if after_timing.NAME in self._probes:
             answers += map(_packed, after_timing.after(self._copies))
         return answers, observed
