@@ -41,8 +41,8 @@ BUDGET_S = 0.1
 """For a round; the least pairs are made in any case."""
 TOGETHER = 8
 """Calls, each on tensors of its own, that are timed as one: what is kept may be used in the middle of a row alone."""
-TOGETHER_NS = 2e6
-"""As far as they take no longer."""
+TOGETHER_NS = 1e6
+"""As far as they take no longer, with the writing of their numbers."""
 IN_A_ROW_S = 5e-3
 """Of calls on the timed numbers before one of them is timed, but at least two and at most forty."""
 OTHERS = 8
@@ -128,8 +128,7 @@ def observe(
     if not contents.can_change:
         return {"not_run": "the call has no floating-point inputs whose order could be changed"}
     try:
-        taken = _time(_one_by_one(copies[:1]), contents, contents.choose(), device)
-        contents.write(0)
+        taken = _written_and_called(_one_by_one(copies[:1]), contents, device)
         copies = copies[: max(1, min(TOGETHER, int(TOGETHER_NS / taken)))]
         contents = Contents([tensor for _, tensors in copies for tensor in tensors])
         call = _one_by_one(copies)
@@ -183,9 +182,9 @@ def _rounds(
 
 def _round(call: Callable[[], object], contents: Contents, device: str, row: bool) -> list[Pair]:
     pairs: list[Pair] = []
-    taken = _time(call, contents, contents.choose(), device)  # also wakes threads
+    taken = _written_and_called(call, contents, device)  # also wakes threads
     in_a_row = max(2, min(40, int(1e9 * IN_A_ROW_S / taken)))
-    others = 0 if taken > SLOW_NS else OTHERS
+    others = 0 if taken > SLOW_NS else OTHERS if taken < LEARNED_NS else 2
 
     def seen() -> float:
         for number in [0] * in_a_row if row else [0, *(contents.choose() for _ in range(others))]:
@@ -199,6 +198,13 @@ def _round(call: Callable[[], object], contents: Contents, device: str, row: boo
         old = seen()
         pairs.append((_time(call, contents, contents.choose(), device) if first is None else first, old))
     return pairs
+
+
+def _written_and_called(call: Callable[[], object], contents: Contents, device: str) -> int:
+    """Nanoseconds of a call, with what it takes to write its content."""
+    start = time.perf_counter_ns()
+    contents.write(0)
+    return time.perf_counter_ns() - start + _time(call, contents, 0, device)
 
 
 def _time(call: Callable[[], object], contents: Contents, number: int, device: str) -> int:
