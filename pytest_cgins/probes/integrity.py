@@ -107,9 +107,17 @@ class Fingerprint:
         return self._find(self._spaces)
 
     def operators(self) -> list[str]:
-        """Operators of ATen that `torch.library` has given other implementations since."""
+        """Operators of ATen that `torch.library` has given other implementations since.
+
+        Those for shapes and for `torch.vmap` do not count: torch adds them itself as it needs them, and no call
+        without meta tensors or `vmap` reaches them.
+        """
         new = self._registered - self._operators
-        return [name for name in new if name.startswith("aten/") and not name.endswith("/Meta")]
+        return [
+            name
+            for name in new
+            if name.startswith("aten/") and not name.endswith(("/Meta", "/FuncTorchBatched"))
+        ]
 
 
 class Integrity:

@@ -149,6 +149,7 @@ def test_another_implementation_of_an_operator_is_named(watched: Watched) -> Non
         "with torch.no_grad():\n    torch.zeros(1)",
         "def helper(x): pass\nhelper.__defaults__ = (1,)\nhelper.__code__ = (lambda x: 1).__code__",
         "torch.library.define('cgins_test::nothing', '(Tensor x) -> Tensor')",
+        "torch.func.vmap(torch.sin)(torch.zeros(2, 2))",  # registers decompositions the first time
     ],
 )
 def test_what_honest_modules_do_does_not_trip(watched: Watched, preparation: str) -> None:
