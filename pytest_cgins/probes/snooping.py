@@ -5,20 +5,26 @@ Python's audit events tell of a kernel that walks the garbage collector's object
 An event is the kernel's if the innermost frame that is not the standard library's is in the project's files, or if a
 thread or pool was handed just the function that causes it; what torch, Triton or a compiler that they start does is theirs.
 
-Of native code, which raises no events, the library is searched (see `probes.libraries`), and child processes are counted. Else the probe is
-evaded by passing a function such as `gc.get_objects` to a library that
-calls it, and by `ctypes.cast`. That the worker has neither gold nor torch's answers does not rest on it.
+Memory of an object at hand (`from_buffer`) and sockets whose other end is in this process (`socketpair`, on which event
+loops rest) are anyone's.
+
+Of native code, which raises no events, the library is searched (see `probes.libraries`), and child processes are counted.
+Else the probe is evaded by passing a function such as `gc.get_objects` to a library that calls it, by `ctypes.cast`, and
+by `sys.audit`, which can tell of a `from_buffer` where there is none. That the worker has neither gold nor torch's answers
+does not rest on it.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
+from threading import get_ident
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -177,6 +183,11 @@ RULES: Mapping[str, tuple[_Rule, ...]] = {
 """By audit event."""
 
 
+_BUFFER = "ctypes.cdata/buffer"
+"""Comes before `ctypes.cdata` if that is of `from_buffer`; `from_address` has none."""
+_PAIR, _SOCKETS = socket.socketpair.__code__, vars(socket)
+
+
 class Snooping:
     """Notes what a kernel does that it has no business to do."""
 
@@ -184,15 +195,30 @@ class Snooping:
         self._origins = origins
         self._acts: dict[tuple[str, str], None] = {}
         self._started = 0
+        self._lent: dict[int, tuple[int, int, int]] = {}
+        """The address of the buffer that a thread asked for last, and the frame and instruction that asked."""
 
     def hear(self, event: str, arguments: _Arguments, frame: FrameType) -> None:
         """One audit event."""
         self._started += event in _STARTING
+        if self._is_own(event, arguments, frame):
+            return
         for rule in RULES.get(event, ()):
             act = rule.act(arguments, self._origins)
             if act:
                 anyhow = self._origins.blame_any
                 self._note(act, anyhow(frame) if rule.anyhow else self._origins.blame(frame, rule.through))
+
+    def _is_own(self, event: str, arguments: _Arguments, frame: FrameType) -> bool:
+        """Whether memory is that of an object at hand (`from_buffer`), or a socket has its other end in this process."""
+        call = id(frame), frame.f_lasti
+        if event == _BUFFER:
+            self._lent[get_ident()] = (arguments[0] + arguments[2], *call)
+        elif event == "ctypes.cdata":
+            return self._lent.pop(get_ident(), None) == (arguments[0], *call)
+        elif event == "socket.__new__" and frame.f_back is not None:
+            return frame.f_back.f_code is _PAIR and frame.f_back.f_globals is _SOCKETS
+        return False
 
     def look_into(self, modules: Mapping[str, Any]) -> None:
         """Note the kernel's modules that hold parts of this package: those that are imported cause no event."""
@@ -282,5 +308,5 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-EVENTS = frozenset(RULES)
+EVENTS = frozenset({*RULES, _BUFFER})
 """All events that mean something."""

@@ -82,10 +82,32 @@ def _message(watched: Watched, text: str) -> str:
         ("import ctypes; ctypes.string_at(input.data_ptr(), 4)", "reads memory by its address"),
         ("import ctypes; ctypes.c_float.from_address(input.data_ptr())", "takes memory by its address"),
         (
+            (
+                "import ctypes, sys; p = input.data_ptr(); sys.audit('ctypes.cdata/buffer', p, 4, 0)\n"
+                "    ctypes.c_float.from_address(p)"
+            ),
+            "takes memory by its address",
+        ),
+        (
+            (
+                "import ctypes; b = bytearray(4); p = ctypes.addressof(ctypes.c_float.from_buffer(b))\n"
+                "    ctypes.c_float.from_buffer_copy(b); ctypes.c_float.from_address(p)"
+            ),
+            "takes memory by its address",
+        ),
+        (
             "import ctypes; ctypes.pythonapi.PyGILState_Check()",
             "takes PyGILState_Check from the interpreter's",
         ),
         ("import socket; socket.socket().close()", "opens a socket"),
+        (
+            (
+                "import socket, types; world = {**vars(socket), '_socket': types.SimpleNamespace(socketpair=lambda *_: a)}\n"
+                "    a = (types.SimpleNamespace(detach=lambda: None),) * 2\n"
+                "    types.FunctionType(socket.socketpair.__code__, world)(socket.AF_INET, 1, 0)"
+            ),
+            "opens a socket",
+        ),
         ("import subprocess; subprocess.run(['true'])", "starts a process"),
         ("import os; os.system('true')", "starts a process"),
         ("import os; os.kill(os.getppid(), 0)", "sends signal 0 to process"),
@@ -140,6 +162,12 @@ def test_a_module_is_watched_as_it_is_loaded(watched: Watched, text: str) -> Non
             "import sys\nwas, sys.pycache_prefix = sys.pycache_prefix, "
             "'/dev/null'\nimport sympy.unify.rewrite\nsys.pycache_prefix = was"
         ),
+        (
+            "import array, ctypes\nx = array.array('d', [1, 2])\n(ctypes.c_double * 2).from_buffer(x)[0] = 3\n"
+            "ctypes.c_double.from_buffer(memoryview(x), 8)\nctypes.c_double.from_buffer_copy(x)"
+        ),
+        "import asyncio\nasyncio.run(asyncio.sleep(0))",
+        "import socket, multiprocessing\nsocket.socketpair()\nmultiprocessing.Pipe()",
         "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(1) as p: p.submit(abs, 1).result()",
     ],
 )
