@@ -33,7 +33,7 @@ _RUNTIME = re.compile(
     r"__gmon_start__|_ITM_|__tls_get_addr|__stack_chk_|_GLOBAL_OFFSET_TABLE_|__(?:a|t|ub)san_|(?:__)?cuda[A-Z]|cu[A-Z]|nvrtc"
 )
 _TORCH = re.compile(
-    r"_Z.*(?:2at|3c10|5torch|6caffe2|8pybind11)|_?Py[A-Z_]|_Z\d+THP|THP|aoti_torch_|torch_|cgins_"
+    r"_Z.*(?:2at|3c10|5torch|6caffe2|8pybind11)|_?Py[A-Z_]|_Z\d+THP|THP|aoti_torch_|torch_|cgins_|Sleef_"
 )
 BELOW = re.compile(
     r"_ZN2at(?:6native|(?:3cpu|4cuda|4meta|\d+compositeexplicit\w*?)\d+([a-z_]\w*?)E)|aoti_torch_(?:cpu|cuda)_"

@@ -123,6 +123,14 @@ def test_extensions_may_allocate(symbol: str, expected: bool) -> None:
     assert libraries.is_below_dispatcher(symbol) == expected
 
 
+def test_extensions_may_take_the_functions_of_torch_s_vectors(tmp_path: Path) -> None:
+    """ATen/cpu/vec/vec.h calls Sleef, which torch exports; a launcher takes them from nowhere."""
+    text = 'extern "C" int Sleef_expf8_u10(); extern "C" int f() { return Sleef_expf8_u10(); }'
+    library = _built(tmp_path, text)
+    assert libraries.look_into(library, "torch-extension", "cpu") == ([], [])
+    assert libraries.look_into(library, "launcher", "cpu") == (["Sleef_expf8_u10"], [])
+
+
 def test_a_library_that_hides_its_tables_is_told(tmp_path: Path) -> None:
     """A damaged one as well; no file makes the reader fail otherwise."""
     library = _built(tmp_path, HONEST["nothing"])
