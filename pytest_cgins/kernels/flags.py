@@ -15,7 +15,7 @@ from pytest_cgins.model import KernelSource
 
 _HOST = (
     r"-[DU].+", r"-(?:I|L|isystem|iquote|idirafter|include|imacros)[^@|].*", r"-l(?!dir$)[\w:.+-]+", r"-O[0-9a-z]*", r"-g\w*(?:-\d)?", r"-std=[\w+]+", r"-pthread|-w|-s|-ansi|-rdynamic|-fPIC",
-    r"-W(?![alp],)[\w+=-]+", r"-pedantic(?:-errors)?", r"-static-lib[\w+]+",
+    r"-W(?![alp],)[\w+=-]+", r"-pedantic(?:-errors)?", r"-static-lib(?!gcc$)[\w+]+",
     r"-m(?!llvm)[a-z0-9][\w.+=,-]*",
     # None that loads code, starts a program or reads or writes a file by its name.
     r"-f(?!plugin|pass-plugin|module|dump|offload|profile|auto-profile|use-ld=[^bglm]|callgraph|save)[a-z][\w+-]*(?:=[\w.+,%-]*)?",
@@ -58,6 +58,9 @@ _REMEDY = (
 )
 
 
+_STATIC_UNWINDER = "-static-libgcc"
+
+
 def require_allowed(source: KernelSource) -> None:
     """Refuse flags that are not known to start no program and to read no further flags.
 
@@ -65,6 +68,12 @@ def require_allowed(source: KernelSource) -> None:
         SourceError: there is one.
     """
     for flag in refused(source.flags):
+        if _STATIC_UNWINDER in flag:
+            raise SourceError(
+                f"{source.kernel}/{source.implementation}: {flag} links an unwinder in that asks the loader for the "
+                "process's other libraries (_dl_find_object), which no kernel may",
+                remedy="leave it out: torch needs libgcc_s.so.1 as well, so it is there; -static-libstdc++ may stay",
+            )
         raise SourceError(
             f"{source.kernel}/{source.implementation}: the flag {flag} is none that a project may give a compiler: it may "
             "name a program, or a file with further flags",

@@ -15,7 +15,7 @@ from pytest_cgins.kernels.flags import refused
 ALLOWED = """
 -O0 -Og -Ofast -g -g1 -ggdb -std=c++20 --std=c++17 -DkThreads=(32*2) -D X=1 -UNDEBUG -fopenmp -ffast-math -fno-math-errno
 -ffp-contract=off -funroll-loops -flto -fuse-ld=gold -fsanitize=address -ftemplate-depth=2048 -fvisibility=hidden -fopt-info-vec
--march=native -mavx2 -mprefer-vector-width=256 -Wextra -Werror=all -Wno-unused-variable -w -pthread -static-libgcc
+-march=native -mavx2 -mprefer-vector-width=256 -Wextra -Werror=all -Wno-unused-variable -w -pthread -static-libstdc++
 -I include -I../shared -isystem /opt/x -include k.h -L/x/lib -lm -l:libx.a lib/libx.a /abs/libx.so.1 x.o
 -Wl,-rpath,/x/lib -Wl,-rpath=/x -Wl,-z,now -Wl,--no-undefined -Wl,--as-needed -Xlinker -rpath -Xlinker /x
 --use_fast_math -lineinfo -G -rdc=true -dlto --fmad=false -ftz=true -maxrregcount=64 --maxrregcount 64 -t 0
@@ -48,6 +48,15 @@ def test_flags_that_choose_code_are_allowed() -> None:
 def test_flags_that_choose_programs_and_files_are_refused(flag: str) -> None:
     """In one word or two, through nvcc to another tool, behind a comma."""
     assert list(refused(["-O2", *flag.split(" "), "-O2"]))
+
+
+@pytest.mark.parametrize("flag", ["-static-libgcc", "-Xcompiler=-O2,-static-libgcc"])
+def test_a_static_unwinder_is_refused_with_what_to_do(project: Any, scale_text: str, flag: str) -> None:
+    """It would be built, and then accused of looking around."""
+    project.write("k.cpp", scale_text)
+    with pytest.raises(SourceError, match=r"libgcc links an unwinder in .* \(_dl_find_object\)") as caught:
+        build.build(replace(project.source("{op: torch.mul, source: k.cpp}"), flags=(flag,)))
+    assert caught.value.remedy.startswith("leave it out: torch needs libgcc_s.so.1 as well")
 
 
 def test_a_refused_flag_is_the_kernel_s_error(project: Any, scale_text: str) -> None:
