@@ -13,6 +13,7 @@ import torch
 
 from pytest_cgins.errors import LaunchError, SourceError
 from pytest_cgins.kernels.extension_exports import Exports
+from pytest_cgins.kernels.launcher import older_remedy
 from pytest_cgins.kernels.source import extension_texts
 from pytest_cgins.model import CompiledKernel
 from pytest_cgins.text import nearest
@@ -56,7 +57,7 @@ def modules_of(compiled: CompiledKernel) -> list[ModuleType]:
         # pybind11 gives out a module again by its full name.
         return [_module(f"_cgins_{compiled.key[:16]}.{name}", library) for name in names]
     except (ImportError, OSError, RuntimeError) as error:
-        remedy = "build it again: `cgins build`, after clearing the build cache"
+        remedy = older_remedy(error) or "build it again: `cgins build`, after clearing the build cache"
         if "undefined symbol" in str(error):
             remedy = "define it in the listed sources, or name its library in flags"
         raise LaunchError(f"{library}: {error}", remedy=remedy) from error

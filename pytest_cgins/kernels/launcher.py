@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -85,7 +86,8 @@ class Launcher:
         except (OSError, AttributeError) as error:
             raise LaunchError(
                 f"{self.name}: {compiled.library} cannot be loaded: {error}",
-                remedy="link what it needs with flags: [-l…], or mend the library path",
+                remedy=older_remedy(error)
+                or "link what it needs with flags: [-l…], or mend the library path",
             ) from error
         self.function.restype = ctypes.c_int
         self._workspace = getattr(self._library, f"{self.schema.entry}_workspace", None)
@@ -189,6 +191,17 @@ class BoundLaunch:
     def memory(self) -> list[torch.Tensor]:
         """See `callable.BoundCall.memory`."""
         return self._packer.memory
+
+
+def older_remedy(error: Exception) -> str:
+    """What to do if the loader refuses a kernel since a library here is older than the compiler's; "" if not."""
+    older = re.search(r"([\w+.-]+): version [`']([\w.]+)' not found", str(error))
+    if older is None:
+        return ""
+    return (
+        f"the {older[1]} of this process is older than the compiler's; often torch brought it. Leave out what needs "
+        f"{older[2]} (`nm -D` lists it; OpenMP's `teams` is GOMP_5.1), or name an older compiler by CXX"
+    )
 
 
 def put_nothing_around() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ import torch
 
 from pytest_cgins.errors import ContractError, LaunchError, SourceError
 from pytest_cgins.kernels.callable import load
+from pytest_cgins.kernels.launcher import older_remedy
 
 ECHO = """\
 // cgins: add(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor
@@ -161,6 +166,27 @@ extern "C" int neg(const DLTensor*, DLTensor* out, void* workspace, int64_t work
     x = torch.ones(7)
     (out,) = run(project.launcher(text, op="torch.neg"), op_call("torch.neg", x), metas_of([x]))
     assert out[0] == 21
+
+
+def test_a_library_here_that_is_older_than_the_compiler_s(tmp_path: Path) -> None:
+    """What to do names the library and the version: no flag of the linker brings it."""
+    build = [os.environ.get("CXX", "g++"), "-shared", "-fPIC", "-x", "c++", "-"]
+    mapped, older, newer = tmp_path / "v.map", tmp_path / "libown.so", tmp_path / "newer/libown.so"
+    newer.parent.mkdir()
+    mapped.write_text("OWN_5.1 { global: own; };")
+    new = [*build, f"-Wl,--version-script={mapped},-soname,libown.so", "-o", newer]
+    subprocess.run(new, input='extern "C" int own() { return 1; }', text=True, check=True)
+    mapped.write_text("OWN_4.0 { global: own; };")
+    subprocess.run([*new[:-1], older], input='extern "C" int own() { return 1; }', text=True, check=True)
+    kernel = tmp_path / "k.so"
+    uses = 'extern "C" int own(); extern "C" int f() { return own(); }'
+    link = ["-x", "none", newer, f"-Wl,-rpath,{tmp_path}", "-o", kernel]
+    subprocess.run([*build, *link], input=uses, text=True, check=True)
+    with pytest.raises(OSError, match=r"OWN_5\.1") as caught:
+        ctypes.CDLL(str(kernel))
+    assert "the libown.so of this process is older than the compiler's" in older_remedy(caught.value)
+    assert "Leave out what needs OWN_5.1" in older_remedy(caught.value)
+    assert not older_remedy(OSError("k.so: undefined symbol: own"))
 
 
 def test_negative_workspace(project: Any, op_call: Any, metas_of: Any) -> None:
