@@ -86,7 +86,7 @@ def launcher_prototype(source: KernelSource) -> tuple[str, str]:
     """The generated header of a launcher, and what of it enters the key.
 
     Returns:
-        The header, which points at the schema line by absolute path, and the bare declarations.
+        The header, which points at the schema line by absolute path, and the same without the path.
     """
     main = Path(source.files[0])
     text = sources.read(main)
@@ -94,7 +94,7 @@ def launcher_prototype(source: KernelSource) -> tuple[str, str]:
     schema = schemas.parse(schema_text, f"{main}:{line}")
     workspace = any(sources.wants_workspace(sources.read(Path(file)), schema.entry) for file in source.files)
     header = schemas.header(schema, workspace=workspace, file=str(main), line=line)
-    return header, schemas.prototype(schema, workspace=workspace)
+    return header, schemas.header(schema, workspace=workspace, file="", line=0)
 
 
 def header_roots(source: KernelSource) -> tuple[Path, ...]:

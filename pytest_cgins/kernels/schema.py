@@ -427,7 +427,8 @@ def _joined(listed: Sequence[tuple[str, str]]) -> str:
 def header(schema: Schema, *, workspace: bool, file: str, line: int) -> str:
     """The header that is included before the source's first line.
 
-    A `#line` directive makes the compiler point at the schema line when a definition does not match.
+    A `#line` directive makes the compiler point at the schema line when a definition does not match. The declared
+    functions stay visible under `-fvisibility=hidden`.
     """
     quoted = file.replace("\\", "\\\\").replace('"', '\\"')
     declarations = "".join(
@@ -437,7 +438,7 @@ def header(schema: Schema, *, workspace: bool, file: str, line: int) -> str:
     return (
         "#include <cgins.h>\n"
         '#ifdef __cplusplus\nextern "C" {\n#endif\n'
-        f"{declarations}"
+        f"#pragma GCC visibility push(default)\n{declarations}#pragma GCC visibility pop\n"
         "#ifdef __cplusplus\n}\n#endif\n"
     )
 

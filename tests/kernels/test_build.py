@@ -18,7 +18,7 @@ import pytest
 from pytest_cgins.config import load
 from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
 from pytest_cgins.kernels import build as builds
-from pytest_cgins.kernels import toolchain
+from pytest_cgins.kernels import schema, toolchain
 from pytest_cgins.kernels.cache import Cache
 from pytest_cgins.kernels.source import find
 
@@ -79,6 +79,17 @@ def test_what_changes_the_key(
     assert project.build(kernel, cache=cache).cached == (file == "other.h")
     project.write("own.h", "#define FACTOR 2\n")
     assert project.build(KERNEL, cache=cache).key == first.key
+
+
+def test_the_generated_header_is_in_the_key(
+    project: Any, scale_text: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another version of this package puts before a launcher's first line is another build."""
+    project.write("kernel.cpp", scale_text)
+    first = project.build(KERNEL, cache=cache)
+    header = schema.header
+    monkeypatch.setattr(schema, "header", lambda *given, **named: "#define OWN\n" + header(*given, **named))
+    assert project.build(KERNEL, cache=cache).key != first.key
 
 
 def test_environment_is_in_the_key(

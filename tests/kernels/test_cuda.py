@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ def test_prototype_mismatch(project: Any, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(BuildError) as caught:
         project.build("{op: torch.mul, source: kernel.cu, archs: [sm_90]}")
     assert "nvcc refused kernel.cu: 1 error\nkernel.cu:7: error: " in caught.value.what
+
+
+@needs_nvcc
+def test_hidden_symbols(project: Any) -> None:
+    """nvcc, too, takes the declaration that keeps the launcher visible."""
+    project.write("kernel.cu", SCALE)
+    hidden = "[-Xcompiler=-fvisibility=hidden]"
+    compiled = project.build(f"{{op: torch.mul, source: kernel.cu, archs: [sm_90], flags: {hidden}}}")
+    listed = subprocess.run(["nm", "-D", compiled.library], capture_output=True, text=True, check=True).stdout
+    assert " T scale\n" in listed
 
 
 @needs_nvcc

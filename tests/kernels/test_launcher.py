@@ -168,6 +168,23 @@ extern "C" int neg(const DLTensor*, DLTensor* out, void* workspace, int64_t work
     assert out[0] == 21
 
 
+def test_hidden_symbols(project: Any, op_call: Any, metas_of: Any) -> None:
+    """With `-fvisibility=hidden` the launcher and its `_workspace` are found all the same."""
+    text = """\
+// cgins: neg(Tensor input) -> Tensor
+extern "C" int64_t neg_workspace(const DLTensor* input, DLTensor*) { return 3 * cgins::numel(input); }
+extern "C" int neg(const DLTensor*, DLTensor* out, void*, int64_t workspace_nbytes, cgins_stream) {
+  for (int64_t i = 0; i < 7; ++i) cgins::data<float>(out)[i] = float(workspace_nbytes);
+  return 0;
+}
+"""
+    project.write("kernel.cpp", text)
+    compiled = project.build("{op: torch.neg, source: kernel.cpp, flags: [-fvisibility=hidden, -flto]}")
+    x = torch.ones(7)
+    (out,) = run(compiled, op_call("torch.neg", x), metas_of([x]))
+    assert out.tolist() == [21] * 7
+
+
 def test_a_library_here_that_is_older_than_the_compiler_s(tmp_path: Path) -> None:
     """What to do names the library and the version: no flag of the linker brings it."""
     build = [os.environ.get("CXX", "g++"), "-shared", "-fPIC", "-x", "c++", "-"]
