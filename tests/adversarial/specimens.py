@@ -10,7 +10,7 @@ The header is the first comment lines of a C++ or CUDA file, and the docstring o
     // also: timing gpu interpret extension    timed as well; needs a GPU; Triton's interpreter; torch extension
     // also: base                              timed against `_base` of its suffix, which is in its place at the base revision
     // also: sandbox                           is kept out by the sandbox, and by nothing else: see test_sandboxed.py
-    // yaml: {claims: [strided]}               further keys of its entry in cgins.yaml
+    // yaml: {claims: [strided]}               further keys of its entry in cgins.yaml; flags are of its implementation
 
 An honest kernel has `honest:` instead of `cheat:`, and no `caught-by:`.
 """
@@ -81,13 +81,16 @@ class Specimen:
             implementation["target"] = f"kernels.{self.name}:kernel"
         else:
             implementation["source"] = f"kernels/{self.file.name}"
+        extra = dict(self.extra)
+        if "flags" in extra:
+            implementation["flags"] = extra.pop("flags")
         if "interpret" in self.flags:
             implementation["interpret"] = True
         if "extension" in self.flags:
             implementation |= {"contract": "torch-extension", "entry": "kernel"}
         if "device-contract" in self.flags:
             implementation["contract"] = "device"
-        return {"op": self.op, **self.extra, "implementations": [implementation]}
+        return {"op": self.op, **extra, "implementations": [implementation]}
 
 
 def collect(folder: Path) -> list[Specimen]:
