@@ -55,6 +55,7 @@ _.VerificationService
 _.JudgeService
 _.judge
 _.judge_timed
+_.first_failure
 _.output_metas
 
 # fields and schemas that are written for others to read
