@@ -162,32 +162,35 @@ class Overrides:
         self._told = told
         self.thread = _Thread()
         """The calling thread's state."""
-        self._library: Any = None
+        self._libraries: list[Any] = []
         self._backend = "CUDA" if device.startswith("cuda") else "CPU"
         self._names = frozenset(_essential(own))
 
     def install(self) -> None:
         """Put them before torch's own; takes about a millisecond."""
-        if self._library is not None or not hasattr(torch.library, "get_kernel"):
+        if self._libraries or not hasattr(torch.library, "get_kernel"):
             return
         for left in tuple(_installed):  # a request that ended badly
             left.remove()
         _installed.append(self)
-        self._library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that they override
-            for op, key, kernel in _kernels(self._names, self._backend):
-                with suppress(RuntimeError):
-                    run = self._telling(op, kernel)
-                    self._library.impl(op._name.removeprefix("aten::"), run, key, with_keyset=True)
-        # What has the same name there from now on is the kernel's: see `integrity`.
-        torch.library._impls.difference_update(self._library._op_impls)
+            for namespace, kernels in _kernels(self._names, self._backend).items():
+                library: Any = torch.library.Library(namespace, "IMPL")  # type: ignore[no-untyped-call]
+                self._libraries.append(library)
+                for op, key, kernel in kernels:
+                    with suppress(RuntimeError):
+                        name = op._name.removeprefix(f"{namespace}::")
+                        library.impl(name, self._telling(op, kernel), key, with_keyset=True)
+                # What has the same name there from now on is the kernel's: see `integrity`.
+                torch.library._impls.difference_update(library._op_impls)
 
     def remove(self) -> None:
         """Take them away."""
-        if self._library is not None:
-            self._library._destroy()
-            self._library = None
+        if self._libraries:
+            for library in self._libraries:
+                library._destroy()
+            self._libraries.clear()
             _installed.remove(self)
 
     def _telling(self, op: OpOverload, kernel: Any) -> Callable[..., Any]:
@@ -221,32 +224,33 @@ def _tensors_again(arguments: Sequence[Any], wanted: Sequence[bool]) -> Sequence
 
 
 @cache
-def _kernels(names: frozenset[str], backend: str) -> list[tuple[OpOverload, str, Any]]:
-    """Overloads that do what these names do, and for each backend key what torch runs for them."""
+def _kernels(names: frozenset[str], backend: str) -> Mapping[str, list[tuple[OpOverload, str, Any]]]:
+    """Overloads that do what these names do, by namespace, and for each backend key what torch runs for them."""
     wanted = {"oneDNN's layout", *map(families.family, names)}
     wanted |= {other for name in wanted for others in families.INSTEAD.get(name, ()) for other in others}
     has: Any = torch._C._dispatch_has_kernel_for_dispatch_key
-    found = []
+    found: dict[str, list[tuple[OpOverload, str, Any]]] = {}
     for name in sorted({name.partition(".")[0] for name in all_operators()}):
         plain = families.plain(name)
         if families.is_free(plain) or (plain not in names and families.family(plain) not in wanted):
             continue
-        packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+        namespace, _, short = name.partition("::")
+        packet = getattr(getattr(torch.ops, namespace), short)
         for overload in packet.overloads():
             op = getattr(packet, overload)
             for key in (backend, *(f"{kind}{backend}" for kind in _KINDS)):
                 with suppress(RuntimeError, AttributeError):  # no implementation, or Python's alone
                     explicit = key == backend and any(has(op._name, each) for each in _EXPLICIT)
                     if explicit or has(op._name, key):
-                        found.append((op, key, torch.library.get_kernel(op, key)))
+                        found.setdefault(namespace, []).append((op, key, torch.library.get_kernel(op, key)))
     return found
 
 
 @cache
 def all_operators() -> tuple[str, ...]:
-    """Full names of ATen's operators, overloads apart."""
+    """Full names of torch's own operators, overloads apart."""
     names = torch._C._dispatch_get_all_op_names()
-    return tuple(name for name in names if name.startswith("aten::"))
+    return tuple(name for name in names if name.partition("::")[0] in families.OF_TORCH)
 
 
 _EXPLICIT = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")

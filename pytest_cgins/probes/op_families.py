@@ -33,7 +33,10 @@ _ALIKE = {
     "sum": r"sum|nansum|mean|nanmean|cumsum|segment_reduce",
     "relu_backward": r"(relu|threshold)_backward",
     "silu": r"silu|swish",
-    "embedding": r"embedding(_bag|_bag_forward_only)?|index_select|index|gather|take",
+    "embedding": r"embedding|index_select|index|gather|take",
+    "bag": r"embedding_bag(_forward_only)?",
+    "solution": r"(linalg_|triangular_|cholesky_|lu_|ldl_)*(solve(_triangular|_ex)?|tensorsolve|lstsq)",
+    "distance": r"cdist(_forward)?|euclidean_dist",
     "dropout": r"(native_|feature_|alpha_)?dropout",
     "nll_loss": r"cross_entropy(_loss)?|nll_loss(_nd|2d)?(_forward)?",
 }
@@ -42,9 +45,13 @@ _PATTERNS = {name: re.compile(pattern) for name, pattern in (_FAMILIES | _ALIKE)
 
 INSTEAD = {
     "attention": ({"contraction", "softmax"},),
-    "sum": ({"contraction"},),
+    "bag": ({"embedding"},),
+    "contraction": ({"bag"}, {"recurrence"}, {"solution"}, {"distance"}),
+    "embedding": ({"bag"},),
+    "softmax": ({"attention"},),
+    "sum": ({"contraction"}, {"bag"}, {"attention"}),
 }
-"""Families that together do a family's work."""
+"""Families that together do a family's work: a weighted bag is a product, and a softmax is the attention to a unit matrix."""
 
 _FREE = re.compile(
     r"(new_)?(empty|zeros|ones|full)(_like|_strided|_permuted)?|arange|range|eye|scalar_tensor|lift_fresh(_copy)?|"
@@ -60,11 +67,13 @@ OF_TORCH = frozenset(
         "mkldnn",
         "mkldnn_prepacked",
         "onednn",
+        "prepacked",
         "prim",
         "prims",
         "quantized",
         "_quantized",
         "sparse",
+        "xnnpack",
     }
 )
 """Namespaces of torch's own operators; in all others a name says nothing about the work."""

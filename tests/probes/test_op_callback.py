@@ -111,6 +111,13 @@ def test_torch_s_own_operators_are_back_afterwards(watched: Watched) -> None:
         ({"scaled_dot_product_flash_attention_for_cpu": 64}, {"bmm": 64, "softmax": 64}, True),
         ({"scaled_dot_product_flash_attention_for_cpu": 64}, {"bmm": 64, "exp": 64}, False),
         ({"softmax": 64}, {"log_softmax": 64}, True),
+        # what is not its own and computes it all the same
+        ({"softmax": 64}, {"scaled_dot_product_flash_attention_for_cpu": 64}, True),
+        ({"addmm": 64}, {"embedding_bag_forward_only": 64}, True),
+        ({"addmm": 64}, {"embedding": 64}, False),
+        ({"addmm": 64}, {"linalg_solve_triangular": 64}, True),
+        ({"embedding": 64}, {"embedding_bag": 64}, True),
+        ({"linalg_solve": 64}, {"mm": 64}, False),
         ({"addmm": 64, "gelu": 64}, {"addmm": 64}, True),
         ({"addmm": 64, "gelu": 64}, {"mm": 64, "gelu": 64}, True),
         # a marked function
