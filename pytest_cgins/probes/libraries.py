@@ -26,7 +26,7 @@ from pytest_cgins.probes.op_callback import all_operators
 NAME = "libraries"
 _NBYTES = 2**26
 _BASE = re.compile(
-    r"(?:ld-linux.*|ld64|lib(?:c|m|mvec|dl|rt|pthread|stdc\+\+|gcc_s|atomic|quadmath|gomp|omp|iomp5|c\+\+(?:abi)?|cudart|cuda))\.so.*"
+    r"(?:ld-linux.*|ld64|lib(?:c|m|mvec|dl|rt|pthread|stdc\+\+|gcc_s|atomic|quadmath|gomp|omp|iomp5|c\+\+(?:abi)?|cudart|cuda|nvrtc)(?:-[0-9a-f]+)?)\.so.*"
 )
 _RUNTIME = re.compile(
     r"_ZN?[KVRO]*St|_ZT[ISVT]N?K?(?:St|\w$)|_ZTIN10__cxxabiv1|_ZTVN10__cxxabiv1|_Z(?:GTt)?[nd][wal]|__cxa_|_Unwind_|__gxx_|GOMP_|omp_|__kmpc_|kmp_|"
@@ -59,7 +59,7 @@ def look_into(path: Path, contract: str, device: str) -> tuple[list[str], list[s
     except ValueError as error:
         return [], [f"has a library that cannot be read: {error}"]
     is_extension = contract == "torch-extension"
-    wanted = [name for name, file in library.wanted.items() if not _BASE.fullmatch(file)]
+    wanted = [name for name, file in library.wanted.items() if not is_run_time(file)]
     taken = [
         name
         for name in wanted
@@ -87,6 +87,11 @@ def judge(facts: Sequence[str]) -> str:
         f"the kernel has others compute: its library takes {', '.join(str(name)[:100] for name in facts[:4])}; compute the answer "
         'in the kernel, or, if it is meant to, say why in its entry in cgins.yaml: probes: {libraries: {off: "…"}}'
     )
+
+
+def is_run_time(file: str) -> bool:
+    """Whether a library is of those whose functions are anyone's, by its file's name."""
+    return _BASE.fullmatch(file) is not None
 
 
 def is_below_dispatcher(name: str) -> bool:

@@ -37,7 +37,9 @@ class _Fault(ctypes.Structure):
     _fields_ = (("numbers", ctypes.c_int * 4), ("address", ctypes.c_uint64))
 
 
-class _Symbol(ctypes.Structure):
+class Symbol(ctypes.Structure):
+    """`Dl_info` of C: a file, where it lies, a symbol in it, and where that lies."""
+
     _fields_ = (
         ("file", ctypes.c_char_p),
         ("base", ctypes.c_void_p),
@@ -101,9 +103,18 @@ class Guarded:
             self._c.sigaction(_SIGSEGV, ctypes.byref(self._before), None)
 
     def _name(self, address: int) -> str:
-        symbol = _Symbol()
-        named = self._c.dladdr(ctypes.c_void_p(address), ctypes.byref(symbol)) and symbol.name
-        return named.decode(errors="replace") if named else f"{address:#x}"
+        symbol = symbol_at(address)
+        return symbol.name.decode(errors="replace") if symbol and symbol.name else f"{address:#x}"
+
+
+def symbol_at(address: int) -> Symbol | None:
+    """What the loader knows of an address; None if it is in no library."""
+    symbol = Symbol()
+    return symbol if _dladdr(address, ctypes.byref(symbol)) else None
+
+
+_dladdr = ctypes.CDLL(None).dladdr
+_dladdr.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 
 
 def _code() -> list[tuple[int, int]]:

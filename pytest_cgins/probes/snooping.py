@@ -16,6 +16,7 @@ does not rest on it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import socket
@@ -29,7 +30,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest_cgins
-from pytest_cgins.probes import libraries
+from pytest_cgins.probes import libraries, native_code
 from pytest_cgins.probes.origin import Origins
 from pytest_cgins.trace.store import BLOBS, MANIFEST
 
@@ -47,7 +48,13 @@ _NETWORK = frozenset({"socket", "asyncio", "urllib", "http", "ssl", "ftplib", "s
 _CODE = (".py", ".pyc", ".pth", ".so", ".pyd")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _PYTHON_API = ("Py", "_Py")
+_FRAMES = {
+    "tb_frame": "takes the frame of a traceback",
+    **dict.fromkeys(("gi_frame", "cr_frame", "ag_frame"), "takes the frame of a generator"),
+}
 _DIRECTLY: frozenset[str] = frozenset()
+_dlsym = ctypes.CDLL(None).dlsym
+_dlsym.argtypes, _dlsym.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +118,24 @@ def _kills(arguments: _Arguments, _origins: Origins) -> str:
     return "" if arguments[0] == os.getpid() else f"sends signal {arguments[1]} to process {arguments[0]}"
 
 
-def _loads(arguments: _Arguments, _origins: Origins) -> str:
+def _loads(arguments: _Arguments, origins: Origins) -> str:
     name = str(arguments[1])
     if libraries.BYWAY.fullmatch(name) or libraries.BELOW.match(name):
         return f"takes {name} of a loaded library"
-    return f"takes {name} from the interpreter's library" if name.startswith(_PYTHON_API) else ""
+    if name.startswith(_PYTHON_API):
+        return f"takes {name} from the interpreter's library"
+    file = _file_of(arguments[0], name)
+    # Of the interpreter itself, and of what is found nowhere, nothing is said.
+    is_fine = ".so" not in file or libraries.is_run_time(Path(file).name) or origins.kind(file) == "kernel"
+    return "" if is_fine else f"takes {name} of {Path(file).name}"
+
+
+def _file_of(library: Any, name: str) -> str:
+    """Where a symbol lies that ctypes is about to take of a library, or of its handle; "" if nobody knows."""
+    handle = library if isinstance(library, int) else getattr(library, "_handle", None)
+    address = _dlsym(handle, name.encode()) if isinstance(handle, int) else None
+    symbol = native_code.symbol_at(address) if address else None
+    return os.fsdecode(symbol.file or b"") if symbol else ""
 
 
 def _imports(arguments: _Arguments, _origins: Origins) -> str:
@@ -124,7 +144,7 @@ def _imports(arguments: _Arguments, _origins: Origins) -> str:
 
 
 def _reads_attribute(arguments: _Arguments, _origins: Origins) -> str:
-    return "takes the frame of a traceback" if arguments[1] == "tb_frame" else ""
+    return _FRAMES.get(str(arguments[1]), "")
 
 
 def _compiles(arguments: _Arguments, origins: Origins) -> str:
