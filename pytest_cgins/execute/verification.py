@@ -22,7 +22,7 @@ from pytest_cgins.execute.kernels import (
 )
 from pytest_cgins.execute.tensors import pack
 from pytest_cgins.execute.trial import SetTrial
-from pytest_cgins.execute.worker import describe
+from pytest_cgins.execute.worker import become_ordinary, describe
 from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.launcher import put_nothing_around
@@ -82,6 +82,7 @@ class VerificationService:
             their names.
         """
         if params.get("ordinary"):
+            become_ordinary()
             put_nothing_around()
             self._around = _unnamed
         sets, device = params["sets"], params["device"]

@@ -211,10 +211,17 @@ def _die_with_parent(parent: int, connection: socket.socket, death_signal: bool)
         threading.Thread(target=_watch, args=(connection.fileno(),), name="cgins-parent", daemon=True).start()
 
 
-def _adopt_orphans() -> None:
+def _adopt_orphans(value: int = 1) -> None:
     """Become the parent of descendants that lose theirs, so that daemons stay where they are found."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
+
+
+def become_ordinary() -> None:
+    """Take back what a kernel could tell a worker from another program by."""
+    _adopt_orphans(0)
+    faulthandler.disable()
+    gc.unfreeze()
 
 
 def _watch(fd: int) -> None:
