@@ -4,14 +4,16 @@ Functions and classes of torch, Python and this package are looked at before the
 its first run and after the last one: what then is another object, or is gone, was replaced by it. New attributes are
 nobody's offence, and a function that an installed library puts in the place of its own, under its own name, is not
 the kernel's. Code and defaults of functions are watched as they are set, by Python's audit events; settings are
-compared around every run and put back.
+compared around every run and put back. Machine code of Python, torch and C's libraries that was overwritten, by whatever
+way, lies in pages of this process alone: after the last run the system is asked for those.
 
 It is evaded by what is put back before the call returns (which nothing of ours can meet in between, on the same
-thread), and by native code that writes into memory.
+thread), and by native code that writes into data.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -78,6 +80,18 @@ class _Change(NamedTuple):
     new: Any
 
 
+class _Code(NamedTuple):
+    """A mapping of machine code, or all those of a file."""
+
+    begin: int
+    end: int
+    file: str
+    """Device and inode: a file may be renamed meanwhile."""
+    name: str
+    kilobytes: int
+    """What of it is the file's still: who writes into a page of it gets a copy."""
+
+
 class Fingerprint:
     """What the process is made of. One a process: see `fingerprint`."""
 
@@ -88,6 +102,7 @@ class Fingerprint:
         self._registered: set[str] = torch.library._impls
         # What a kernel replaces must not be what looks for it: see `_finder`.
         self._find = _find
+        self._code = _code_of_libraries()
         self.doubted = False
         """Whether a kernel ran since everything was last found as it was."""
         self.refresh()
@@ -97,6 +112,7 @@ class Fingerprint:
         if self.doubted:
             for change in self.changes():
                 _undo(change)
+            self._code = _code_of_libraries()
         if len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
             self._spaces = list(_spaces())
@@ -119,6 +135,19 @@ class Fingerprint:
             if name.startswith("aten/") and not name.endswith(("/Meta", "/FuncTorchBatched"))
         ]
 
+    def overwritten(self) -> list[str]:
+        """Files whose code is not what it was when the process began. Takes 7 ms."""
+        mappings = list(_mappings()) if self._code else []
+        return [
+            old.name
+            for old in self._code.values()
+            if mappings
+            and old.kilobytes
+            > sum(
+                new.kilobytes for new in mappings if new.file == old.file and old.begin <= new.begin < old.end
+            )
+        ]
+
 
 class Integrity:
     """Notes what one kernel changes in its process."""
@@ -129,6 +158,7 @@ class Integrity:
         self._fingerprint.refresh()
         self._fingerprint.doubted = True
         self._changes, self._operators = self._fingerprint.changes, self._fingerprint.operators
+        self._overwritten = self._fingerprint.overwritten
         self._kernels, self._dump = _kernels(_dump), _dump
         self._acts: dict[tuple[str, str], None] = {}
         self._insides: dict[tuple[FunctionType, str], Any] = {}
@@ -154,6 +184,11 @@ class Integrity:
         for name, found in _kernels(self._dump).items():
             if found != self._kernels[name]:
                 self._acts[f"registered another implementation of {name}", when] = None
+
+    def check_code(self, when: str) -> None:
+        """Note libraries whose machine code was overwritten since the process began."""
+        for name in self._overwritten():
+            self._note(f"overwrote code of {name}", when)
 
     def take_settings(self, changes: Iterable[str], when: str) -> None:
         """Note settings that the kernel has changed, as `settings.put_back` tells them."""
@@ -188,6 +223,36 @@ def judge(facts: list[dict[str, str]]) -> str:
     acts = "; ".join(f"{str(one['what'])[:300]} ({str(one['when'])[:100]})" for one in facts[:3])
     more = f" and {len(facts) - 3} more" if len(facts) > 3 else ""
     return f"the kernel changes the process that judges it: it {acts}{more}"
+
+
+def _mappings() -> Iterator[_Code]:
+    """Mappings of machine code in this process; none where the system does not tell, or a debugger sets breakpoints."""
+    with suppress(OSError):
+        if b"TracerPid:\t0\n" in Path("/proc/self/status").read_bytes():
+            for found in _MAPPING.finditer(Path("/proc/self/smaps").read_bytes()):
+                begin, end, size, copied = int(found[1], 16), int(found[2], 16), int(found[5]), int(found[6])
+                name = Path(found[4].decode(errors="replace")).name
+                yield _Code(begin, end, found[3].decode(), name, size - copied)
+
+
+_MAPPING = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) [r-][w-]x[ps] [0-9a-f]+ (\S+ \d+) *(.*)\n"
+    rb"Size: +(\d+) kB\n(?:[A-Z].*\n)*?Anonymous: +(\d+) kB\n",
+    re.MULTILINE,
+)
+_WATCHED = re.compile(
+    r"\[vdso\]|(?:ld-linux|libc[.-]|libm[.-]|libpthread|librt|libpython|libstdc\+\+|libtorch|libc10|_C\.).*|python[\d.]*"
+)
+
+
+def _code_of_libraries() -> dict[str, _Code]:
+    """The code of what verdicts and timings rest on, by file."""
+    files: dict[str, _Code] = {}
+    for new in _mappings():
+        if _WATCHED.fullmatch(new.name):
+            old = files.get(new.file, new._replace(kilobytes=0))
+            files[new.file] = old._replace(end=new.end, kilobytes=old.kilobytes + new.kilobytes)
+    return files
 
 
 def _kernels(dump: Callable[[str], str]) -> dict[str, list[str]]:

@@ -151,6 +151,7 @@ class Watch:
         if self._integrity is not None:
             if len(self._recomputed) > self._sets:
                 self._integrity.take_settings(self._recomputed[-1], RAN)
+            self._integrity.check_code(RAN)
             facts[integrity.NAME] = self._integrity.facts()
             self._integrity.done()
         if self._taken is not None:

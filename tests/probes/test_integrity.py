@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -266,3 +267,22 @@ def test_calls_that_put_back_how_the_processor_computes_are_no_offence(watched: 
         "    torch.set_flush_denormal(False)\n    return out\n"
     )
     assert _message(lambda text, *_: watched(text, integrity.NAME, "repeat"), inside) == ""
+
+
+def test_overwritten_machine_code_shows(tmp_path: Path) -> None:
+    """Though the bytes are what they were, and by a way that asks for no permission; what a process only runs does not."""
+    script = tmp_path / "overwrites.py"
+    script.write_text(
+        "import ctypes, os\n"
+        "import torch\n"
+        "from pytest_cgins.probes import integrity\n"
+        "before = integrity.fingerprint()\n"
+        "torch.randn(64, 64).matmul(torch.randn(64, 64)).softmax(1)\n"
+        "assert before.overwritten() == []\n"
+        "memory = os.open('/proc/self/mem', os.O_RDWR)\n"
+        "address = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value\n"
+        "os.pwrite(memory, os.pread(memory, 4, address), address)\n"
+        "print(*before.overwritten())\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("libc")
