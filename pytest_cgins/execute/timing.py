@@ -24,6 +24,7 @@ from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
+from pytest_cgins.kernels.returned import address
 from pytest_cgins.measurement import ArmName
 from pytest_cgins.model import Context
 from pytest_cgins.probes import (
@@ -36,6 +37,7 @@ from pytest_cgins.probes import (
     snooping,
 )
 from pytest_cgins.probes.after_timing import Given
+from pytest_cgins.probes.bits import all_same, snapshot
 from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.watch import Watch
@@ -204,6 +206,7 @@ class _Opened:
                 arms = self._arms(turns, base, compiled=bool(params.get("compile")))
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
                 with self._watch.timing():
+                    self._held = self._hold(self._copies[0])
                     self._carve_out.settle(self._copies[0].once_more)
                     self._copies[0].take(self._copies[0].content)
                     # Before anything is captured: results of calls outside of the graphs would take their place.
@@ -334,6 +337,21 @@ class _Opened:
             self._add("compile", arms, lambda: self._compile_arm(turns))
         return arms
 
+    def _hold(self, copy: TimedCopy) -> list[tuple[Given, list[torch.Tensor]]]:
+        """Two answers in memory of the kernel's own, whose tensors stay its user's, and what they are now.
+
+        Who hands out the same memory in turn has calls on other numbers write to one of two that follow on each other.
+        """
+        if self._is_direct or copy.mutates or after_timing.NAME not in self._probes:
+            return []
+        answers = [copy.once_more() for _ in range(2)]
+        inputs = {*map(address, copy.inputs)}
+        return [
+            (Given(copy.name, "held", one), [*map(snapshot, one)])
+            for one in answers
+            if inputs.isdisjoint(map(address, one))
+        ]
+
     def _require_replays(self, arms: Arms, contents: Sequence[Content]) -> None:
         """Hold graphs of what is not torch's own against calls, on another set's numbers where there is one."""
         from pytest_cgins.timing.cuda import CaptureError
@@ -416,6 +434,7 @@ class _Opened:
         if after_timing.NAME in self._probes:
             answers += map(_packed, self._repeats.given())
             answers += map(_packed, after_timing.last(self._copies))
+            answers += [_packed(one) for one, before in self._held if not all_same(one.tensors, before)]
             answers += map(_packed, [self._replayed] if self._replayed is not None else [])
         if content_cache.NAME in self._probes:
             calls = [(copy.run, copy.inputs) for copy in self._copies]

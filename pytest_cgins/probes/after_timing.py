@@ -9,6 +9,9 @@ What the calls between leave is held against the first answer to the same number
 that they take: of hundreds of calls all elements, so that an error in one call of fifty is seen, or in one element of a
 million. Where answers differ, the first and the one that is farthest from it are judged.
 
+Of a kernel that allocates its outputs itself two answers are held from before the first timed call to the last: they are
+their user's, and stay right.
+
 At last a process that has run nothing else calls the kernel as a program of the project's own would: what tells a kernel
 that it is gated (guards and poison around outputs, our modules, what watches it) is not there. The evaluator does that.
 
@@ -76,8 +79,8 @@ class Given:
     name: str
     """The set."""
     when: When
-    """Between the timed calls, during the last ones, after all of them, in a graph that was refused for its answer, or
-    in another process."""
+    """Between the timed calls, during the last ones, after all of them, in a graph that was refused for its answer, before
+    all of them, as it is after them, or in another process."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
     error: dict[str, Any] | None = None

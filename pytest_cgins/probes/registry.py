@@ -77,13 +77,14 @@ def switched_on(level: str, excused: Iterable[str] = (), *, sanitize: Iterable[s
     return tuple(name for name in (*levels[level], *sanitize) if name not in skipped)
 
 
-When = Literal["among", "last", "after", "captured", "ordinary"]
+When = Literal["among", "last", "after", "captured", "held", "ordinary"]
 """When `after_timing` had an answer."""
 _WHEN: dict[str, str] = {
     "among": "one of the timed calls",
     "last": "the last timed call",
     "after": "a call after it was timed",
     "captured": "a CUDA graph of its call, which does something else while it is captured",
+    "held": "an answer that was kept while other calls were timed",
     "ordinary": "a call from an ordinary process, where nothing is around its outputs and nothing shows that it is gated",
 }
 

@@ -99,6 +99,23 @@ def test_a_kernel_that_counts_its_calls_is_wrong_then(
         assert torch.equal(output, inputs[name])
 
 
+RING = """
+import itertools
+import torch
+ring = itertools.cycle(torch.zeros(300, 3000))
+def relu(input):
+    return torch.clamp(input, min=0, out=next(ring))
+"""
+
+
+def test_an_answer_that_later_calls_write_over_is_told(
+    relu_kernel: Make, relu_inputs: Make, inputs: dict[str, torch.Tensor]
+) -> None:
+    """A ring of outputs, larger than what is kept at a time, is still memory that belongs to a user."""
+    answers = measure(relu_kernel(RING), [relu_inputs(x, name) for name, x in inputs.items()])
+    assert any(when == "held" for _, when in answers)
+
+
 def test_calls_afterwards_follow_on_each_other_as_timed_ones_do(relu_kernel: Make, relu_inputs: Make) -> None:
     """A kernel that does less when it is called again at once does so here, however large its tensors are."""
     inputs = {"0": torch.linspace(-1, 1, 300_000), "1": torch.linspace(2, -2, 300_000)}
