@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,12 +15,14 @@ from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.kernels.returned import address, place, plain, twin
 from pytest_cgins.model import Context, OpCall, TensorMeta
-from pytest_cgins.probes.bits import copy_memory, same_memory, snapshot
+from pytest_cgins.probes.bits import copy_element, copy_memory, same_memory, snapshot
 from pytest_cgins.probes.on_stream import capturing
 from pytest_cgins.probes.plain_outputs import unlike
 from pytest_cgins.probes.trial import PreparedCall, Trial
 from pytest_cgins.probes.watch import Watch
 from pytest_cgins.trace.context import restore
+
+_lot = random.SystemRandom()
 
 
 class SetTrial:
@@ -102,6 +105,24 @@ class SetTrial:
             copy_memory(mine, theirs)
         # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
         return [*map(plain, self._run(self._bound, self._given))]
+
+    def elsewhere(self) -> Callable[..., list[torch.Tensor]]:
+        """See `probes.trial.Trial.elsewhere`. Integers may be places in memory, and stay."""
+        inputs = self._unpack()
+        given = [*map(twin, inputs)]
+        bound: list[BoundCall] = []  # not before the first run, whose error is an answer
+        numbers = [one for one in inputs if one.numel() and one.is_floating_point()]
+
+        def run(*, changed: bool = False) -> list[torch.Tensor]:
+            for mine, own in zip(inputs, self._unpack(), strict=True):
+                copy_memory(mine, own)
+            count = _lot.randint(1, len(numbers)) if changed and numbers else 0
+            for tensor in _lot.sample(numbers, count):
+                copy_element(tensor, _lot.randrange(tensor.numel()), _lot.randrange(tensor.numel()))
+            bound[:] = bound or [self._bind(given)]
+            return [*map(plain, self._run(bound[0], given))]
+
+        return run
 
     def prepared(self) -> PreparedCall:
         """See `probes.trial.Trial.prepared`."""

@@ -50,6 +50,19 @@ def copy_memory(to: torch.Tensor, source: torch.Tensor) -> None:
     _copy(memory_of(to), memory_of(source))
 
 
+def copy_element(tensor: torch.Tensor, to: int, source: int) -> None:
+    """Write an element over another one, both by their numbers in the tensor's order."""
+    memory, size = memory_of(tensor), tensor.element_size()
+    places = []
+    for index in (to, source):
+        place = tensor.storage_offset()
+        for length, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+            index, at = divmod(index, length)  # noqa: PLW2901
+            place += at * step
+        places.append(memory[place * size : (place + 1) * size])
+    _copy(places[0], places[1])
+
+
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     flat = _reshape(_contiguous(tensor.detach().resolve_conj().resolve_neg()), -1)
     return _view(flat, torch.uint8)

@@ -1,6 +1,8 @@
 """Probe `fresh_memory`: other numbers in the same tensors must give the other answer.
 
-It finds results that were kept by the identity or address of a tensor, and kernels that read their inputs only once.
+It finds results that were kept by the identity or address of a tensor, and kernels that read their inputs only once. Then
+tensors that the kernel has never seen begin with single elements changed, and get the set's own numbers afterwards: who looks
+at some elements to learn whether all are what they were misses that.
 
 A race gives another answer here, too. Stale is what these tensors give each time, if it is an answer that was given to
 other numbers, bit for bit, or if the numbers give their first answer in their own tensors: then a part of an answer, or
@@ -11,7 +13,9 @@ any order is not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
@@ -22,29 +26,59 @@ from pytest_cgins.probes.trial import Deviation, Trial
 NAME = "fresh_memory"
 ROUNDS = 2
 """How often a wrong answer is asked for again."""
+ROUNDS_OF_ELEMENTS = 4
+"""How often a set begins with elements changed."""
+ELEMENTS_S = 0.1
+"""After this long no more are."""
+
+_now = time.monotonic  # held, since a kernel could replace what the module has
 
 
 def deviations(trials: Sequence[Trial]) -> Iterator[Deviation]:
     """Fill the tensors of each trial with the next alike one's numbers; what differs from that one's answer."""
+    end: float | None = None
     for index, trial in enumerate(trials):
         others = [*trials[index + 1 :], *trials[:index]]
         other = next((one for one in others if trial.alike(one)), None)
-        if other is None:
-            continue
-        tensors, error = attempt(lambda trial=trial, other=other: trial.with_content_of(other))  # type: ignore[misc]
-        if error is None and all_same(tensors, other.answer):
-            continue
-        # The kernel may return the same memory when it is asked again.
-        given = [snapshot(tensor) for tensor in tensors]
-        before = [one.answer for one in trials if one is not other]
-        kept = error is None and _comes_again(trial, other, given)
-        kept = kept and (_was_given(given, before) or _repeats_its_own(other))
-        yield Deviation(NAME, other.name, given, error, reused=kept)
+        found = other and _exchanged(trial, other, [one.answer for one in trials if one is not other])
+        end = end or _now() + ELEMENTS_S
+        found = found or _put_back(trial, end)
+        if found:
+            yield found
 
 
-def _comes_again(trial: Trial, other: Trial, given: Sequence[torch.Tensor]) -> bool:
-    """Whether these tensors, filled with the other's numbers again, give the same."""
-    return all(_gives(lambda: trial.with_content_of(other), given) for _ in range(ROUNDS))
+def _exchanged(trial: Trial, other: Trial, before: Sequence[Sequence[torch.Tensor]]) -> Deviation | None:
+    run = partial(trial.with_content_of, other)
+    return _deviation(other, run, before, partial(other.with_content_of, other))
+
+
+def _put_back(trial: Trial, end: float) -> Deviation | None:
+    """In some rounds, before the time is over: what tensors give that began with other elements."""
+    held: list[Callable[..., list[torch.Tensor]]] = []  # so that each round's tensors lie elsewhere
+    found = None
+    while found is None and len(held) < ROUNDS_OF_ELEMENTS and _now() < end:
+        held.append(trial.elsewhere())
+        changed, _ = attempt(partial(held[-1], changed=True))
+        found = _deviation(trial, held[-1], [[*map(snapshot, changed)]], trial.again)
+    return found
+
+
+def _deviation(
+    trial: Trial,
+    run: Callable[[], list[torch.Tensor]],
+    before: Sequence[Sequence[torch.Tensor]],
+    beside: Callable[[], list[torch.Tensor]],
+) -> Deviation | None:
+    """What a run on a trial's numbers gives instead of its answer; kept if it was given before, or if tensors beside give that."""
+    tensors, error = attempt(run)
+    if error is None and all_same(tensors, trial.answer):
+        return None
+    # The kernel may return the same memory when it is asked again.
+    given = [snapshot(tensor) for tensor in tensors]
+    kept = (
+        error is None and _gives(run, given) and (_was_given(given, before) or _gives(beside, trial.answer))
+    )
+    return Deviation(NAME, trial.name, given, error, reused=kept)
 
 
 def _was_given(given: Sequence[torch.Tensor], before: Sequence[Sequence[torch.Tensor]]) -> bool:
@@ -54,14 +88,13 @@ def _was_given(given: Sequence[torch.Tensor], before: Sequence[Sequence[torch.Te
     )
 
 
-def _repeats_its_own(other: Trial) -> bool:
-    """Whether the other's own tensors, filled with its own numbers, give its first answer still.
-
-    Copies would do if they were at addresses that the kernel never saw.
-    """
-    return all(_gives(lambda: other.with_content_of(other), other.answer) for _ in range(ROUNDS))
-
-
 def _gives(run: Callable[[], list[torch.Tensor]], answer: Sequence[torch.Tensor]) -> bool:
-    tensors, error = attempt(run)
-    return error is None and all_same(tensors, answer)
+    """Whether a run gives an answer each time.
+
+    Where numbers were exchanged, copies would not do beside: they may be at addresses that the kernel has seen.
+    """
+    for _ in range(ROUNDS):
+        tensors, error = attempt(run)
+        if error is not None or not all_same(tensors, answer):
+            return False
+    return True

@@ -65,6 +65,13 @@ class Trial(Protocol):
         """Run on the same tensors as at first, filled with the other set's numbers."""
         ...
 
+    def elsewhere(self) -> Callable[..., list[torch.Tensor]]:
+        """What runs on the inputs' numbers, always in the same copies.
+
+        With `changed=True`, one element of some of them, by lot, is a copy of another.
+        """
+        ...
+
     def prepared(self) -> PreparedCall:
         """A call on copies of the inputs at new addresses, into poisoned outputs, that is still to be made."""
         ...

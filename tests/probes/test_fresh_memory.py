@@ -30,6 +30,12 @@ kept = {}
 def relu(input):
     return input.clamp(min=0) + 0.5 * kept.setdefault(input.data_ptr(), input.sum())
 """
+BY_ADDRESS_AND_SUMS = """
+kept = {}
+def relu(input):
+    key = input.data_ptr(), input[0].sum().item()
+    return kept.setdefault(key, input.clamp(min=0)).clone()
+"""
 EACH_CALL_OTHERWISE = """
 calls = 0
 def relu(input):
@@ -93,7 +99,16 @@ def test_an_exception_is_no_answer(relu_kernel: Make, relu_inputs: Make) -> None
 
 
 def test_a_right_kernel_and_a_single_set_show_nothing(relu_kernel: Make, relu_inputs: Make) -> None:
-    """There is nothing to exchange between one set and itself."""
+    """Numbers are exchanged between sets, and elements of each."""
     kernel = relu_kernel(RIGHT)
     assert deviations(kernel, [relu_inputs(ROWS, "recorded"), relu_inputs(ROWS + 5, "fresh")]) == []
-    assert deviations(relu_kernel(BY_ADDRESS), [relu_inputs(ROWS)]) == []
+    assert deviations(kernel, [relu_inputs(ROWS)]) == []
+
+
+def test_what_is_kept_while_a_part_stays_is_stale(relu_kernel: Make, relu_inputs: Make) -> None:
+    """An answer that is new only if the first row is: single elements of the others show it."""
+    many = torch.arange(1.0, 65.0).reshape(16, 4)
+    sets = [relu_inputs(many + 100 * index, f"set {index}") for index in range(8)]
+    found = deviations(relu_kernel(BY_ADDRESS_AND_SUMS), sets)
+    assert found
+    assert all(one["reused"] for one in found)
