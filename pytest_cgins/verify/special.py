@@ -1,4 +1,4 @@
-"""Probe `special_values`: NaN and infinities in a row each must come out where torch has them.
+"""Probe `special_values`: NaN of both signs in a row, and infinities in a row each, must come out where torch has them.
 
 A set is made only where torch's own answer is beyond doubt. A NaN must not vanish; an infinity is put in only
 where torch makes none of it NaN, since a kernel with another formula may then be finite, and rightly so.
@@ -18,10 +18,14 @@ from pytest_cgins.verify import inputs, operators
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.semantics.call import word
+from pytest_cgins.verify.semantics.entries import DISTINCT
 
 NAME = "special_values"
 INPUTS = "NaN and infinity"
 """Name of the set."""
+MASKED = "rows of infinity"
+"""Name of the set of ops that choose several elements."""
 _FIRST, _MIDDLE, _LAST = 0.0, 0.5, 1.0  # of a row: an online softmax begins with its maximum at -inf
 
 
@@ -35,6 +39,8 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     """
     if is_derived(maker.call.op):
         return [], "what a gradient of NaN is depends on the formula"
+    if base.call.op.startswith("torch.") and word(base.call) in DISTINCT:
+        return _nearly_all_masked(maker, semantics, base)
     if (semantics.chooses and not semantics.entry.nan_wins) or base.returns_integers:
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
     names = operators.operators(base.call, base.layout, base.context, maker.device)
@@ -48,12 +54,14 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     chosen = [] if operators.multiply(names) else _unambiguous(maker, base, rows)
     masked = _fully_masked(maker, semantics, base)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
-    nan = (math.nan, rows.count - 1 if masked else rows.count // 2, _LAST)
+    row = rows.count - 1 if masked else rows.count // 2
+    # x86 makes the negative one of 0 * inf.
+    nans = [(-math.nan, row, _FIRST), (math.nan, row, _LAST)]
     tensors = _tensors(base)
-    rows.put(tensors, [nan])
+    rows.put(tensors, nans)
     # A query of NaN has no greatest score, and torch's own kernels take it for one that sees no key.
     if not operators.attend(names) and _makes_nan(maker, base, tensors):
-        chosen = [nan, *chosen]
+        chosen = [*nans, *chosen]
     if not chosen and not masked:
         return [], "torch itself makes a number of NaN, or has no one answer to it"
     tensors = _tensors(base)
@@ -61,6 +69,17 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     for index in masked:
         _block(tensors[index])
     return [maker.make(INPUTS, tensors, probe=NAME, patterns_only=True)], ""
+
+
+def _nearly_all_masked(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[InputSet], str]:
+    """The set with two numbers and infinities in a row, as logits that were masked: each place is chosen once, all the same."""
+    tensors = _tensors(base)
+    chosen = next((one for _, one in inputs.data(semantics, tensors) if one.numel()), None)
+    if chosen is None or not chosen.is_floating_point():
+        return [], "no argument holds numbers that may be replaced"
+    for row, infinity in ((-1, math.inf), (0, -math.inf)):
+        chosen[(row,) * (chosen.ndim - 1)][2:] = infinity
+    return [maker.make(MASKED, tensors, probe=NAME, patterns_only=True)], ""
 
 
 Special = tuple[float, int, float]

@@ -139,6 +139,10 @@ class Calls:
         functional.max_pool2d(self.normal(2, 3, 12, 15), 3, 2, 1, return_indices=True)
         self.stable()
 
+    def scores(self) -> None:
+        """Numbers of which the greatest are chosen."""
+        torch.topk(self.normal(5, 300), 9)
+
     def stable(self) -> None:
         """An order of equal values that is promised."""
         torch.sort(self.normal(5, 300), stable=True)
@@ -164,6 +168,7 @@ PACKS: Mapping[str, Callable[[], None]] = {
     "strided": Calls().strided,
     "large": Calls().large,
     "ties": Calls(torch.bfloat16).ties,
+    "scores": Calls().scores,
     "stable": Calls(torch.bfloat16).stable,
     "branching": Calls().branching,
     "gradients": Calls(torch.bfloat16).gradients,

@@ -399,7 +399,7 @@ def test_infinities_of_which_torch_makes_nan_are_left_out(tmp_path: Path) -> Non
     """+inf in a softmax is NaN in torch's formula and 1 in another: only NaN and -inf are put in."""
     gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 33), dim=-1), SOFTMAX)
     x = gate.tensors("NaN and infinity")[0]
-    assert (int(torch.isnan(x).sum()), int((x == torch.inf).sum()), int((x == -torch.inf).sum())) == (1, 0, 1)
+    assert (int(torch.isnan(x).sum()), int((x == torch.inf).sum()), int((x == -torch.inf).sum())) == (2, 0, 1)
 
 
 def test_online_softmax_that_begins_with_minus_infinity_is_caught(tmp_path: Path) -> None:
@@ -433,7 +433,7 @@ def test_fully_masked_row_is_tried(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "op", "why"),
     [
-        (lambda: torch.topk(normal(4, 8), 2), "torch.topk", "chooses"),
+        (lambda: torch.max(normal(4, 8), 1), "torch.max", "chooses"),
         (
             lambda: functional.conv2d(normal(1, 4, 8, 8), normal(4, 4, 3, 3)),
             "torch.nn.functional.conv2d",
