@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.model import OpCall, Value
+from pytest_cgins.model import Argument, OpCall, Value
 from pytest_cgins.trace.backward import is_derived, prepared
 from pytest_cgins.trace.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.trace.ops import resolve
@@ -73,6 +73,13 @@ def relocate(call: OpCall, device: str) -> OpCall:
         return replace(value, items=tuple(moved(item) for item in value.items)) if value.items else value
 
     return replace(call, arguments=tuple(replace(a, value=moved(a.value)) for a in call.arguments))
+
+
+def with_value(argument: Argument, value: Value) -> Argument:
+    """An argument with another value, which the call names even if it had left the default."""
+    return replace(
+        argument, value=value, passed="keyword" if argument.passed == "default" else argument.passed
+    )
 
 
 def flatten(result: object) -> tuple[Value, list[torch.Tensor]]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pytest_cgins.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.trace.call import with_value
 from pytest_cgins.trace.layout import rebuild
 from pytest_cgins.verify.maker import InputSet
 from pytest_cgins.verify.semantics import Semantics
@@ -128,12 +129,7 @@ def _is_eps(name: str) -> bool:
 def _with_value(name: str, value: Value) -> Change:
     def change(call: OpCall, tensors: list[Tensor]) -> OpCall:
         del tensors
-        arguments = (
-            replace(one, value=value, passed="keyword" if one.passed == "default" else one.passed)
-            if one.name == name
-            else one
-            for one in call.arguments
-        )
+        arguments = (with_value(one, value) if one.name == name else one for one in call.arguments)
         return replace(call, arguments=tuple(arguments))
 
     return change

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from pytest_cgins.model import OpCall, TensorMeta
-from pytest_cgins.trace.call import relocate
+from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.trace.call import invoke, relocate, with_value
 from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.verify import inputs
@@ -20,6 +22,8 @@ from pytest_cgins.verify.places import LEAST, Moves, Places, Spot
 from pytest_cgins.verify.reference import answer
 from pytest_cgins.verify.resize import resized
 from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.semantics.call import word
+from pytest_cgins.verify.semantics.entries import ENTRIES
 
 NAME = "sizes"
 LIMIT_BYTES = 256 << 10
@@ -28,6 +32,12 @@ MANY_ELEMENTS, MANY_BYTES = 68_000, 2 << 20
 """More than 16 bits count, in the set of many rows, as long as its arguments are not larger."""
 MOST_ROWS, FEW_ROWS = 2048, 8
 """No set has more: some kernels are Python, row by row. And none for a kernel that is interpreted."""
+LONG_BYTES = 2 << 20
+"""Arguments with long rows are not larger."""
+_TILE, _TILES = 1024, (16, 20)  # of a row: divisors of the tile divide it as well
+_BEYOND_16_BITS = (3 << 16) + _TILE
+_FIND_ONE = frozenset({"argmax", "argmin", "max", "min"})
+_APART = 4  # sets in which one of several equal sizes moves
 _ATTEMPTS = 6  # for one set: what torch refuses costs no more than the check of a form
 _NOTHING: Mapping[Spot, int] = {}
 
@@ -39,6 +49,8 @@ DRAWN_ELEMENTS = 512
 _LOOSER = 4.0
 """Limit of single elements, as a multiple of the derived one: drawn rows have other outliers than those it was fitted on (a
 shifted variance whose shift was one passed it by 1.3, once in 603 cases), and what a size breaks errs by far more."""
+_LONG_LOOSER = 16.0
+"""Limits in long rows, as a multiple of the usual ones: a plain loop errs more the more it adds up, torch's tree hardly does."""
 
 
 def prime_above(size: int) -> int:
@@ -83,6 +95,17 @@ class Trial:
         self._small: Moves = {}
         if places.inner or places.others:
             self._small = self._shrunk()
+
+    @property
+    def _is_torchs_own(self) -> bool:
+        """Whether torch itself says what is legal: an op of a user takes more than it is meant for."""
+        return self._maker.call.op.startswith("torch.") and not is_derived(self._maker.call.op)
+
+    @property
+    def _given(self) -> list[TensorMeta]:
+        """What the op gave as it was recorded."""
+        gold = self._maker.trace.gold
+        return [] if gold is None else [one.meta for one in gold.tensors]
 
     @property
     def small(self) -> Moves:
@@ -153,6 +176,77 @@ class Trial:
                 return made
         return None
 
+    def long(self, main: int, draw: random.Random) -> InputSet | None:
+        """The set of few rows that whole tiles fill, longer than a buffer for a row; more than 16 bits count, for a position."""
+        name = word(self._maker.call)
+        finds_one = name in _FIND_ONE
+        # Others may take as much as the square of the row, random ones are run many times.
+        known = name in ENTRIES and not self._maker.random and (finds_one or not self._semantics.chooses)
+        if not known or _nbytes(self._given) > 2 * _nbytes(self._places.metas):
+            return None
+        others = {n: draw.choice((2, 3)) for n in self._places.others}
+        widths = [_TILE * draw.randint(*_TILES)]
+        if finds_one:
+            widths = [_BEYOND_16_BITS, *widths]
+        plan = [{**others, main: width} for width in widths]
+        made = self.first_legal([moves for moves in plan if self.nbytes(moves) <= LONG_BYTES])
+        if made is None:
+            return None
+        outputs = tuple(
+            one if one.scale is None else replace(one, scale=one.scale.looser(_LONG_LOOSER, _LONG_LOOSER))
+            for one in made.expected.outputs
+        )
+        return replace(made, expected=replace(made.expected, outputs=outputs))
+
+    def narrowed(self) -> Iterator[InputSet]:
+        """Sets in which the second operand of an elementwise op of torch's is repeated along one dimension."""
+        metas, facts = self._places.metas, self._semantics.facts
+        is_binary = facts is not None and facts.sort == "binary" and self._is_torchs_own
+        for index, dim in sorted(self._places.spots()) if is_binary else ():
+            if index and len(metas[index].shape) > 1 and metas[index].shape == metas[0].shape:
+                made = self._taken(self._shapes(self._small, {(index, dim): 1}), self._small)
+                if made is not None:
+                    yield made
+
+    def apart(self) -> Iterator[InputSet]:
+        """Sets in which some dimensions of one size move and the others stay: equal ones may mean different things.
+
+        What torch refuses of the first argument is tried with a switch of the call on, and twice the size: more heads of queries
+        than of keys.
+        """
+        found = 0
+        for size in self._places.sizes if self._is_torchs_own else ():
+            now = self._small.get(size, size)
+            for choice in self._choices(size):
+                made = self._moved_alone(self._maker.call, choice, prime_above(now))
+                of_first = made is None and len(choice) == 1 and not choice[0][0]
+                for call in _switched_on(self._maker.call) if of_first else ():
+                    made = made or self._moved_alone(call, choice, 2 * now)
+                if made is not None:
+                    yield made
+                    found += 1
+                if found == _APART:
+                    return
+
+    def _choices(self, size: int) -> list[tuple[Spot, ...]]:
+        """Some of the dimensions of a size: those at one place from the last, all but the first of these, and each alone."""
+        spots = [
+            (index, dim)
+            for index, dim in sorted(self._places.spots())
+            if self._places.metas[index].shape[dim] == size
+        ]
+        places: dict[int, list[Spot]] = {}
+        for index, dim in spots:
+            places.setdefault(len(self._places.metas[index].shape) - dim, []).append((index, dim))
+        choices = [tuple(one) for one in places.values()]
+        choices += [choice[1:] for choice in choices if len(choice) > 2]
+        choices += [(spot,) for spot in spots]
+        return [choice for choice in dict.fromkeys(choices) if len(choice) < len(spots)]
+
+    def _moved_alone(self, call: OpCall, choice: Sequence[Spot], new: int) -> InputSet | None:
+        shapes = self._shapes(self._small, dict.fromkeys(choice, new))
+        return self._taken(shapes, self._small, [self._places.call(call, self._small)], alone=True)
+
     def rest(self, found: Sequence[InputSet]) -> InputSet | None:
         """The set in which as much as torch takes moves of what did not move in any other, if there is anything.
 
@@ -187,13 +281,12 @@ class Trial:
                     break
         return made
 
-    def ranked(self) -> InputSet | None:
-        """The set with two batches where one was, in a dimension more, if torch takes it: of its own ops only.
+    def ranked(self, further: int = 1) -> InputSet | None:
+        """The set with two batches where one was, in a dimension more, or in further ones, if torch takes it: of its own ops only.
 
         Not of backwards: gradients of weights are sums over the dimensions that were recorded, and are written so.
         """
-        op = self._maker.call.op
-        if not op.startswith("torch.") or "@" in op:
+        if not self._is_torchs_own:
             return None
         shapes = self._shapes(self._small)
         call = self._places.call(self._maker.call, self._small)
@@ -201,9 +294,13 @@ class Trial:
         for batch in self._places.batches(self._semantics):
             if any(self._places.is_fixed(index, dim) for index in batch for dim in range(len(shapes[index]))):
                 continue  # what is declared by a dimension's number would be another one
-            twice = [torch.stack([one, one]) if index in batch else one for index, one in enumerate(tensors)]
+            more = list(tensors)
+            for copies in range(2, 2 + further):
+                more = [
+                    torch.stack([one] * copies) if index in batch else one for index, one in enumerate(more)
+                ]
             try:
-                return self._of(call, twice, f"{self._key}/ranked")
+                return self._of(call, more, f"{self._key}/ranked")
             except Exception as error:  # noqa: BLE001 - as in _taken
                 self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
         return None
@@ -216,8 +313,7 @@ class Trial:
     def _most_rows(self, batch: Sequence[int], size: int, limit: int) -> int:
         """How many rows fit; 0 if that is hardly more than there are, and those are not few."""
         metas = [self._places.metas[index] for index in batch]
-        gold = self._maker.trace.gold
-        given = [] if gold is None else [one.meta for one in gold.tensors]
+        given = self._given
         rows = [math.prod(self._places.shape(index, self._small)[1:]) for index in batch]
         # Outputs are counted as well: an embedding's are hundreds of times as large as its indices.
         a_row = sum(numel * ITEMSIZE[meta.dtype] for numel, meta in zip(rows, metas, strict=True)) * (
@@ -248,29 +344,50 @@ class Trial:
             for index in range(len(self._recorded))
         ]
 
-    def _taken(self, shapes: Sequence[tuple[int, ...]], moves: Moves) -> InputSet | None:
-        for call in dict.fromkeys((self._maker.call, self._places.call(self._maker.call, moves))):
+    def _taken(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        moves: Moves,
+        calls: Sequence[OpCall] = (),
+        *,
+        alone: bool = False,
+    ) -> InputSet | None:
+        usual = (self._maker.call, self._places.call(self._maker.call, moves))
+        for call in dict.fromkeys(calls or usual):
             try:
-                return self._make(call, shapes, moves)
+                return self._make(call, shapes, moves, alone=alone)
             except Exception as error:  # noqa: BLE001 - an op of a user may refuse by any exception
                 self.refusal = (str(error).splitlines() or [type(error).__name__])[0]
         return None
 
-    def _make(self, call: OpCall, shapes: Sequence[tuple[int, ...]], moves: Moves) -> InputSet:
+    def _make(
+        self, call: OpCall, shapes: Sequence[tuple[int, ...]], moves: Moves, *, alone: bool
+    ) -> InputSet:
         tensors = resized(self._recorded, self._places.metas, shapes, moves, self._semantics)
         # Of no numbers none is badly conditioned.
-        return self._of(call, tensors, f"{self._key}/{sorted(moves.items())}", empty=0 in moves.values())
+        key = f"{self._key}/{sorted(moves.items())}"
+        return self._of(call, tensors, key, empty=0 in moves.values(), alone=alone)
 
     def _of(
-        self, call: OpCall, tensors: Sequence[torch.Tensor], key: str, *, empty: bool = False
+        self,
+        call: OpCall,
+        tensors: Sequence[torch.Tensor],
+        key: str,
+        *,
+        empty: bool = False,
+        alone: bool = False,
     ) -> InputSet:
         made = inputs.fresh(call, tensors, key, self._semantics.declared)
         if self._maker.device != "cpu":
             # An index that is too great is an exception on a CPU, and the end of the process on a GPU.
             answer(relocate(call, "cpu"), lay_out(made), self._maker.trace.context, "cpu")
+        if alone:
+            # Attention on a CPU reads beyond keys of which there are fewer than values; without memory torch checks that.
+            invoke(relocate(call, "meta"), [one.to("meta") for one in made])
         name = self._name([tuple(one.shape) for one in tensors])
         taken = self._maker.make(name, made, probe=NAME, call=call, patterns_only=empty)
-        self._require_form(taken)
+        if not alone:
+            self._require_form(taken)
         outputs = tuple(
             one
             if one.scale is None or one.answer.element_size() == 2  # whose own rounding is most of the limit
@@ -302,6 +419,14 @@ class Trial:
         if not changed:
             raise ValueError("nothing moved")
         return f"sizes {', '.join(changed[:2])}"
+
+
+def _switched_on(call: OpCall) -> Iterator[OpCall]:
+    """The call with one of its switches on that are off."""
+    for argument in call.arguments:
+        if argument.value.kind == "bool" and not argument.value.value:
+            on = with_value(argument, replace(argument.value, value=True))
+            yield replace(call, arguments=tuple(on if one is argument else one for one in call.arguments))
 
 
 def _nbytes(metas: Sequence[TensorMeta]) -> int:

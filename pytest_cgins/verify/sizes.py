@@ -1,7 +1,8 @@
 """Probe `sizes`: the same op on other sizes: one more, on which tails of tiles show, none, and others that the seed draws.
 
 Drawn sizes differ from run to run, so that no kernel is right for those that are tried and for no others. Sizes move
-all at once: all odd, which leaves a rest of every vector; few, round or many within rows, each in a set of its own.
+all at once: all odd, which leaves a rest of every vector; few, round or many within rows, each in a set of its own. Of ops of torch
+single ones move as well: sizes that are equal in what was recorded may mean different things.
 
 Dimensions and integer arguments of one size move together, and torch decides which moves are legal by running them.
 A kernel may refuse a size with an error; what it answers must be right. An empty batch is a size as well, and no
@@ -37,16 +38,17 @@ def sets(
     *,
     interpreted: bool = False,
 ) -> tuple[list[InputSet], str]:
-    """A set of one size more, four of drawn sizes, one of many rows, one of what is left, an empty one, and one of a dimension more.
+    """Sets of other sizes, or none and why.
 
-    Or fewer, or none and why.
+    One size more, four of drawn sizes, long rows, many rows, what is left, none, one and two dimensions more, and those in
+    which single dimensions move; fewer where torch refuses them.
 
     Args:
         maker: of the trace.
         semantics: of its call.
         recorded: argument tensors, on the CPU.
         key: seed of the session and name of the trace.
-        interpreted: whether the kernel is, so that many rows take long.
+        interpreted: whether the kernel is, so that many rows, and long ones, take long.
     """
     places = Places(maker.call, semantics, recorded)
     if places.are_tied:
@@ -69,10 +71,13 @@ def sets(
         alone = trial.fitted({**trial.small, main: moves[main]}, main)
         beside = {**fitted, main: trial.small.get(main, main)}
         take(trial.first_legal([fitted, alone, beside]))
+    if places.inner and not interpreted:
+        take(trial.long(places.inner[0], draw))
     take(trial.many(FEW_ROWS if interpreted else MOST_ROWS))
     take(trial.rest(found))
     take(trial.empty())
-    take(trial.ranked())
+    for made in (trial.ranked(), trial.ranked(2), *trial.narrowed(), *trial.apart()):
+        take(made)
     return found, "" if found else f"torch refuses every other size that was tried ({trial.refusal})"
 
 

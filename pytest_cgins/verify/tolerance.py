@@ -95,9 +95,13 @@ class Scale:
     constants: Constants
     """C and c."""
 
-    def looser(self, times: float) -> Scale:
-        """The same with so many times the limit of single elements."""
-        return replace(self, constants=replace(self.constants, peak=self.constants.peak * times))
+    def looser(self, times: float, rms_times: float = 1.0) -> Scale:
+        """The same with so many times the limit of single elements, and of all together."""
+        constants = self.constants
+        return replace(
+            self,
+            constants=replace(constants, peak=constants.peak * times, rms=constants.rms * rms_times),
+        )
 
     @property
     def peak_limit(self) -> float:

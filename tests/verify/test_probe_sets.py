@@ -68,7 +68,7 @@ class Gate:
             error, outputs = None, []
             try:
                 outputs = kernel(documents.load_python(OpCall, one["call"]))(tensors)
-            except (ValueError, ZeroDivisionError) as refusal:
+            except (RuntimeError, ValueError, ZeroDivisionError) as refusal:
                 error = {"phase": "run", "kind": type(refusal).__name__, "message": str(refusal)}
             header, content = pack(outputs)
             answers.append(
@@ -158,6 +158,7 @@ USUAL = {(12, 50), (12, 51), (13, 50), (12, 49), (17, 50), (509, 50), (2039, 50)
                 lambda shape: shape[1] % 64 == 0,
                 lambda shape: shape[1] % 2 == 1,
                 lambda shape: shape[1] >= 1024,
+                lambda shape: shape[1] > 0x3FFF and shape[1] % 1024 == 0,
                 lambda shape: shape[1] <= 3,
                 lambda shape: shape[0] == 1,
                 lambda shape: 0 < shape[0] <= 3,
@@ -169,7 +170,7 @@ USUAL = {(12, 50), (12, 51), (13, 50), (12, 49), (17, 50), (509, 50), (2039, 50)
             _wrong_where(lambda shape: shape[1] > 512, functional.linear),
         ),
     ],
-    ids=["tail", "usual", "multiple-of-64", "odd", "large", "narrow", "one-row", "few-rows", "deep"],
+    ids=["tail", "usual", "multiple-of-64", "odd", "large", "whole-tiles", "narrow", "one-row", "few-rows", "deep"],
 )
 def test_kernel_wrong_for_a_class_of_sizes_is_caught_by_each_seed(
     tmp_path: Path, run: Callable[[], object], op: str, kernel: Kernel, seed: int

@@ -7,6 +7,7 @@
 #include "_rows.h"
 
 extern "C" int add(const DLTensor* input, const DLTensor* other, const cgins_scalar*, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(cgins::numel(input) == cgins::numel(other), "no broadcast");
   return cgins::dispatch_floating(input, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < cgins::numel(out); ++i)
