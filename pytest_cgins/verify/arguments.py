@@ -1,13 +1,15 @@
 """Probe `arguments`: what the recorded call left at one value is changed, and must count.
 
 Scalars are recorded with one value each, masks often with all of it let through, and class indices without one that
-is to be ignored: a kernel that knows these by heart, or leaves them out, is right on all that was recorded. What is
+is to be ignored: a kernel that knows these by heart, or leaves them out, is right on all that was recorded. So is one that
+keeps fp32 numbers in a format of fewer exponents: the first argument comes very large and very small, too. What is
 legal, and what counts, torch itself says (see `option_trial.py`); a kernel may refuse it.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,12 +17,15 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.model import Argument, OpCall, Value
+from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.trace.call import with_value
 from pytest_cgins.trace.layout import rebuild
 from pytest_cgins.trace.recipe import seed_of
-from pytest_cgins.verify import option_trial
+from pytest_cgins.verify import inputs, option_trial
 from pytest_cgins.verify.maker import InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word
+from pytest_cgins.verify.semantics.entries import ENTRIES
 
 NAME = "arguments"
 _SMALL_EPS = 1e-3
@@ -32,6 +37,10 @@ _COUNTED = frozenset({"alpha", "beta"})
 """Scalars that are often recorded as whole numbers, and need not be."""
 _UNSAID = {"add": "alpha", "sub": "alpha"}
 """Factors that calls of torch's built-in functions leave at 1 by not naming them."""
+_PERIODIC = frozenset({"sin", "cos"})
+_UNSCALED = frozenset({"float32", "int64", "bool"})
+"""Beside any other type a number may be out of range."""
+_EXPONENTS = (18, 30)
 _IGNORED = -100
 """What cross entropies ignore unless they are told otherwise."""
 
@@ -43,6 +52,7 @@ def sets(  # noqa: PLR0917
     key: str,
     small: InputSet,
     others: Sequence[OpCall] = (),
+    ranked: InputSet | None = None,
 ) -> tuple[list[InputSet], str]:
     """The sets, or none and why.
 
@@ -53,6 +63,7 @@ def sets(  # noqa: PLR0917
         key: seed of the session and name of the trace.
         small: the same on small arguments, on which options are tried.
         others: what else was recorded of the op.
+        ranked: the same in a dimension more, whose axes are tried, if torch takes it.
     """
     call, changed = _with_other_scalars(base.call, semantics)
     tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
@@ -69,7 +80,30 @@ def sets(  # noqa: PLR0917
         made.append(replace(one, origin=base))
     if sum(span.nbytes for span in small.layout.spans) <= option_trial.LIMIT_BYTES:
         made += option_trial.sets(maker, semantics, small, f"{key}/{NAME}", others)
+        made += option_trial.axes(maker, semantics, ranked) if ranked is not None else []
+        made += _scaled(maker, semantics, small, f"{key}/{NAME}")
     return made, "" if made else "the call has no scalar and no mask that could be another"
+
+
+def _scaled(maker: Maker, semantics: Semantics, small: InputSet, key: str) -> Iterator[InputSet]:
+    """fp32 numbers near the ends of what other formats hold: the first argument times a large and a small power of two.
+
+    Of torch's own ops that keep their digits there, of which a sine does not.
+    """
+    name, metas = word(maker.call), small.layout.metas
+    known = maker.call.op.startswith("torch.") and not is_derived(maker.call.op) and not maker.random
+    if not known or name not in ENTRIES.keys() - _PERIODIC or {one.dtype for one in metas} - _UNSCALED:
+        return
+    draw = random.Random(seed_of(key))  # noqa: S311
+    for sign in (1, -1) if semantics.kind != "norm" else (1,):  # a small row is eps
+        tensors = rebuild(metas, small.layout.spans, "cpu")
+        exponent = sign * draw.randint(*_EXPONENTS)
+        for index, tensor in [*inputs.data(semantics, tensors)][:1]:
+            tensor.mul_(2.0**exponent)
+            shown = f"other {semantics.names.get(index, index)} times 2^{exponent}"
+            made = maker.make(shown, tensors, probe=NAME, call=small.call)
+            if all(bool(one.answer.isfinite().all()) for one in made.expected.outputs):
+                yield replace(made, origin=small)
 
 
 def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, list[str]]:
@@ -80,8 +114,7 @@ def _with_other_scalars(call: OpCall, semantics: Semantics) -> tuple[OpCall, lis
         other = None if argument.name in fixed else _other(argument)
         if other is not None:
             changed.append(argument.name)
-            passed = "keyword" if argument.passed == "default" else argument.passed
-            argument = replace(argument, value=other, passed=passed)  # noqa: PLW2901
+            argument = with_value(argument, other)  # noqa: PLW2901
         arguments.append(argument)
     unsaid = _UNSAID.get(word(call).strip("_"))
     if unsaid and unsaid not in fixed and all(argument.name != unsaid for argument in call.arguments):

@@ -1,4 +1,4 @@
-"""Other values of a call's plain arguments, tried until torch takes one that makes a difference."""
+"""Other values of a call's plain arguments, and of its masks, tried until torch takes one that makes a difference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.model import Argument, OpCall, Value
-from pytest_cgins.trace.call import relocate
+from pytest_cgins.trace.call import relocate, with_value
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.recipe import seed_of
 from pytest_cgins.verify.blindness import blind_to
@@ -63,12 +63,14 @@ _CALMING = frozenset({"p", "dropout_p", "dropout", "training"})
 """What makes a random op none: a share of 0 of what is dropped, and a model that is not trained."""
 _VECTORS = frozenset({"weight", "bias"})
 """Tensors that may be left out."""
+_SEEN = 0.7
+"""Part of a mask that lets through."""
 
 
 def sets(
     maker: Maker, semantics: Semantics, base: InputSet, key: str, others: Sequence[OpCall]
 ) -> list[InputSet]:
-    """Each plain argument with another value by itself, then as many at once as torch takes.
+    """Each plain argument with another value by itself, then as many at once as torch takes, and all of these but one.
 
     Of a random op, values with which it is none: what is drawn shows no option, and these are compared as of other ops.
 
@@ -100,7 +102,57 @@ def sets(
             both = trial.first(together, argument) if together else one
             together = both[1] if both is not None else together
             last = both[0] if both is not None else last
-    return [*made, last] if len(together) > 1 else made
+    if len(together) > 1:
+        made.append(last)
+    return [*made, *trial.but_one(together)]
+
+
+def axes(maker: Maker, semantics: Semantics, ranked: InputSet) -> list[InputSet]:
+    """The call in a dimension more along its middle axis, along the outer two, and normalized over two axes, if torch takes it.
+
+    Args:
+        maker: of the trace.
+        semantics: of its call.
+        ranked: the set in a dimension more.
+    """
+    trial = _Trial(maker, ranked, random.Random(0), ())  # noqa: S311 - nothing is drawn
+    before = trial.answer([])
+    fixed = {argument for argument, _ in semantics.declared.fixed}
+    made = [
+        trial.legal(changes, before)
+        for changes in _other_axes(ranked)
+        if not fixed & {argument.name for argument, _ in changes}
+    ]
+    return [
+        replace(one, expected=replace(one.expected, name=f"{one.expected.name} in a dimension more"))
+        for one in made
+        if one is not None
+    ]
+
+
+def _other_axes(ranked: InputSet) -> Iterator[list[Change]]:
+    """What to change of a call so that it runs along other axes of its first argument."""
+    tensors = rebuild(ranked.layout.metas, ranked.layout.spans, "cpu")
+    for argument in ranked.call.arguments:
+        if argument.name == "dim":
+            middle, outer = _whole_numbers((-2,))[0], _whole_numbers((0, -1))
+            yield [(with_value(argument, middle), None)]
+            yield [(with_value(argument, Value(kind="tuple", items=outer)), None)]
+        elif argument.name == "normalized_shape" and len(argument.value.items) == 1 and tensors[0].ndim > 1:
+            shape = tuple(tensors[0].shape[-2:])
+            wide = [
+                (one, tensors[int(one.value.value or 0)].expand(shape).contiguous())
+                for one in ranked.call.arguments
+                if one.name in _VECTORS and one.value.kind == "tensor"
+            ]
+            yield [
+                (replace(argument, value=replace(argument.value, items=_whole_numbers(shape))), None),
+                *wide,
+            ]
+
+
+def _whole_numbers(numbers: Sequence[int]) -> tuple[Value, ...]:
+    return tuple(Value(kind="int", value=number) for number in numbers)
 
 
 Change = tuple[Argument, Tensor | None]
@@ -116,26 +168,35 @@ class _Trial:
 
     def first(self, given: Sequence[Change], argument: Argument) -> tuple[InputSet, list[Change]] | None:
         """The set of the first value that torch takes and that counts beside those given, and all that was changed."""
-        before = self._answer(given)
+        before = self.answer(given)
         for change in self._candidates(argument):
             changes = [*given, change]
-            try:
-                state = torch.get_rng_state()
-                answers = self._answer(changes)
-                # Equal answers prove nothing: of one weight dropout leaves all or nothing.
-                is_random = not torch.equal(state, torch.get_rng_state())
-                if (
-                    is_random
-                    or not _counts(answers, before)
-                    or not _equal(answers, self._answer(changes, seed=2))
-                ):
-                    continue
-                made = self._made(changes)
-            except Exception:  # noqa: BLE001, S112 - an op of a user may refuse by any exception
-                continue
-            if made.mutated == self._base.mutated and not blind_to(made.expected):
+            made = self.legal(changes, before)
+            if made is not None:
                 return made, changes
         return None
+
+    def but_one(self, changes: Sequence[Change]) -> Iterator[InputSet]:
+        """Sets with all changes but one, where that is more than one: some count beside some others alone."""
+        before = self.answer([])
+        for left_out in changes if len(changes) > 2 else ():
+            made = self.legal([one for one in changes if one is not left_out], before)
+            if made is not None:
+                yield made
+
+    def legal(self, changes: Sequence[Change], before: Sequence[Tensor]) -> InputSet | None:
+        """The set with changes, if torch takes them and answers otherwise than before."""
+        try:
+            state = torch.get_rng_state()
+            answers = self.answer(changes)
+            # Equal answers prove nothing: of one weight dropout leaves all or nothing.
+            is_random = not torch.equal(state, torch.get_rng_state())
+            if is_random or not _counts(answers, before) or not _equal(answers, self.answer(changes, seed=2)):
+                return None
+            made = self._made(changes)
+        except Exception:  # noqa: BLE001 - an op of a user may refuse by any exception
+            return None
+        return made if made.mutated == self._base.mutated and not blind_to(made.expected) else None
 
     def _changed(self, changes: Sequence[Change]) -> tuple[OpCall, list[Tensor]]:
         tensors = rebuild(self._base.layout.metas, self._base.layout.spans, "cpu")
@@ -148,7 +209,7 @@ class _Trial:
         call = self._base.call
         return replace(call, arguments=tuple(news.get(one.name, one) for one in call.arguments)), tensors
 
-    def _answer(self, changes: Sequence[Change], seed: int | None = None) -> list[Tensor]:
+    def answer(self, changes: Sequence[Change], seed: int | None = None) -> list[Tensor]:
         call, tensors = self._changed(changes)
         context = self._base.context if seed is None else replace(self._base.context, rng_seed=seed)
         return answer(relocate(call, "cpu"), lay_out(tensors), context, "cpu", mutated=self._base.mutated)
@@ -164,7 +225,7 @@ class _Trial:
     def _candidates(self, argument: Argument) -> Iterator[Change]:
         """Other values: recorded ones first, then what its kind may be."""
         old, name = argument.value, argument.name
-        passed = replace(argument, passed="keyword" if argument.passed == "default" else argument.passed)
+        passed = with_value(argument, old)
         if old.kind == "tensor" and name in _VECTORS:
             yield replace(passed, value=Value(kind="none")), None
         if old.kind == "none" and name in _VECTORS and self._torch:
@@ -179,6 +240,10 @@ class _Trial:
                 )
         if old.kind in ("tensor", "none") and name in _VECTORS:
             return
+        if "mask" in name and self._torch:
+            for mask in self._masks(old):
+                yield replace(passed, value=Value(kind="tensor", value=0)), mask
+            return
         recorded = dict.fromkeys(
             one.value for call in self._others for one in call.arguments if one.name == name
         )
@@ -187,6 +252,21 @@ class _Trial:
         for value in (*news, *self._values(name, old)):
             if value != old:
                 yield replace(passed, value=value), None
+
+    def _masks(self, old: Value) -> Iterator[Tensor]:
+        """Numbers that are added in the place of booleans, and booleans in the place of anything else."""
+        tensors = rebuild(self._base.layout.metas, self._base.layout.spans, "cpu")
+        floats = [one for one in tensors if one.is_floating_point() and one.ndim > 1]
+        recorded = tensors[int(old.value or 0)] if old.kind == "tensor" else None
+        shapes = [(one.shape[-2], other.shape[-2]) for one in floats for other in floats]
+        generator = torch.Generator().manual_seed(self.draw.getrandbits(60))
+        for shape in [tuple(recorded.shape)] if recorded is not None else dict.fromkeys(shapes):
+            if recorded is None or recorded.dtype != torch.bool:
+                seen = torch.rand(shape, generator=generator) < _SEEN
+                seen[..., 0] = True
+                yield seen
+            if floats and (recorded is None or recorded.dtype == torch.bool):
+                yield torch.rand(shape, generator=generator).mul_(-4).to(floats[0].dtype)
 
     def _values(self, name: str, old: Value) -> Iterator[Value]:
         if old.kind == "bool":

@@ -47,6 +47,13 @@ class Ingredients:
             return self.base
         return size_trial.small(self.maker, self.semantics, self.recorded, self.key) or self.base
 
+    @cached_property
+    def ranked(self) -> InputSet | None:
+        """The call in a dimension more, on small arguments, if torch takes it."""
+        if self.maker.random:
+            return None
+        return size_trial.ranked(self.maker, self.semantics, self.recorded, self.key)
+
 
 def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str], list[str]]:
     """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing."""
@@ -54,7 +61,16 @@ def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str
         sizes.NAME: lambda key: sizes.sets(
             of.maker, of.semantics, of.recorded, key, interpreted=wishes.interpreted
         ),
-        arguments.NAME: lambda key: arguments.sets(of.maker, of.semantics, of.base, key, of.small, of.others),
+        arguments.NAME: lambda key: arguments.sets(
+            of.maker,
+            of.semantics,
+            of.base,
+            key,
+            of.small,
+            of.others,
+            # Along another axis there are often a thousand rows where there were three.
+            None if wishes.interpreted else of.ranked,
+        ),
         # What a kernel is said to take it must take as it was recorded, and not as small as we like it.
         layouts.NAME: lambda key: layouts.sets(of.base if wishes.claims else of.small, of.semantics, key),
         special.NAME: lambda _: special.sets(of.maker, of.semantics, of.base),

@@ -78,6 +78,14 @@ def small(maker: Maker, semantics: Semantics, recorded: Sequence[torch.Tensor], 
     return trial.first_legal([trial.small])
 
 
+def ranked(maker: Maker, semantics: Semantics, recorded: Sequence[torch.Tensor], key: str) -> InputSet | None:
+    """The set in a dimension more, for probes that vary something else; None if torch takes none."""
+    places = Places(maker.call, semantics, recorded)
+    if places.are_tied or not places.batches(semantics):
+        return None
+    return Trial(maker, semantics, recorded, key, places).ranked()
+
+
 class Trial:
     """Tries moves until torch takes one."""
 

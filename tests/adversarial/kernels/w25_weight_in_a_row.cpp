@@ -6,9 +6,9 @@
 // cgins: layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> Tensor
 #include "_rows.h"
 
-extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t, const DLTensor* weight, const DLTensor* bias,
-                          double eps, DLTensor* out, cgins_stream) {
-  CGINS_CHECK(cgins::is_contiguous(input), "contiguous input only");
+extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t axes, const DLTensor* weight,
+                          const DLTensor* bias, double eps, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(axes == 1 && cgins::is_contiguous(input), "one axis, contiguous input only");
   int64_t step[1] = {1};
   DLTensor dense = weight ? *weight : DLTensor{};
   dense.strides = step;

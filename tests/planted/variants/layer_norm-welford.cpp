@@ -16,7 +16,8 @@ struct Norm {
   }
 };
 
-extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t, const DLTensor* weight,
+extern "C" int layer_norm(const DLTensor* input, const int64_t*, int64_t axes, const DLTensor* weight,
                           const DLTensor* bias, double eps, DLTensor* out, cgins_stream stream) {
+  CGINS_CHECK(axes == 1, "one axis");
   return norm_by<Norm>(input, weight, bias, eps, out, stream);
 }
