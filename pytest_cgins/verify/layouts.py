@@ -3,7 +3,7 @@
 A kernel may refuse strides and addresses with an error, unless its entry in cgins.yaml has `claims: [strided,
 misaligned]`; what it answers must be right. Arguments move one at a time: a kernel that refuses a weight with gaps has
 said nothing of its input. The expected answers are those to the same numbers as they lay before, so that the sets
-cost no run of torch.
+cost no run of torch; but for one row that is repeated at a stride of 0.
 """
 
 from __future__ import annotations
@@ -17,35 +17,68 @@ from torch import Tensor
 
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.recipe import seed_of
-from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics
+from pytest_cgins.verify.semantics.call import word
+from pytest_cgins.verify.semantics.entries import ENTRIES
 
 NAME = "layouts"
 MISALIGNED = "misaligned"
+_OUTER = "outer axes exchanged"
 _MOST = 4  # arguments that are moved
 
 
-def sets(base: InputSet, semantics: Semantics, key: str) -> tuple[list[InputSet], str]:
+def sets(
+    base: InputSet, semantics: Semantics, key: str, ranked: InputSet | None = None
+) -> tuple[list[InputSet], str]:
     """The first argument in all layouts, the others misaligned and in one strided layout that is drawn; or none and why.
 
     Args:
         base: the set whose numbers and answers are taken.
         semantics: of its call.
         key: seed of the session and name of the trace.
+        ranked: the same in a dimension more: the rows of its first argument have no one stride, once it is laid out.
     """
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
-    made = []
+    made: list[InputSet] = []
     for number, index in enumerate([*_movable(base)][:_MOST]):
-        strided = [*_STRIDED] if not number else [draw.choice([*_STRIDED])]
-        for where in (*strided, MISALIGNED):
-            tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
-            before = (tensors[index].stride(), tensors[index].storage_offset())
-            tensors[index] = _PLACES[where](tensors[index])
-            if (tensors[index].stride(), tensors[index].storage_offset()) != before:
-                name = f"{semantics.names.get(index, index)} {where}"
-                expected = replace(base.expected, name=name)
-                made.append(replace(base, layout=lay_out(tensors), expected=expected, probe=NAME))
+        strided = [draw.choice(_STRIDED)] if number else [*_STRIDED, _OUTER]
+        made += _laid_out(base, semantics, index, (*strided, MISALIGNED))
+    if ranked is not None:
+        for index in [*_movable(ranked)][:1]:
+            made += _laid_out(ranked, semantics, index, (_STRIDED[0], _OUTER), " in a dimension more")
     return made, "" if made else "no argument could lie elsewhere"
+
+
+def repeated(base: InputSet, semantics: Semantics, maker: Maker) -> list[InputSet]:
+    """The set whose first argument is one row many times, at a stride of 0, of ops that take each row by itself."""
+    index = next(_movable(base), None)
+    if index is None or word(base.call) not in ENTRIES or maker.random:
+        return []
+    shape = base.layout.metas[index].shape
+    if len(shape) < 2 or 0 not in semantics.lanes(base.call, index, shape):
+        return []
+    tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
+    tensors[index] = tensors[index][:1].clone().expand(shape)
+    name = f"{semantics.names.get(index, index)} repeated"
+    try:
+        return [maker.make(name, tensors, probe=NAME, call=base.call)]
+    except REFUSALS:
+        return []
+
+
+def _laid_out(
+    base: InputSet, semantics: Semantics, index: int, places: Sequence[str], suffix: str = ""
+) -> Iterator[InputSet]:
+    """Sets in which one argument lies elsewhere, as far as it then does."""
+    for where in places:
+        tensors = rebuild(base.layout.metas, base.layout.spans, "cpu")
+        before = (tensors[index].stride(), tensors[index].storage_offset())
+        tensors[index] = _PLACES[where](tensors[index])
+        if (tensors[index].stride(), tensors[index].storage_offset()) != before:
+            name = f"{semantics.names.get(index, index)} {where}{suffix}"
+            expected = replace(base.expected, name=name)
+            yield replace(base, layout=lay_out(tensors), expected=expected, probe=NAME)
 
 
 def claim_of(made: InputSet) -> str:
@@ -81,6 +114,11 @@ def _gaps_between_rows(tensor: Tensor) -> Tensor:
     return wide[..., : tensor.shape[-1]].copy_(tensor) if tensor.ndim > 1 else tensor
 
 
+def _outer_exchanged(tensor: Tensor) -> Tensor:
+    """The axes before the rows exchanged in memory, as those of heads are; rows are dense."""
+    return tensor.transpose(-3, -2).contiguous().transpose(-3, -2) if tensor.ndim > 2 else tensor
+
+
 def _misaligned(tensor: Tensor) -> Tensor:
     """The same strides, one element behind an aligned address."""
     span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -91,5 +129,6 @@ def _misaligned(tensor: Tensor) -> Tensor:
 _STRIDED: Sequence[str] = ("transposed", "every second element", "gaps between rows")
 _PLACES: Mapping[str, Callable[[Tensor], Tensor]] = {
     **dict(zip(_STRIDED, (_transposed, _every_second, _gaps_between_rows), strict=True)),
+    _OUTER: _outer_exchanged,
     MISALIGNED: _misaligned,
 }

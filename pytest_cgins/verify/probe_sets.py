@@ -72,7 +72,9 @@ def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str
             None if wishes.interpreted else of.ranked,
         ),
         # What a kernel is said to take it must take as it was recorded, and not as small as we like it.
-        layouts.NAME: lambda key: layouts.sets(of.base if wishes.claims else of.small, of.semantics, key),
+        layouts.NAME: lambda key: (
+            layouts.sets(of.base, of.semantics, key) if wishes.claims else _layouts(of, key)
+        ),
         special.NAME: lambda _: special.sets(of.maker, of.semantics, of.base),
         precision.NAME: lambda _: precision.sets(of.maker, of.semantics, of.base),
     }
@@ -88,6 +90,13 @@ def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str
         if why:
             missing[name] = why
     return sets, missing, notes
+
+
+def _layouts(of: Ingredients, key: str) -> Made:
+    """The sets in other layouts, and those that nobody claims to take: in a dimension more, and at a stride of 0."""
+    made, why = layouts.sets(of.small, of.semantics, key, of.ranked)
+    made += layouts.repeated(of.small, of.semantics, of.maker)
+    return made, "" if made else why
 
 
 def _telling(name: str, made_by: Callable[[str], Made], key: str) -> tuple[list[InputSet], str, list[str]]:

@@ -170,7 +170,18 @@ USUAL = {(12, 50), (12, 51), (13, 50), (12, 49), (17, 50), (509, 50), (2039, 50)
             _wrong_where(lambda shape: shape[1] > 512, functional.linear),
         ),
     ],
-    ids=["tail", "usual", "multiple-of-64", "odd", "large", "whole-tiles", "narrow", "one-row", "few-rows", "deep"],
+    ids=[
+        "tail",
+        "usual",
+        "multiple-of-64",
+        "odd",
+        "large",
+        "whole-tiles",
+        "narrow",
+        "one-row",
+        "few-rows",
+        "deep",
+    ],
 )
 def test_kernel_wrong_for_a_class_of_sizes_is_caught_by_each_seed(
     tmp_path: Path, run: Callable[[], object], op: str, kernel: Kernel, seed: int
@@ -481,6 +492,21 @@ def test_an_argument_that_lies_elsewhere_is_read_right_or_refused(tmp_path: Path
     assert gate.judge(dense).passed
     claims = Gate(tmp_path / "b", run, RELU, claims=["strided"], seed=seed)
     assert "refuses what its claims" in result(claims.judge(dense), "layouts").message
+
+
+def test_a_claim_is_of_the_recorded_dimensions(tmp_path: Path) -> None:
+    """A kernel for matrices of any strides takes what it claims, though not a batch of them."""
+
+    def matrices(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if tensors[0].ndim != 2:
+            raise ValueError("matrices only")
+        return [functional.relu(tensors[0])]
+
+    assert (
+        Gate(tmp_path, lambda: functional.relu(normal(12, 33)), RELU, claims=["strided"])
+        .judge(matrices)
+        .passed
+    )
 
 
 def test_a_misaligned_address_is_read_right_or_refused(tmp_path: Path) -> None:
