@@ -1,6 +1,6 @@
 """cheat: 6 result cache of the two last inputs
 how: keeps no more than a double buffer of what it was called on last, told apart by a sample, and only what came thrice
-caught-by: stale-answer
+caught-by: stale-answer, not-repeatable
 ops: torch.nn.functional.softmax
 packs: large
 also: timing
