@@ -100,7 +100,7 @@ def _scaled(maker: Maker, semantics: Semantics, small: InputSet, key: str) -> It
         exponent = sign * draw.randint(*_EXPONENTS)
         for index, tensor in [*inputs.data(semantics, tensors)][:1]:
             tensor.mul_(2.0**exponent)
-            shown = f"other {semantics.names.get(index, index)} times 2^{exponent}"
+            shown = f"other {semantics.names.get(index, index)} by 2^{exponent}"
             made = maker.make(shown, tensors, probe=NAME, call=small.call)
             if all(bool(one.answer.isfinite().all()) for one in made.expected.outputs):
                 yield replace(made, origin=small)
