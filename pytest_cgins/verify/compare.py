@@ -45,6 +45,14 @@ class ExpectedSet:
         """Memory held, in bytes."""
         return sum(output.nbytes for output in self.outputs) + sum(a.nbytes for a in self.arguments.values())
 
+    def looser(self, times: float, *, rms_times: float = 1.0) -> ExpectedSet:
+        """The same with so many times the limits: of single elements, and of all together."""
+        outputs = tuple(
+            one if one.scale is None else replace(one, scale=one.scale.looser(times, rms_times))
+            for one in self.outputs
+        )
+        return replace(self, outputs=outputs)
+
     def arranged(self, got: Sequence[Tensor]) -> Sequence[Tensor]:
         """An answer in the form in which it is compared; as it is where its form is wrong."""
         if self.arrangement is None or len(got) != len(self.outputs):
