@@ -151,7 +151,8 @@ class Suspicions:
         """An answer that was given later, or to the same tensors with other numbers."""
         on = f"{second.expected.name} inputs"
         if second.error:
-            self.trip(second.probe, f"run again on the {on}, the kernel raised {second.error}")
+            message = f"run again on the {on}, the kernel raised {second.error}"
+            self.trip(second.probe, message, Reason.NOT_REPEATABLE)
         elif second.probe == "late_work" and second.reused:
             self.trip(
                 "late_work",

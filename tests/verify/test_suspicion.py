@@ -85,6 +85,16 @@ def test_answers_that_differ_trip_repeat_with_how_much() -> None:
     assert "repeatable" not in result.message
 
 
+@pytest.mark.parametrize("probe", ["repeat", "fresh_memory", "late_work"])
+def test_a_kernel_that_raises_when_it_is_run_again_is_not_called_stale(probe: str) -> None:
+    """An exception shows neither a kept answer nor work that ends late: it is told as what it is."""
+    found = suspicions()
+    found.take_second(second(probe, None, error="LaunchError: no workspace is left"))
+    result = outcome(found, probe)
+    assert (result.outcome, result.reason) == ("tripped", Reason.NOT_REPEATABLE)
+    assert result.message.endswith("inputs, the kernel raised LaunchError: no workspace is left")
+
+
 def test_repeatable_is_offered_only_where_it_would_pass() -> None:
     """An answer that differs by a rounding passes with `repeatable: tolerance`, and that is said of it."""
     found, allowed = suspicions(), suspicions(repeatability=Repeatability(kind="tolerance"))
