@@ -407,6 +407,37 @@ def test_swallowed_nan_and_infinity_are_caught(tmp_path: Path, kernel: Kernel, r
     assert "(NaN and infinity inputs)" in tripped.message
 
 
+@pytest.mark.parametrize("passes_over", [True, False])
+@pytest.mark.parametrize(("op", "sign"), [("max", 1), ("min", -1), ("amax", 1), ("amin", -1)])
+def test_an_extreme_that_passes_over_nan_is_caught(
+    tmp_path: Path, op: str, sign: int, passes_over: bool
+) -> None:
+    """Of numbers beside NaN torch's extremes are NaN; fmax gives the number."""
+    arguments = {"dim": -1} if op.startswith("a") else {}
+    gate = Gate(tmp_path, lambda: getattr(torch, op)(normal(12, 33), **arguments), f"torch.{op}")
+
+    def kernel(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        x = sign * tensors[0]
+        x = x.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf) if passes_over else x
+        return [sign * (x.amax(-1) if arguments else x.max())]
+
+    tripped = result(gate.judge(kernel), "special_values")
+    assert tripped.outcome == ("tripped" if passes_over else "held")
+    assert tripped.reason is (Reason.NAN_PATTERN if passes_over else Reason.OK)
+
+
+def test_the_position_of_any_nan_is_right(tmp_path: Path) -> None:
+    """Torch tells the first NaN of a row, another kernel the last one."""
+    gate = Gate(tmp_path, lambda: torch.max(normal(12, 33), 1), "torch.max")
+
+    def last(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        best, index = tensors[0].flip(1).max(1)
+        return [best, tensors[0].shape[1] - 1 - index]
+
+    tripped = result(gate.judge(last), "special_values")
+    assert tripped.outcome == "held", tripped.message
+
+
 def test_infinities_of_which_torch_makes_nan_are_left_out(tmp_path: Path) -> None:
     """+inf in a softmax is NaN in torch's formula and 1 in another: only NaN and -inf are put in."""
     gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 33), dim=-1), SOFTMAX)
@@ -445,7 +476,7 @@ def test_fully_masked_row_is_tried(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "op", "why"),
     [
-        (lambda: torch.max(normal(4, 8), 1), "torch.max", "chooses"),
+        (lambda: torch.kthvalue(normal(4, 8), 2, 1), "torch.kthvalue", "chooses"),
         (
             lambda: functional.conv2d(normal(1, 4, 8, 8), normal(4, 4, 3, 3)),
             "torch.nn.functional.conv2d",

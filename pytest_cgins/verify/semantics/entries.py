@@ -73,9 +73,9 @@ ENTRIES: Mapping[str, Entry] = {
     **_all("max_pool1d max_pool2d max_pool3d", Entry(real=True, chooses=True, nan_wins=True, fixed=_POOL)),
     "embedding": Entry(real=True, kept={"input": "index"}),
     "scaled_dot_product_attention": Entry(real=True, kept={"attn_mask": "mask"}),
+    **_all("max min maximum minimum amax amin", Entry(chooses=True, nan_wins=True)),
     **_all(
-        "max min topk sort median nanmedian kthvalue mode maximum minimum amax amin cummax cummin fmax fmin argmax argmin "
-        "argsort unique",
+        "topk sort median nanmedian kthvalue mode cummax cummin fmax fmin argmax argmin argsort unique",
         Entry(chooses=True),
     ),
 }
