@@ -43,9 +43,10 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing
 	$(BIN)/python -m pytest tests/timing
 
-# Half an hour more, which each change of pytest_cgins/regenerate/ and github/ is worth.
+# Half an hour more, which each change of pytest_cgins/regenerate/ and github/ is worth; hypothesis draws other examples.
 test-exam: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m exam --dist load tests/regenerate tests/github
+	$(BIN)/python -m pytest -n 2 -m 'hypothesis and not exam' --dist loadfile --hypothesis-profile default
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/trace tests/verify \

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 from pytest_cgins.config.model import FailOn
 from pytest_cgins.evaluate import worker_environment
@@ -28,6 +29,9 @@ from pytest_cgins.model import (
 
 pytest_plugins = ["pytester"]
 sys.path.insert(0, str(Path(__file__).parent))  # of `timings`, which tests share
+# A change is judged on the same examples each time; each night draws others (make test-exam).
+settings.register_profile("same examples", derandomize=True)
+settings.load_profile("same examples")
 
 
 LONGEST = (
