@@ -213,14 +213,25 @@ class Overrides:
 def _tensors_again(arguments: Sequence[Any], wanted: Sequence[bool]) -> Sequence[Any]:
     """Arguments with tensors where Python was given plain numbers in their place, which decide no dtype."""
     tensor = next((one for one in arguments if issubclass(type(one), Tensor)), None)
-    if tensor is None or all(type(one) not in (int, float, bool, complex) for one in arguments):
+    if tensor is None or all(type(one) not in _WIDE for one in arguments):
         return arguments
     return [
-        torch.tensor(one, dtype=torch.result_type(tensor, one))
-        if is_tensor and type(one) in (int, float, bool, complex)
-        else one
+        _number(one, tensor) if is_tensor and type(one) in _WIDE else one
         for one, is_tensor in zip(arguments, wanted, strict=False)
     ]
+
+
+_WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+
+def _number(number: complex, tensor: Tensor) -> Tensor:
+    """A number as a tensor, with all of its digits where that leaves the result's dtype as it is.
+
+    Half precision is multiplied and divided by it in fp32: rounded first, it would give other answers than torch's.
+    """
+    dtype = torch.result_type(tensor, number)
+    whole = torch.tensor(number, dtype=_WIDE[type(number)])
+    return whole if torch.result_type(tensor, whole) == dtype else whole.to(dtype)
 
 
 @cache

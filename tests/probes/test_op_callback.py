@@ -165,6 +165,39 @@ def test_what_torch_runs_is_recorded(
     assert {family(name) for name in calls if name and not is_free(name)} == families
 
 
+NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "div": lambda x: x / 0.0706053,
+    "div_": lambda x: x.clone().div_(0.0706053),
+    "mul": lambda x: x * 0.0706053,
+    "reciprocal": lambda x: 0.0706053 / x,
+    "add": lambda x: x + 0.0706053,
+    "floor_divide": lambda x: x // 0.0706053,
+    "complex": lambda x: x.float() * 0.3j,
+    "integer": lambda x: (x * 16).long() * 0.0706053,
+    "boolean": lambda x: (x > 1) * 3,
+    "where": lambda x: torch.where(x > 1, x, 0.0706053),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_plain_number_keeps_all_its_digits(name: str, dtype: torch.dtype) -> None:
+    """An operator that is watched gives, bit for bit, what torch gives: it takes half precision times a number in fp32."""
+    x = (torch.arange(1, 1001) / 64).to(dtype)
+    right = NUMBERS[name](x)
+    told: list[str] = []
+    own = dict.fromkeys(("div", "mul", "add", "floor_divide", "where", "reciprocal"), 1000)
+    overrides = op_callback.Overrides(own, "cpu", lambda op, _, __: told.append(plain(op._schema.name)))
+    overrides.install()
+    try:
+        given = NUMBERS[name](x)
+    finally:
+        overrides.remove()
+    assert given.dtype == right.dtype
+    assert torch.equal(given, right)
+    assert told or not hasattr(torch.library, "get_kernel")
+
+
 def test_a_tensor_is_not_asked_how_large_it_is() -> None:
     """What is hung on it in the place of its own method is not called."""
     tensor, counter = torch.ones(4), op_callback.Counter()
