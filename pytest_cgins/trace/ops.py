@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, overload
 
 import torch
+from torch.nn import functional
 from torch.overrides import get_overridable_functions, handle_torch_function, resolve_name
 
 from pytest_cgins.config import Declared, SemanticsError, declared
@@ -22,9 +23,11 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _MARK = "__cgins_op__"
 _SEMANTICS = "__cgins_semantics__"
 _WRAPS = "__cgins_forward_of__"
-# Factories that torch shows to function modes and does not list as overridable, and one op that it lists by an
-# alias: torch.spmm.
+# Factories and activations that torch shows to function modes and does not list as overridable, and one op that it
+# lists by an alias: torch.spmm.
 _UNLISTED = {
+    getattr(functional, name): f"torch.nn.functional.{name}" for name in ("hardswish", "hardsigmoid")
+} | {
     getattr(torch, name): f"torch.{name}"
     for name in ("rand_like", "randn_like", "randint_like", "normal", "mm")
 }

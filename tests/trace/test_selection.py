@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_cgins.errors import RecordError
-from pytest_cgins.trace.ops import qualified_name
+from pytest_cgins.trace.ops import qualified_name, resolve
 from pytest_cgins.trace.selection import default_ops
 
 VIEWS = "as_strided_ squeeze_ unsqueeze_ swapaxes_ swapdims_ t_ transpose_ detach_ requires_grad_ set_ resize_ resize_as_"
@@ -102,3 +102,15 @@ def test_in_place_ops_are_recorded_at_level_dispatch(recorded) -> None:
 
     ops = ops_of(recorded(body, level="dispatch"))
     assert {op.split(".")[3] for op in ops} == {"index_add_", "scatter_", "index_put_"}
+
+
+FUNCTIONS = sorted(
+    name for name, func in vars(torch.nn.functional).items() if callable(func) and func in default_ops()
+)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_that_are_recorded_unasked_are_ops_by_name(name: str) -> None:
+    """What a recording without `ops` takes can be replayed: else its error would cost all that was recorded."""
+    func = getattr(torch.nn.functional, name)
+    assert resolve(qualified_name(func)) is func
