@@ -1,7 +1,8 @@
 """Probe `special_values`: NaN of both signs in a row, and infinities in a row each, must come out where torch has them.
 
-A set is made only where torch's own answer is beyond doubt. A NaN must not vanish; an infinity is put in only
-where torch makes none of it NaN, since a kernel with another formula may then be finite, and rightly so.
+A set is made only where torch's own answer is beyond doubt. A NaN must not vanish; an infinity is put only into torch's own
+ops, whose answer to it is documented or tested, and only where torch makes none of it NaN. Of a user's op the formula decides:
+x * (1 - c) is infinite, and x - c * x is NaN.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
     if rows is None:
         return [], "no argument holds numbers that may be replaced"
     # Three products of halves make one of fp32, and infinity minus infinity is NaN there.
-    chosen = [] if operators.multiply(names) else _unambiguous(maker, base, rows)
+    its_own = base.call.op.startswith("torch.") and not operators.multiply(names)
+    chosen = _unambiguous(maker, base, rows) if its_own else []
     masked = _fully_masked(maker, semantics, base)
     # What comes of NaN in a row that lets nothing through nobody says: the first row of a mask is not the last.
     row = rows.count - 1 if masked else rows.count // 2

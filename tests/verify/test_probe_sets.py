@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import pytest_cgins
 from pytest_cgins import documents
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.execute.tensors import pack, unpack
@@ -436,6 +437,21 @@ def test_the_position_of_any_nan_is_right(tmp_path: Path) -> None:
 
     tripped = result(gate.judge(last), "special_values")
     assert tripped.outcome == "held", tripped.message
+
+
+@pytest_cgins.mark
+def decayed(x: torch.Tensor) -> torch.Tensor:
+    """A user's op that infinity goes through in this formula, and not in another."""
+    return x * (1 - 2**-7)
+
+
+def test_another_formula_of_a_users_op_may_make_nan_of_infinity(tmp_path: Path) -> None:
+    """x - x/128 is as right as x * 127/128, and NaN where x is infinite; a NaN must stay one."""
+    gate = Gate(tmp_path, lambda: decayed(normal(12, 33)), f"{__name__}.decayed")
+    other = gate.judge(lambda tensors: [tensors[0] - tensors[0] / 128])
+    assert result(other, "special_values").outcome == "held"
+    swallowed = gate.judge(lambda tensors: [tensors[0].nan_to_num() * (1 - 2**-7)])
+    assert result(swallowed, "special_values").reason is Reason.NAN_PATTERN
 
 
 def test_infinities_of_which_torch_makes_nan_are_left_out(tmp_path: Path) -> None:
