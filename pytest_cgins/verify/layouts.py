@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -42,8 +43,10 @@ def sets(
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     made: list[InputSet] = []
     for number, index in enumerate([*_movable(base)][:_MOST]):
-        strided = [draw.choice(_STRIDED)] if number else [*_STRIDED, _OUTER]
-        made += _laid_out(base, semantics, index, (*strided, MISALIGNED))
+        strided = draw.sample(_STRIDED, len(_STRIDED)) if number else [*_STRIDED, _OUTER]
+        # A vector lies elsewhere in one of the layouts alone.
+        made += islice(_laid_out(base, semantics, index, strided), 1 if number else None)
+        made += _laid_out(base, semantics, index, [MISALIGNED])
     if ranked is not None:
         for index in [*_movable(ranked)][:1]:
             made += _laid_out(ranked, semantics, index, (_STRIDED[0], _OUTER), " in a dimension more")

@@ -593,6 +593,19 @@ def test_each_argument_lies_elsewhere_by_itself(tmp_path: Path) -> None:
     assert "on the weight" in result(gate.judge(weight_in_a_row), "layouts").message
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_vector_lies_with_gaps_in_each_run(tmp_path: Path, seed: int) -> None:
+    """Transposed it is as before: what is drawn for it is a layout in which it does lie elsewhere."""
+    weight = normal(40)
+    gate = Gate(
+        tmp_path,
+        lambda: functional.rms_norm(normal(7, 40), (40,), weight),
+        "torch.nn.functional.rms_norm",
+        seed=seed,
+    )
+    assert gate.tensors("weight every second element")[1].stride() == (2,)
+
+
 # ---- precision
 
 
