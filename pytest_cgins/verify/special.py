@@ -42,7 +42,8 @@ def sets(maker: Maker, semantics: Semantics, base: InputSet) -> tuple[list[Input
         return [], "what a gradient of NaN is depends on the formula"
     if base.call.op.startswith("torch.") and word(base.call) in DISTINCT:
         return _nearly_all_masked(maker, semantics, base)
-    if (semantics.chooses and not semantics.entry.nan_wins) or base.returns_integers:
+    positions = any("int" in meta.dtype for meta in base.outputs)
+    if positions or (semantics.chooses and not semantics.entry.nan_wins):
         return [], "the op chooses among elements, and NaN is neither greater nor less than any"
     names = operators.operators(base.call, base.layout, base.context, maker.device)
     if operators.spread(names):

@@ -427,18 +427,6 @@ def test_an_extreme_that_passes_over_nan_is_caught(
     assert tripped.reason is (Reason.NAN_PATTERN if passes_over else Reason.OK)
 
 
-def test_the_position_of_any_nan_is_right(tmp_path: Path) -> None:
-    """Torch tells the first NaN of a row, another kernel the last one."""
-    gate = Gate(tmp_path, lambda: torch.max(normal(12, 33), 1), "torch.max")
-
-    def last(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        best, index = tensors[0].flip(1).max(1)
-        return [best, tensors[0].shape[1] - 1 - index]
-
-    tripped = result(gate.judge(last), "special_values")
-    assert tripped.outcome == "held", tripped.message
-
-
 @pytest_cgins.mark
 def decayed(x: torch.Tensor) -> torch.Tensor:
     """A user's op that infinity goes through in this formula, and not in another."""
@@ -492,7 +480,7 @@ def test_fully_masked_row_is_tried(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "op", "why"),
     [
-        (lambda: torch.kthvalue(normal(4, 8), 2, 1), "torch.kthvalue", "chooses"),
+        (lambda: torch.max(normal(4, 8), 1), "torch.max", "chooses"),
         (
             lambda: functional.conv2d(normal(1, 4, 8, 8), normal(4, 4, 3, 3)),
             "torch.nn.functional.conv2d",
