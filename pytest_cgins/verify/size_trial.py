@@ -35,6 +35,7 @@ MOST_ROWS, FEW_ROWS = 2048, 8
 LONG_BYTES = 2 << 20
 """Arguments with long rows are not larger."""
 _TILE, _TILES = 1024, (16, 20)  # of a row: divisors of the tile divide it as well
+_TILES_OF_SCORES = (2, 3)  # there are as many rows, often
 _BEYOND_16_BITS = (3 << 16) + _TILE
 _FIND_ONE = frozenset({"argmax", "argmin", "max", "min"})
 _APART = 4  # sets in which one of several equal sizes moves
@@ -194,6 +195,11 @@ class Trial:
             return None
         others = {n: draw.choice((2, 3)) for n in self._places.others}
         widths = [_TILE * draw.randint(*_TILES)]
+        if name == "scaled_dot_product_attention":
+            # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
+            keys = self._places.metas[1].shape[-2]
+            others = {**dict.fromkeys(others, 1), main: draw.choice((2, 3))}
+            main, widths = keys, [_TILE * draw.randint(*_TILES_OF_SCORES)] if keys != main else []
         if finds_one:
             widths = [_BEYOND_16_BITS, *widths]
         plan = [{**others, main: width} for width in widths]

@@ -358,6 +358,22 @@ def test_heads_that_share_heads_move_together(tmp_path: Path) -> None:
     assert gate.judge().passed
 
 
+@pytest.mark.parametrize("queries", [17, 40])
+def test_keys_are_many_and_heads_stay_narrow(tmp_path: Path, queries: int) -> None:
+    """A row of attention is a query's scores: a buffer for 1,024 of them is too small, and a plain kernel's time is bearable."""
+    q, kv = normal(1, 4, queries, 16), normal(1, 4, 40, 16)
+    gate = Gate(tmp_path, lambda: functional.scaled_dot_product_attention(q, kv, kv.clone()), ATTENTION)
+    shapes = [gate.tensors(name)[1].shape for name in gate.names if name.startswith("sizes")]
+    assert max(shape[-2] for shape in shapes) in (2048, 3072)
+    assert max(shape[-1] for shape in shapes) < 2048
+
+    def buffered(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        q, k, v = tensors
+        return [functional.scaled_dot_product_attention(q, k[..., :1024, :], v[..., :1024, :])]
+
+    assert result(gate.judge(buffered), "sizes").reason is Reason.SIZE_DEPENDENT
+
+
 def test_windows_that_torch_knows_stay(tmp_path: Path) -> None:
     """A batch of 3 and three channels move, and windows of 3x3 do not: another one is another op."""
     gate = Gate(
