@@ -74,8 +74,8 @@ def main() -> int:
             specimens = [one for one in found if options.only in one.name]
             if collection in options.part:
                 rows += _gated(Path(name) / collection, specimens, options.device, options.seed)
-        if "variants" in options.part and not options.only:
-            rows += _variants(Path(name) / "variants", options.device, options.seed)
+        if "variants" in options.part:
+            rows += _variants(Path(name) / "variants", options)
     wrong, honest = ([row for row in rows if bool(row.expected) is kind] for kind in (True, False))
     print(_report(wrong, honest))
     if options.json:
@@ -113,13 +113,12 @@ def _gated(folder: Path, specimens: Sequence[Specimen], device: str, seed: int) 
         return [_told(_row(one, evaluation)) for one in wanted for evaluation in opened.evaluate(one)]
 
 
-def _variants(folder: Path, device: str, seed: int) -> list[Row]:
+def _variants(folder: Path, options: argparse.Namespace) -> list[Row]:
     """The legitimate kernels of tests/planted."""
-    sources = edits.variants(device)
-    loaded = project.make(folder, sources, device, VARIANT_DTYPES)
-    evaluator = Evaluator(loaded, seed=seed, timing=False)
+    loaded = project.make(folder, edits.variants(options.device), options.device, VARIANT_DTYPES)
+    evaluator = Evaluator(loaded, seed=options.seed, timing=False)
     try:
-        cases = evaluator.cases()
+        cases = [case for case in evaluator.cases() if options.only in case.kernel]
         evaluator.build_ahead(cases)
         return [_told(_row(None, evaluator.evaluate(case))) for case in cases]
     finally:
