@@ -31,6 +31,8 @@ def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions)
     claimed = made.probe == layouts.NAME and layouts.claim_of(made) in suspicions.permissions.claims
     if died or claimed:
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
+        if error["kind"] == Reason.TIMED_OUT.value:
+            what = "did not end, as it hangs there or is slow"
         suspicions.trip(
             made.probe,
             f"on the {name} inputs the kernel {what}: {message}{_called(made)}{_remedy(made)}",

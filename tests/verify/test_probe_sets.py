@@ -71,6 +71,8 @@ class Gate:
                 outputs = kernel(documents.load_python(OpCall, one["call"]))(tensors)
             except (RuntimeError, ValueError, ZeroDivisionError) as refusal:
                 error = {"phase": "run", "kind": type(refusal).__name__, "message": str(refusal)}
+            except TimeoutError as late:  # what the pool makes of it
+                error = {"phase": "died", "kind": Reason.TIMED_OUT.value, "message": str(late)}
             header, content = pack(outputs)
             answers.append(
                 {"name": one["name"], "tensors": header, "devices": ["cpu"] * len(outputs), "error": error}
@@ -197,6 +199,19 @@ def test_drawn_sizes_differ_from_run_to_run(tmp_path: Path) -> None:
     run: Callable[[], object] = lambda: functional.softmax(normal(12, 50), dim=-1)  # noqa: E731
     one, other = (set(Gate(tmp_path / str(seed), run, SOFTMAX, seed=seed).names) for seed in (1, 2))
     assert len(one - other) >= 4
+
+
+def test_kernel_that_is_killed_on_a_size_is_not_said_to_have_died(tmp_path: Path) -> None:
+    """Nobody can tell one that hangs from one that takes long there."""
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(7, 40), dim=-1), SOFTMAX)
+
+    def slow(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        if tensors[0].shape[-1] > 4096:
+            raise TimeoutError("no answer within 60 s")
+        return [tensors[0].softmax(-1)]
+
+    message = result(gate.judge(slow), "sizes").message
+    assert "inputs the kernel did not end, as it hangs there or is slow: no answer within 60 s" in message
 
 
 def test_kernel_that_refuses_a_size_is_not_to_blame(tmp_path: Path) -> None:
