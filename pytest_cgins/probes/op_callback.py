@@ -39,6 +39,8 @@ LEAST_SHARE = 0.5
 
 _BESIDE = {"add", "sum", "mul"}
 """What stands beside a heavy operator without making another op of it: a bias, its gradient."""
+_WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""Plain numbers of Python, and the dtype that has all of their digits."""
 
 _numel_of = Tensor.numel  # a kernel's tensor could have another of its own
 
@@ -219,9 +221,6 @@ def _tensors_again(arguments: Sequence[Any], wanted: Sequence[bool]) -> Sequence
         _number(one, tensor) if is_tensor and type(one) in _WIDE else one
         for one, is_tensor in zip(arguments, wanted, strict=False)
     ]
-
-
-_WIDE = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
 def _number(number: complex, tensor: Tensor) -> Tensor:

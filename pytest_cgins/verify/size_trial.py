@@ -197,7 +197,8 @@ class Trial:
         widths = [_TILE * draw.randint(*_TILES)]
         if name == "scaled_dot_product_attention":
             # Its rows are a query's scores, one for each key: a plain kernel may take a head's width squared for each.
-            keys = self._places.metas[1].shape[-2]
+            given = {one.name: one.value.value for one in self._maker.call.arguments}
+            keys = self._places.metas[int(given.get("key") or 0)].shape[-2]
             others = {**dict.fromkeys(others, 1), main: draw.choice((2, 3))}
             main, widths = keys, [_TILE * draw.randint(*_TILES_OF_SCORES)] if keys != main else []
         if finds_one:

@@ -389,6 +389,14 @@ def test_keys_are_many_and_heads_stay_narrow(tmp_path: Path, queries: int) -> No
     assert result(gate.judge(buffered), "sizes").reason is Reason.SIZE_DEPENDENT
 
 
+def test_what_attends_to_itself_has_other_sizes(tmp_path: Path) -> None:
+    """One tensor is query, key and value: there are many keys of it, too."""
+    x = normal(1, 4, 40, 16)
+    gate = Gate(tmp_path, lambda: functional.scaled_dot_product_attention(x, x, x), ATTENTION)
+    shapes = [gate.tensors(name)[0].shape for name in gate.names if name.startswith("sizes")]
+    assert max(shape[-2] for shape in shapes) in (2048, 3072)
+
+
 def test_windows_that_torch_knows_stay(tmp_path: Path) -> None:
     """A batch of 3 and three channels move, and windows of 3x3 do not: another one is another op."""
     gate = Gate(
