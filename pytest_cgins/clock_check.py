@@ -78,6 +78,8 @@ class OutsideClock:
             alone: the base as the kernel of a process that this kernel was never in.
             stopped: holds this process; it may keep the other one from running.
         """
+        if self.prepared.method != alone.prepared.method:
+            return ""  # the base cannot be captured there: its times say nothing of those here
         busy: list[tuple[float, float]] = []
 
         def turn() -> tuple[float, float]:

@@ -51,6 +51,8 @@ class Worker:
     """What the arms take by the parent's clock, where that is not what is told."""
     alone_ns: float = NS["base"]
     """What the base takes in a process of its own."""
+    alone_method: str = "cuda-graph"
+    """How it is timed there, where nobody asks for fences."""
     state_blocks: int = 0
     """The kernel is slower for so many blocks of the usual length, and then faster for as many; 0: never."""
     raises: dict[str, Exception] = field(default_factory=dict)
@@ -76,6 +78,8 @@ class Pool:
         """Number of the process, method, params, and limit of each request."""
         self.buffers: list[Buffer] = []
         """What was handed out at the ends."""
+        self.alone: dict[str, Any] = {}
+        """What the process of the base's own was asked to open."""
         self.held = False
         """Whether the lock is held now."""
         self._workers = workers
@@ -111,7 +115,10 @@ class Pool:
                 if method == "open"
                 else method == "repeat"
             )
-            answer = Reply({"arms": ["kernel", "torch"], **OPENED}, ())
+            if method == "open":
+                self.alone = params
+            way = "fenced-loop" if self.alone["fenced"] else worker.alone_method
+            answer = Reply({"arms": ["kernel", "torch"], **OPENED, "method": way}, ())
             took = Took(
                 wall_ns=round(worker.alone_ns * params.get("calls", 0)), waited_ns=0, own_ns=0, others_ns=0
             )
@@ -381,6 +388,22 @@ def test_a_kernel_that_slows_its_base_is_not_faster() -> None:
         timing(Pool(worker, worker)).time(wanted())
     assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.SLOWS_BASE)
     assert "its base revision takes 2 times as long" in ended.value.verdict.message
+
+
+@pytest.mark.parametrize("method", ["cuda-graph", "fenced-loop"])
+def test_the_base_alone_is_timed_as_it_is_beside_the_kernel(method: str) -> None:
+    """In loops beside a kernel that leaves its stream: calls of a graph take a twentieth, and speak against nobody."""
+    pool = Pool(Worker(changes={"method": method}))
+    timing(pool).time(wanted())
+    opened = [params for _, asked, params, _ in pool.asked if asked == "open"]
+    assert [params.get("fenced", False) for params in opened] == [False]
+    assert pool.alone["fenced"] is (method == "fenced-loop")
+
+
+def test_times_of_two_methods_are_not_held_against_each_other() -> None:
+    """A base that cannot be captured alone, though it was beside the kernel, accuses no one."""
+    pool = Pool(Worker(ns={"base": 2000.0}, alone_method="fenced-loop"))
+    assert timing(pool).time(wanted()).disputed is None
 
 
 def test_a_base_that_is_slow_everywhere_is_slow() -> None:

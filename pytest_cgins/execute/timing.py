@@ -84,8 +84,8 @@ class TimingService:
                 numbers alone, each with `name`, `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs`
                 (TensorMetas), `context` (Context) and, if any, `mutated` (indices of the tensors that the op
                 changes). If wanted: `base` (CompiledKernel); `compile`, whether torch.compile is an arm; `cache`,
-                `warm` if tensors may stay in it; `longer`, a factor for the length of batches; `probes`, names of
-                those that are switched on.
+                `warm` if tensors may stay in it; `longer`, a factor for the length of batches; `fenced`, whether a GPU
+                is to be timed by loops between fences; `probes`, names of those that are switched on.
             buffers: one a set.
 
         Returns:
@@ -217,6 +217,7 @@ class _Opened:
                         copies=rotation.copies,
                         limit_s=params["limit_s"],
                         longer=params.get("longer", 1.0),
+                        fenced=params.get("fenced", False),
                         require_replays=lambda: self._require_replays(arms, contents),
                     )
             self._repeats = after_timing.Repeats()

@@ -39,15 +39,20 @@ def make_timer(
     copies: int,
     limit_s: float,
     longer: float = 1.0,
+    fenced: bool = False,
     require_replays: Callable[[], object] = lambda: None,
 ) -> tuple[Timer, tuple[str, ...]]:
     """Graphs if every arm can be captured whole, else loops between fences for all arms, and a note that says why.
 
     `require_replays` raises CaptureError where a graph is known not to do what calls do. A loop's time holds whatever
-    its calls launch, on any stream and from any thread, and what launching costs besides.
+    its calls launch, on any stream and from any thread, and what launching costs besides. `fenced` asks for loops, by
+    whom their times are held against others' loops.
     """
     for arm in arms.values():
         _warm_up(arm)
+    loops = functools.partial(HostTimer, arms, copies=copies, limit_s=limit_s, longer=longer, fence=_wait)
+    if fenced:
+        return loops(), ()
     try:
         require_replays()
         return GraphTimer(arms, copies=copies, limit_s=limit_s, longer=longer), ()
@@ -56,7 +61,7 @@ def make_timer(
             f"{error}: all arms were timed as loops of calls between two waits for the whole GPU, and their times "
             "hold what launching costs the host"
         )
-    return HostTimer(arms, copies=copies, limit_s=limit_s, longer=longer, fence=_wait), (note,)
+    return loops(), (note,)
 
 
 class CaptureError(Exception):

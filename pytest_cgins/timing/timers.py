@@ -14,6 +14,7 @@ def make_timer(
     copies: int,
     limit_s: float,
     longer: float = 1.0,
+    fenced: bool = False,
     require_replays: Callable[[], object] = lambda: None,
 ) -> tuple[Timer, tuple[str, ...]]:
     """A timer, and notes: a fallback that was taken.
@@ -25,13 +26,19 @@ def make_timer(
         copies: how many of its tensors each arm has.
         limit_s: bounds one batch of every arm together.
         longer: makes batches so many times as long as usual.
+        fenced: see `cuda.make_timer`.
         require_replays: see `cuda.make_timer`.
     """
     if device.startswith("cuda"):
         from pytest_cgins.timing import cuda
 
         return cuda.make_timer(
-            arms, copies=copies, limit_s=limit_s, longer=longer, require_replays=require_replays
+            arms,
+            copies=copies,
+            limit_s=limit_s,
+            longer=longer,
+            fenced=fenced,
+            require_replays=require_replays,
         )
     from pytest_cgins.timing.cpu import HostTimer
 

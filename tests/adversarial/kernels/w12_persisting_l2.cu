@@ -18,7 +18,9 @@ extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream stream) {
   if (n == 0) return 0;
   static bool carved = false;
   if (!carved) {
-    CGINS_CUDA_CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, size_t{32} << 20));
+    int most = 0;
+    CGINS_CUDA_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxPersistingL2CacheSize, 0));
+    CGINS_CUDA_CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, size_t(most) / 2));
     carved = true;
   }
   cudaStreamAttrValue value = {};
