@@ -260,7 +260,9 @@ class CaseTiming:
         alone = _without_the_kernel(wanted)
         try:
             # A graph and a loop of the same calls take different times.
-            alone = replace(alone, request={**alone.request, "fenced": clock.prepared.method == "fenced-loop"})
+            alone = replace(
+                alone, request={**alone.request, "fenced": clock.prepared.method == "fenced-loop"}
+            )
             prepared, _ = self._opened(alone, 1.0)
             other = OutsideClock(prepared, lambda arm, calls: self._repeat(alone, arm, calls))
             return clock.slowdown(other, lambda: self._runs.stopped(wanted.role))

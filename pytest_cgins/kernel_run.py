@@ -58,7 +58,7 @@ class KernelRuns:
         pairs = list(zip(sets, buffers, strict=True))
         notes: list[str] = []
         try:
-            reply = self._ask(role, request, pairs)
+            reply = self.together(role, request, pairs)
         except EndedError as end:
             if end.verdict.status not in _DEATHS:
                 raise
@@ -106,7 +106,7 @@ class KernelRuns:
         self._pool.discard(role)
         return forged(role, f"{type(error).__name__}: {error}", output)
 
-    def _ask(
+    def together(
         self,
         role: str,
         request: dict[str, Any],
@@ -114,7 +114,11 @@ class KernelRuns:
         *,
         share: float = 1.0,
     ) -> Reply:
-        """Have the kernel run on sets whose names it does not learn, within a share of the limit."""
+        """Have the kernel run on sets whose names it does not learn, in one request and within a share of the limit.
+
+        Raises:
+            EndedError: it died, or forged an answer; which set it died on is not looked for.
+        """
         kernel = request["kernel"]["key"]
         disguise = Disguise(pairs, seed=f"{self._seed}/{kernel}")
         asked = {**request, "sets": disguise.sets}
@@ -146,7 +150,7 @@ class KernelRuns:
         hung = end.verdict.status is Status.TIMEOUT
         share = AFTER_HANG if hung else 1.0
         try:
-            reply = self._ask(role, request, core, share=share)
+            reply = self.together(role, request, core, share=share)
         except EndedError as again:
             if hung and again.verdict.status is Status.TIMEOUT:
                 raise end from again
@@ -158,7 +162,7 @@ class KernelRuns:
                     part = (
                         _not_run(pair[0]["name"])
                         if has_hung
-                        else self._ask(role, request, [pair], share=share)
+                        else self.together(role, request, [pair], share=share)
                     )
                 except EndedError as death:
                     has_hung = death.verdict.status is Status.TIMEOUT

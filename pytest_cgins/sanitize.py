@@ -16,7 +16,7 @@ from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import START_TIMEOUT_S
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.worker import ENCLOSE_VARIABLE
-from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.kernel_run import NOT_RUN, KernelRuns
 from pytest_cgins.model import Probe, Reason, Status
 from pytest_cgins.options import BARE_VARIABLE
 
@@ -94,8 +94,8 @@ class Sanitizers:
         if not device.startswith("cuda"):
             why = "compute-sanitizer looks into CUDA kernels only"
             return tuple(Probe(name=tool, outcome="not-run", reason=Reason.OK, message=why) for tool in tools)
-        once = [{**one, "probe": one.get("probe") or "once"} for one in sets]
-        return tuple(self._probe(tool, {**request, "probes": ()}, once, buffers) for tool in tools)
+        pairs = list(zip(sets, buffers, strict=True))
+        return tuple(self._probe(tool, {**request, "probes": ()}, pairs) for tool in tools)
 
     def findings(
         self,
@@ -129,13 +129,14 @@ class Sanitizers:
             self._folder.cleanup()
 
     def _probe(
-        self, tool: str, request: dict[str, Any], sets: Sequence[dict[str, Any]], buffers: Sequence[Buffer]
+        self, tool: str, request: dict[str, Any], pairs: Sequence[tuple[dict[str, Any], Buffer]]
     ) -> Probe:
         pool, runs = self._worker(tool)
         died: EndedError | None = None
         unfinished = ""
         try:
-            reply = runs.run("verification", request, sets, buffers)
+            # A finding names its line: which of the sets it died on is not worth a process a set.
+            reply = runs.together("verification", request, pairs)
         except EndedError as end:
             died = end
             if end.verdict.reason in _TOOLS_COST:
@@ -218,6 +219,7 @@ def _unfinished(answers: Sequence[dict[str, Any]]) -> str:
     for error in errors:
         message = str(error.get("message", ""))
         cause = cause_of(str(error.get("kind", "")), message)
-        if error["phase"] == "died" or cause in _TOOLS_COST or len(errors) == len(answers):
+        ended = error["phase"] == "died" or error.get("kind") == NOT_RUN
+        if ended or cause in _TOOLS_COST or len(errors) == len(answers):
             return f"{error.get('kind', '')}: {message}"
     return ""

@@ -182,6 +182,18 @@ def test_a_finding_counts_though_the_kernel_was_not_done(stand_in: Path) -> None
     assert (memory.outcome, memory.reason) == ("tripped", Reason.MEMCHECK)
 
 
+def test_a_kernel_that_dies_under_a_tool_is_not_run_again(stand_in: Path, sanitizers: Sanitizers) -> None:
+    """What the tool wrote names its line: a process for each set of inputs would take seconds each."""
+    (stand_in / "memcheck").write_text(FINDING)
+    body = "    open('ran', 'a').write('.')\n    os.abort()\n"
+    (stand_in / "dies.py").write_text(
+        f"import os\n\ndef relu(input):\n{body}".replace("'ran'", repr(str(stand_in / "ran")))
+    )
+    (memory,) = probes(sanitizers, module="dies", root=str(stand_in), tools=BOTH[:1])
+    assert (memory.outcome, memory.reason) == ("tripped", Reason.MEMCHECK)
+    assert (stand_in / "ran").read_text() == "."
+
+
 def test_a_worker_that_never_came_up_is_no_fault_of_the_kernel(
     stand_in: Path, sanitizers: Sanitizers
 ) -> None:
