@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from torch import Tensor
 
 from pytest_cgins.model import OpCall
+from pytest_cgins.trace import backward, call
 from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
@@ -99,6 +102,16 @@ def _layouts(of: Ingredients, key: str) -> Made:
     return made, "" if made else why
 
 
+def _why_none(error: Exception) -> str:
+    """What torch said as it ran the op; what was raised elsewhere is a defect of ours, and told as that."""
+    said = (str(error).splitlines() or [""])[0]
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(code.co_filename in (call.__file__, backward.__file__) for code in frames):
+        return f"torch refuses the inputs ({said})"
+    place = f"{Path(frames[-1].co_filename).name}, {frames[-1].co_name}"
+    return f"its inputs could not be made, which is a defect of pytest-cgins: {type(error).__name__}: {said} ({place})"
+
+
 def _telling(name: str, made_by: Callable[[str], Made], key: str) -> tuple[list[InputSet], str, list[str]]:
     """The sets of a probe, or why there are none; those that tell nothing are drawn once more, and named if that is no help."""
     kept: dict[str, tuple[InputSet, str]] = {}
@@ -106,7 +119,7 @@ def _telling(name: str, made_by: Callable[[str], Made], key: str) -> tuple[list[
         try:
             made, why = made_by(draw)
         except REFUSALS as error:
-            made, why = [], f"torch refuses the inputs ({(str(error).splitlines() or [''])[0]})"
+            made, why = [], _why_none(error)
         if not made and not kept:
             return [], why, []
         for one in made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest_cgins
 from pytest_cgins import documents
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import Correctness, OpCall, Probe, Reason
+from pytest_cgins.model import Argument, Correctness, OpCall, Probe, Reason, Value
+from pytest_cgins.trace.call import invoke
+from pytest_cgins.verify import arguments, sizes
 from pytest_cgins.verify.judge import JudgeService
 from pytest_cgins.verify.wishes import PREPARED
 from tests.verify.helpers import normal
@@ -107,6 +110,27 @@ def test_torch_passes_on_all_sets(tmp_path: Path) -> None:
     assert any(width in (2, 3) for _, width in drawn)
     assert any(width >= 1024 for _, width in drawn)
     assert "the case is not in half precision" in result(found, "second_precision").message
+
+
+def test_a_defect_of_ours_is_no_refusal_of_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe without inputs says whose error left it without them, and where that was raised."""
+
+    def defect(*_: object, **__: object) -> None:
+        raise IndexError("list index out of range")
+
+    def refused(*_: object, **__: object) -> None:
+        argument = Argument(name="dim", value=Value(kind="int", value=7), passed="keyword")
+        invoke(replace(gate.call, arguments=(gate.call.arguments[0], argument)), gate.tensors("recorded"))
+
+    gate = Gate(tmp_path, lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX)
+    monkeypatch.setattr(sizes, "sets", defect)
+    monkeypatch.setattr(arguments, "sets", refused)
+    found = Gate(tmp_path / "again", lambda: functional.softmax(normal(12, 64), dim=-1), SOFTMAX).judge()
+    assert result(found, "sizes").message == (
+        "its inputs could not be made, which is a defect of pytest-cgins: IndexError: list index out of range "
+        "(test_probe_sets.py, defect)"
+    )
+    assert result(found, "arguments").message.startswith("torch refuses the inputs (Dimension out of range")
 
 
 def test_constant_of_the_recorded_size_is_caught(tmp_path: Path) -> None:
