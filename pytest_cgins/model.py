@@ -421,8 +421,6 @@ class KernelSource(Document):
     """The launch line's text (contract `device`): how many blocks and threads, from sizes."""
     specialized: Specialized | None = None
     """Further builds in the same library, for calls of some sizes (contract `launcher`)."""
-    headers: Literal["real", "shadow"] = "real"
-    """`shadow`: a torch extension is compiled on small stand-ins for torch's headers (for search only)."""
     digest: str = ""
     """sha256 over the sources' content and all of the above but paths and the namespace."""
 

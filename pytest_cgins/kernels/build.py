@@ -25,7 +25,6 @@ from pytest_cgins.kernels import (
     diagnostics,
     flags,
     libraries,
-    shadow,
     slots,
     torch_extension,
 )
@@ -307,7 +306,7 @@ def planner(source: KernelSource) -> Callable[[KernelSource], plans.Plan]:
     """
     flags.require_allowed(source)
     if source.contract == "torch-extension":
-        return shadow.plan if source.headers == "shadow" else torch_extension.plan
+        return torch_extension.plan
     if source.contract == "device":
         return device.plan
     suffix = Path(source.files[0]).suffix
@@ -339,7 +338,7 @@ def base_key(
             raise SourceError(f"{file}: gone since it was found", remedy="put it back, or correct cgins.yaml")
     header = file_digest(plans.INCLUDE / "cgins.h")
     parts = [
-        f"contract {CONTRACT_VERSION}", source.contract, source.device, source.entry, source.headers, str(header),
+        f"contract {CONTRACT_VERSION}", source.contract, source.device, source.entry, str(header),
         plan.artifact, "fenced" if fenced else "", *_compiler_arguments(), *plan.identity, *plans.environment_identity(*VARIABLES),
         *libraries.identity(source.flags),
         *(f"{Path(file).name} {digest}" for file, digest in zip(source.files, digests, strict=True)),

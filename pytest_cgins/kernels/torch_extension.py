@@ -320,15 +320,6 @@ def _library_folder(nvcc: tuple[str, ...]) -> Path:
     return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 
-def torch_identity() -> str:
-    """Version, git hash, ABI and CUDA of torch, and Python's own ABI; torch is not imported.
-
-    Raises:
-        InfrastructureError: there is no torch.
-    """
-    return torch_package().identity
-
-
 def declaration(texts: Mapping[str, str], entry: str) -> str:
     """What the binding needs of CUDA sources: the C++ declaration of its entry; "" if a C++ source has it.
 

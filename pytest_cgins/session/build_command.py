@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -56,11 +55,6 @@ def add_parsers(subparsers: Subparsers) -> None:
         "--json", action="store_true", help="with --arch: print a report as --cgins-json writes it"
     )
     build.add_argument(
-        "--shadow-headers",
-        action="store_true",
-        help="build torch extensions on small stand-ins for torch's headers: fast, for search, never for a verdict",
-    )
-    build.add_argument(
         "-j", "--jobs", type=_jobs, default=0, metavar="N", help="builds at a time; default: one a core"
     )
     build.add_argument(
@@ -96,17 +90,12 @@ def run_build(arguments: argparse.Namespace) -> int:
                 raise ConfigError(
                     f"--{name} goes with --arch", remedy="name architectures: --arch sm_80,sm_90a"
                 )
-    elif arguments.shadow_headers:
-        raise ConfigError(
-            "--shadow-headers does not go with --arch",
-            remedy="resources are compared on torch's real headers only",
-        )
     config = load_config(arguments.config)
     chosen = select(config, arguments.kernels)
     with closing(Ahead(jobs=arguments.jobs, timeout_s=arguments.timeout)) as ahead:
         if not arguments.arch:
             wanted = list(_implementations(chosen, arguments.device))
-            return _build(config, wanted, ahead, shadow_headers=arguments.shadow_headers)
+            return _build(config, wanted, ahead)
         status = 0
         if arguments.device != "cpu":
             status = _compile(config, chosen, arguments, ahead)
@@ -135,7 +124,6 @@ def _build(
     ahead: Ahead,
     *,
     to_stderr: bool = False,
-    shadow_headers: bool = False,
 ) -> int:
     """Build for this machine; a line an implementation, in the order of the file."""
     from pytest_cgins.kernels.source import find
@@ -145,9 +133,7 @@ def _build(
     sources: list[KernelSource | CginsError] = []
     for kernel, implementation in chosen:
         try:
-            source = find(config, kernel, implementation)
-            shadowed = shadow_headers and source.contract == "torch-extension"
-            sources.append(replace(source, headers="shadow") if shadowed else source)
+            sources.append(find(config, kernel, implementation))
         except CginsError as error:
             sources.append(error)
     ahead.add(source for source in sources if isinstance(source, KernelSource))

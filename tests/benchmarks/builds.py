@@ -153,18 +153,15 @@ def loadable(device: str, contract: str) -> bool:
     return device == "cpu" or contract != "device" or has_gpu()
 
 
-def cold(implementation: str, *, warmed_by: str = "", shadow: bool = False) -> Callable[[Path], float]:
+def cold(implementation: str, *, warmed_by: str = "") -> Callable[[Path], float]:
     """From an edited source to a loaded callable, through the build cache, which is empty.
 
     Args:
         implementation: key of `IMPLEMENTATIONS`.
         warmed_by: another implementation that is built first: precompiled headers are then there.
-        shadow: on the small stand-ins for torch's headers.
     """
 
     def measure(folder: Path) -> float:
-        from dataclasses import replace
-
         import pytest_cgins.kernels.callable  # noqa: F401 (what load_inline's side has imported by now, too)
         from pytest_cgins.kernels.build import build
 
@@ -173,8 +170,6 @@ def cold(implementation: str, *, warmed_by: str = "", shadow: bool = False) -> C
         find = project(folder / "project", implementation)
         started = time.perf_counter()
         source = find()
-        if shadow:
-            source = replace(source, headers="shadow")
         compiled = build(source)
         assert not compiled.cached
         if not loadable(source.device, source.contract):
@@ -299,7 +294,6 @@ ROWS = (
     Row("launcher as torch.ops operator", operator, INLINE_CUDA, 15),
     Row("torch extension, CUDA", cold("extension CUDA", warmed_by="extension CUDA, other"), INLINE_CUDA, 2),
     Row("torch extension, CUDA, first of a machine", cold("extension CUDA"), INLINE_CUDA, 2),
-    Row("torch extension, CUDA, shadow headers", cold("extension CUDA", shadow=True), INLINE_CUDA, 6),
     Row(INLINE_CPP, lambda folder: load_inline(folder, "cpp")),
     Row("launcher by g++", cold("launcher C++"), INLINE_CPP, 200),
     Row("torch extension, C++", cold("extension C++", warmed_by="extension C++, other"), INLINE_CPP),
