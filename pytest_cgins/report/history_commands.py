@@ -41,7 +41,6 @@ def add_parsers(subparsers: Subparsers) -> None:
         help="hold the latest time against the median of the N before it (default: %(default)s)",
     )
     history.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
-    history.add_argument("--plot", type=Path, metavar="FILE.svg", help="also write a plot; needs pygal")
     history.set_defaults(run=run_history)
 
 
@@ -50,18 +49,15 @@ def run_history(arguments: argparse.Namespace) -> int:
 
     Raises:
         HistoryError: the file cannot be read, or is damaged.
-        ConfigError: the plot cannot be made.
     """
     from pytest_cgins import documents, history_file
     from pytest_cgins.history import HISTORY_VERSION
-    from pytest_cgins.report import trend, trend_plot, trend_table
+    from pytest_cgins.report import trend, trend_table
 
     found = history_file.read(arguments.path)
     if found.note:
         print(f"cgins: {arguments.path}: {found.note}", file=sys.stderr)
     trends = trend.trends(found.entries, case=arguments.case, since=arguments.since, last=arguments.last)
-    if arguments.plot is not None and trends:
-        trend_plot.write(trends, arguments.plot)
     if arguments.json:
         document = trend.Trends(version=HISTORY_VERSION, last=arguments.last, trends=trends)
         print(documents.dump(document, indent=1))

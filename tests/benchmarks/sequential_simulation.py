@@ -1,6 +1,6 @@
 """What the sequential test of times holds to, and what breaks it: a synthetic suite drawn by lot.
 
-    python tests/benchmarks/sequential_simulation.py [--seed N] [--scale SHARE] [--json PATH] [--svg PATH]
+    python tests/benchmarks/sequential_simulation.py [--seed N] [--scale SHARE] [--json PATH]
                                                      [--markdown PATH]
 
 A block's log ratio is the kernel's true one, plus a bias of its process (standard deviation τ), plus noise (σ; of a
@@ -10,7 +10,7 @@ difference ends the script with exit code 1. Bounds are tested the hard way: eve
 just what is tolerated, and nothing but a false alarm or the last block ends a test. A bound is `held` if Clopper's
 and Pearson's interval at 95% lies below it, `broken` if it lies above, and `open` otherwise.
 
-Only numpy is needed; the plots are made with pygal, by `--svg` alone.
+Only numpy is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from sequential_simulation_rivals import RIVALS, rivals
-from sequential_simulation_text import markdown, plot
+from sequential_simulation_text import markdown
 
 from pytest_cgins.config import PROFILES
 from pytest_cgins.timing.process_noise import _chi_squared_low
@@ -64,7 +64,6 @@ def main() -> int:
         "--scale", type=float, default=1.0, help="share of the usual number of tests (default: %(default)s)"
     )
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--svg", type=Path, help="where to plot power; next to it, NAME-correlation.svg")
     parser.add_argument("--markdown", type=Path, help="where to write the tables")
     arguments = parser.parse_args()
     started = time.process_time()
@@ -98,8 +97,6 @@ def main() -> int:
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     if arguments.markdown:
         arguments.markdown.write_text(text + "\n")
-    if arguments.svg:
-        plot(document, arguments.svg)
     return 1 if replayed["differences"] else 0
 
 

@@ -1,9 +1,8 @@
-"""Tables and plots of what `sequential_simulation.py` found, from its JSON alone."""
+"""Tables of what `sequential_simulation.py` found, from its JSON alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 TOLERANCES = {"fixed": "2%", "known": "2% + 2.5τ", "estimated": "2% + 2.5 × upper bound of τ, 10 processes"}
@@ -192,56 +191,3 @@ def rivals_table(rows: list[dict[str, Any]], suite: int) -> str:
             for rule in rows[0]["rules"]
         ),
     )
-
-
-# ---- plots --------------------------------------------------------------------------------------
-
-
-def plot(document: dict[str, Any], path: Path) -> None:
-    """Power of the default profile at `path`, and next to it the bound over ρ."""
-    chart("Found slower, %, by true slowdown, % (default profile)", power_series(document)).render_to_file(
-        str(path)
-    )
-    title = "Suites with a false alarm, %, by correlation ρ of blocks (200 kernels on the bound; bound 1%)"
-    correlation = chart(title, correlation_series(document))
-    correlation.render_to_file(str(path.with_name(f"{path.stem}-correlation{path.suffix}")))
-
-
-def chart(title: str, series: dict[str, list[tuple[float, float]]]) -> Any:
-    import pygal
-
-    # No script from elsewhere, and names of styles that do not change from run to run.
-    settings = pygal.Config(js=[], no_prefix=True, show_dots=True, dots_size=2, legend_at_bottom=True)
-    drawn = pygal.XY(settings, title=title, range=(0, None), width=800, height=500)
-    for name, points in series.items():
-        drawn.add(name, points)
-    return drawn
-
-
-def power_series(document: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
-    return {
-        f"σ {percent(row['sigma'])}": [
-            (100 * point["slowdown"], 100 * point["slower"])
-            for point in row["curve"]
-            if point["slowdown"] >= 0
-        ]
-        for row in document["power"]
-        if row["profile"] == "default"
-    }
-
-
-def correlation_series(document: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
-    rows = [row for row in document["correlation"] if -0.2 <= row["rho"] <= 0.3]
-    series = {
-        profile: [
-            (row["rho"], 100 * row["on_the_bound"]["200"]["share"])
-            for row in rows
-            if row["profile"] == profile
-        ]
-        for profile in document["rules"]
-    }
-    return series | {
-        "bound α": [
-            (row["rho"], 100 * document["rules"]["default"]["alpha"]) for row in rows[: len(rows) // 2]
-        ]
-    }

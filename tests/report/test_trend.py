@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -19,7 +16,7 @@ from pytest_cgins import cli, documents, history_file
 from pytest_cgins.environment_key import hard_key, soft_key
 from pytest_cgins.history import Head, HistoryEntry, entries
 from pytest_cgins.model import Environment, Evaluation
-from pytest_cgins.report import trend_plot, trend_table
+from pytest_cgins.report import trend_table
 from pytest_cgins.report.document import session_report
 from pytest_cgins.report.trend import Trends, trends
 
@@ -267,46 +264,6 @@ def test_a_file_that_is_not_there_is_a_clear_error(
     assert capsys.readouterr().err == (
         "cgins: cgins-history.jsonl: No such file or directory\n→ name the file that --cgins-history wrote\n"
     )
-
-
-def test_a_plot_has_a_line_a_segment(path: Path, tmp_path: Path) -> None:
-    """An SVG that fetches nothing; hostile names are text in it."""
-    pytest.importorskip("pygal")
-    plot = tmp_path / "plot.svg"
-    made = history_file.read(path).entries
-    history_file.append(path, [replace(made[0], case="<script>\x1b&")])
-    assert cli.main(["history", str(path), "--plot", str(plot)]) == 0
-    text = plot.read_text(encoding="utf-8")
-    assert "<script" not in text
-    assert not re.search(r"src=|@import|url\(.?http", text)
-    legends = [
-        "".join(one.itertext()) for one in ET.fromstring(text).iter("{http://www.w3.org/2000/svg}text")
-    ]
-    assert "scale/cuda-cpp/tiny/f32-8 (driver 580.65 → 581.10)" in legends
-    assert "<script>\\u001b&" in legends
-
-
-def test_a_plot_of_too_much_is_refused(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With how to choose."""
-    pytest.importorskip("pygal")
-    monkeypatch.setattr(trend_plot, "MOST_LINES", 1)
-    assert cli.main(["history", str(path), "--plot", str(tmp_path / "plot.svg")]) == 2
-    said = (
-        "cgins: --plot: 2 lines, and a plot has 1 to 1\n→ choose cases with --case, or a time with --since\n"
-    )
-    assert capsys.readouterr().err == said
-
-
-def test_a_plot_without_pygal_names_the_extra(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As text that can be copied."""
-    monkeypatch.setitem(sys.modules, "pygal", None)
-    assert cli.main(["history", str(path), "--plot", str(tmp_path / "plot.svg")]) == 2
-    said = "cgins: --plot: pygal is not installed\n→ pip install 'pytest-cgins[plot]'\n"
-    assert capsys.readouterr().err == said
 
 
 def test_keys_are_those_of_the_environment(entry: Entry) -> None:
