@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins import documents
 from pytest_cgins.case_timing import Noise, NoiseOf
+from pytest_cgins.core import atomic
 from pytest_cgins.document_base import Document
 from pytest_cgins.environment_key import Key, hard_key, key_of, soft_key
 from pytest_cgins.model import Environment
@@ -224,17 +224,8 @@ def store(calibration: Calibration, folder: Path | None = None) -> Path:
     Raises:
         OSError: the folder cannot be written.
     """
-    folder = folder or default_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{calibration.key.digest}.json"
-    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False, encoding="utf-8") as file:
-        try:
-            file.write(documents.dump(calibration, indent=1) + "\n")
-            file.close()
-            Path(file.name).replace(place)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    place = (folder or default_folder()) / f"{calibration.key.digest}.json"
+    atomic.write_text(place, documents.dump(calibration, indent=1) + "\n")
     return place
 
 

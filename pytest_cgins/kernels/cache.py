@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.core import atomic
 from pytest_cgins.errors import InfrastructureError, LockedError
 from pytest_cgins.kernels import cache_holds, headers, locks
 
@@ -163,7 +164,7 @@ class Cache:
         others = [build for build in self._builds(base) if build["key"] != key]
         shadows = headers.shadows(tuple(digests), roots)
         builds = [{"key": key, "headers": digests, "shadows": shadows}, *others[: BUILDS_A_BASE - 1]]
-        _write(self.folder / "manifests" / f"{base}.json", json.dumps(builds))
+        atomic.write_text(self.folder / "manifests" / f"{base}.json", json.dumps(builds))
         return entry
 
     def changed_headers(self, base: str, key: str, roots: Sequence[Path]) -> list[str]:
@@ -254,7 +255,7 @@ class Cache:
             if path.read_text(encoding="utf-8") == text:
                 return path
         try:
-            _write(path, text)
+            atomic.write_text(path, text)
         except OSError:
             path = Path(tempfile.mkdtemp(prefix="cgins-")) / name
             path.write_text(text, encoding="utf-8")
@@ -274,7 +275,7 @@ class Cache:
     def keep_seconds(self, name: str, seconds: float) -> None:
         """Keep the wall time of a build, if the disk takes it."""
         with suppress(OSError):
-            _write(self._duration(name), f"{seconds:.4f}")
+            atomic.write_text(self._duration(name), f"{seconds:.4f}")
 
     def _duration(self, name: str) -> Path:
         return self.folder / "durations" / hashlib.sha256(name.encode()).hexdigest()[:24]
@@ -337,20 +338,7 @@ class Cache:
     def _remember(self, base: str, signatures: Mapping[str, str]) -> None:
         with suppress(OSError):  # a cache may be read-only
             kept = dict(list(signatures.items())[-BUILDS_A_BASE:])
-            _write(self.folder / "manifests" / f"{base}.stat", json.dumps(kept))
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+            atomic.write_text(self.folder / "manifests" / f"{base}.stat", json.dumps(kept))
 
 
 def _digest(record: Mapping[str, Any]) -> str:

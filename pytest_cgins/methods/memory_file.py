@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_cgins import documents
+from pytest_cgins.core import atomic
 from pytest_cgins.errors import JournalError
 from pytest_cgins.methods.classes import MethodMemory, Tried
 from pytest_cgins.text import counted
@@ -59,7 +59,7 @@ def remember(file: Path, tried: Iterable[Tried]) -> MethodMemory:
     file.parent.mkdir(parents=True, exist_ok=True)
     with _locked(file):
         memory = read(file).with_more(tried)
-        _write(file, documents.dump(memory, indent=1) + "\n")
+        atomic.write_text(file, documents.dump(memory, indent=1) + "\n", durable=True)
     return memory
 
 
@@ -84,18 +84,3 @@ def _locked(file: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _write(file: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise

@@ -8,30 +8,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from pytest_cgins.config.llm import ROLES
+from pytest_cgins.core import atomic
 
 _COURIERS = re.compile(r"\..+\.(\d+)\.\d+\.part")
 """What `provider.files.write` writes to first, with the number of its process."""
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file, whole or not at all; its folder is made if need be."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    """Write a file, whole or not at all, and on the disk; a model's text may hold what is no Unicode."""
+    atomic.write_text(file, text, durable=True, errors="backslashreplace")
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.core import atomic
 from pytest_cgins.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         HistoryError: the history cannot be read, or is damaged.
         OSError: the other file cannot be written.
     """
-    from pytest_cgins.report import document, formats, reading
+    from pytest_cgins.report import formats, reading
 
     if arguments.history is None:
         text = formats.FORMATS[arguments.format](reading.load(arguments.file))
@@ -78,7 +79,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.out is None:
         _print(text)
     else:
-        document.write_text(text, arguments.out)
+        atomic.write_text(arguments.out, text)
     return 0
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pytest_cgins import documents
+from pytest_cgins.core import atomic
 from pytest_cgins.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport, Shard
 
 
@@ -46,33 +44,13 @@ def session_report(
 
 
 def write(report: SessionReport, path: Path) -> None:
-    """Write the report as JSON; see `write_text`."""
-    write_text(text_of(report), path)
+    """Write the report as JSON; see `atomic.write_text`."""
+    atomic.write_text(path, text_of(report))
 
 
 def text_of(report: SessionReport) -> str:
     """The JSON document."""
     return documents.dump(report, indent=1) + "\n"
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a report of any format. A reader sees the old file or the new one, never half of one.
-
-    Raises:
-        OSError: the folder or file cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # mkstemp makes files for their owner only; a report is for the next step of a pipeline.
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def report_schema() -> dict[str, Any]:
@@ -81,9 +59,3 @@ def report_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **documents.json_schema(SessionReport),
     }
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

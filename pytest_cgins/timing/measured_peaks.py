@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import math
 import os
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins import documents
+from pytest_cgins.core import atomic
 from pytest_cgins.document_base import Document
 from pytest_cgins.environment_key import Key, key_of
 from pytest_cgins.model import Environment
@@ -118,16 +118,6 @@ def store(peaks: MeasuredPeaks, folder: Path | None = None) -> None:
     """Keep peaks for `stored`; a folder that cannot be written is logged, and the next run measures again."""
     folder = folder or default_folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=folder, suffix=".tmp", delete=False, encoding="utf-8"
-        ) as file:
-            try:
-                file.write(documents.dump(peaks, indent=1) + "\n")
-                file.close()
-                Path(file.name).replace(folder / f"{peaks.key.digest}.json")
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        atomic.write_text(folder / f"{peaks.key.digest}.json", documents.dump(peaks, indent=1) + "\n")
     except OSError as error:
         logger.info("measured peaks are not kept in %s: %s", folder, error)

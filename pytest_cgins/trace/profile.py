@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pytest_cgins import documents
+from pytest_cgins.core import atomic
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import PackError
 from pytest_cgins.model import TracePack
@@ -155,14 +155,8 @@ def write(folder: Path, profile: PackProfile) -> Path:
     """Put a profile into a pack's folder, in place of that of the same device and torch version."""
     files_of(folder)  # which refuses a symbolic link
     place = folder / PROFILES
-    place.mkdir(exist_ok=True)
     target = place / file_name(profile)
-    scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        scratch.write_text(documents.dump(profile, indent=1) + "\n", encoding="utf-8")
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
+    atomic.write_text(target, documents.dump(profile, indent=1) + "\n")
     return target
 
 

@@ -1,0 +1,1 @@
+"""What every room may use: files, and in time the dataclasses that flow, errors and numbers as text. It imports no other room."""
