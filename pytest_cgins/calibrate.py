@@ -23,7 +23,7 @@ from pytest_cgins.calibration import (
     size_class,
 )
 from pytest_cgins.case_timing import Sample
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.buffers import Buffer

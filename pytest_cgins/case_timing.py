@@ -13,7 +13,7 @@ from typing import Any
 from pytest_cgins import kernel_timing
 from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.config import TimingGate
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import ALONE
 from pytest_cgins.execute.process import Reply

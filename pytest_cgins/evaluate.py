@@ -21,7 +21,7 @@ from pytest_cgins.base_kernels import BaseKernels
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.device_peaks import DevicePeaks
-from pytest_cgins.endings import EndedError, forged, not_the_kernels
+from pytest_cgins.early_verdict import EndedError, forged, not_the_kernels
 from pytest_cgins.errors import (
     BuildError,
     CginsError,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pytest_cgins.disguise import Disguise
-from pytest_cgins.endings import EndedError, ended_by, forged, is_refusal, lost_by
+from pytest_cgins.blinding import Blinding
+from pytest_cgins.early_verdict import EndedError, ended_by, forged, is_refusal, lost_by
 from pytest_cgins.errors import ServiceError, WorkerError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.causes import cause_of, cause_of_code
@@ -120,12 +120,12 @@ class KernelRuns:
             EndedError: it died, or forged an answer; which set it died on is not looked for.
         """
         kernel = request["kernel"]["key"]
-        disguise = Disguise(pairs, seed=f"{self._seed}/{kernel}")
-        asked = {**request, "sets": disguise.sets}
+        blinding = Blinding(pairs, seed=f"{self._seed}/{kernel}")
+        asked = {**request, "sets": blinding.sets}
         timeout_s = share * self._timeout_s
-        reply = self.ask(role, "run", asked, disguise.buffers, timeout_s=timeout_s, kernel=kernel)
+        reply = self.ask(role, "run", asked, blinding.buffers, timeout_s=timeout_s, kernel=kernel)
         try:
-            disguise.take_off(reply.result)
+            blinding.take_off(reply.result)
         except _MALFORMED as error:
             raise self.refuse(role, error, reply.output) from error
         return reply

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.execute import sanitizer
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.causes import cause_of

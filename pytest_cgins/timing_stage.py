@@ -11,7 +11,7 @@ from pytest_cgins import documents, kernel_timing
 from pytest_cgins.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
 from pytest_cgins.config import Config, KernelEntry
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.gate_timing import decide_timing

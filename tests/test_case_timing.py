@@ -21,7 +21,7 @@ from pytest_cgins.case_timing import (
     Wanted,
 )
 from pytest_cgins.config import TimingGate
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool

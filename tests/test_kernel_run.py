@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from pytest_cgins import documents
-from pytest_cgins.disguise import Disguise
-from pytest_cgins.endings import EndedError
+from pytest_cgins.blinding import Blinding
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
@@ -113,8 +113,8 @@ def run(pool: WorkerPool, tmp_path: Path) -> Callable[..., Reply]:
 def _seed(pairs: list[Pair], key: str) -> int:
     """One with which the set of seven rows is the first that the worker gets."""
     for seed in itertools.count():
-        disguise = Disguise(pairs, seed=f"{seed}/{key}")
-        if disguise.sets[0]["tensors"] == pairs[len(CORE)][0]["tensors"]:
+        blinding = Blinding(pairs, seed=f"{seed}/{key}")
+        if blinding.sets[0]["tensors"] == pairs[len(CORE)][0]["tensors"]:
             return seed
     raise AssertionError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.execute import sanitizer
 from pytest_cgins.execute.tensors import pack
 from pytest_cgins.model import Probe, Reason, Status

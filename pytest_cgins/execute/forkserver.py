@@ -244,7 +244,7 @@ class _Server:
         return None
 
     def _forked(self, pid: int, line: socket.socket, ready: int) -> dict[str, Any]:
-        """Wait until a fork is in a session of its own, and marked: before, nobody may look for its family."""
+        """Wait until a fork is in a session of its own, and marked: before, nobody may look for its processes."""
         if os.read(ready, 1):
             self._workers[pid] = _Worker(pid, line)
             return {"pid": pid}

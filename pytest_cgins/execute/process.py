@@ -24,10 +24,10 @@ from pytest_cgins.errors import (
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.environment import worker_environment
 from pytest_cgins.execute.exits import describe_exit
-from pytest_cgins.execute.family import Family
 from pytest_cgins.execute.launch import Ends, Launch, Started, Wrap, wait_until_exited
 from pytest_cgins.execute.limits import Limits, memory_kills
 from pytest_cgins.execute.output import Output, Printed
+from pytest_cgins.execute.process_tree import ProcessTree
 from pytest_cgins.execute.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
 from pytest_cgins.execute.request_clock import RequestClock, Took, inner_pid
 from pytest_cgins.execute.watch import Exceeded, Watch
@@ -65,7 +65,7 @@ class Reply:
 class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time.
 
-    It is killed with all its descendants, also those that left its session (see `family`).
+    It is killed with all its descendants, also those that left its session (see `process_tree`).
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class WorkerProcess:
         """
         if self._process is None:
             self._process = process = self._launch.start(deadline)
-            self._family = Family(process.pid, self._mark)
-            self._watch = Watch(self._family, self._output, self._limits, process.is_running)
+            self._tree = ProcessTree(process.pid, self._mark)
+            self._watch = Watch(self._tree, self._output, self._limits, process.is_running)
             logger.debug("%s: process %d started for %s", self.name, process.pid, self._first["service"])
             with suppress(EOFError, Exceeded):  # the first call will say how it ended
                 self._request(START, self._first, (), time.monotonic() + 10)
@@ -234,7 +234,7 @@ class WorkerProcess:
 
     def stopped(self) -> AbstractContextManager[None]:
         """Keep it and its descendants from running meanwhile; nothing may be asked of it."""
-        return self._family.stopped()
+        return self._tree.stopped()
 
     def kill(self) -> None:
         """Kill the process while another thread waits for its answer, which finds it dead, and closes this."""
@@ -254,9 +254,9 @@ class WorkerProcess:
             with self._limited("start", self._start_timeout_s) as deadline:
                 self._launched(deadline)
                 told = self._answer("start", deadline).result
-            self._family.look()
-            inside = [pid for pid in self._family.pids() if inner_pid(pid) == told]
-            self._clock = RequestClock(next(iter(inside), self.pid), self._family.pids)
+            self._tree.look()
+            inside = [pid for pid in self._tree.pids() if inner_pid(pid) == told]
+            self._clock = RequestClock(next(iter(inside), self.pid), self._tree.pids)
         except EOFError:
             crash = self._crashed("start")
             crash.fault = Reason.WORKER_LOST.value
@@ -333,7 +333,7 @@ class WorkerProcess:
 
     def _crashed(self, method: str) -> WorkerCrashed:
         # Its connection is cut. If it is not about to end, it hardly ever will; of a wrapper nobody knows.
-        ending = self._wrapped or self._family.is_exiting()
+        ending = self._wrapped or self._tree.is_exiting()
         process = self._launched()
         ended = wait_until_exited(process, _EXIT_WAIT_S if ending else _LINGER_S)
         output = self._end(grace_s=0).text
@@ -363,11 +363,11 @@ class WorkerProcess:
 
     def _end_process(self, process: Started, grace_s: float) -> None:
         # While it lives its orphans are still its children; afterwards they are known.
-        self._family.look()
+        self._tree.look()
         self._channel.close()
         wait_until_exited(process, grace_s)
         # Before the process is reaped, so that its id cannot have been given away.
-        self._family.kill()
+        self._tree.kill()
         # A process that hangs in a driver's system call does not even die of SIGKILL.
         process.wait(_KILL_WAIT_S)
         logger.debug("%s: process %d ended: %s", self.name, process.pid, process.returncode)

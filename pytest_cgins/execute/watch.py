@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pytest_cgins.execute.family import Family, Usage
 from pytest_cgins.execute.limits import Limits, available_bytes
 from pytest_cgins.execute.output import Output
+from pytest_cgins.execute.process_tree import ProcessTree, Usage
 from pytest_cgins.model import Reason
 from pytest_cgins.text import counted
 
@@ -29,9 +29,9 @@ class Watch:
     """What `Channel` calls while it waits."""
 
     def __init__(
-        self, family: Family, output: Output, limits: Limits, is_running: Callable[[], bool]
+        self, tree: ProcessTree, output: Output, limits: Limits, is_running: Callable[[], bool]
     ) -> None:
-        self._family = family
+        self._tree = tree
         self._output = output
         self._limits = limits
         self._is_running = is_running
@@ -53,7 +53,7 @@ class Watch:
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
-            self._judge(self._family.look())
+            self._judge(self._tree.look())
         return self._is_running()
 
     def _judge(self, usage: Usage) -> None:
@@ -68,7 +68,7 @@ class Watch:
         # Forks share most of their pages, so that the sum is a bound only.
         if (
             usage.memory_bytes > limits.memory_bytes
-            and (held := self._family.memory_bytes()) > limits.memory_bytes
+            and (held := self._tree.memory_bytes()) > limits.memory_bytes
         ):
             raise Exceeded(
                 Reason.OUT_OF_MEMORY,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.sandbox.fence import Sandbox

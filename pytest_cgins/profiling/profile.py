@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import documents
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.errors import CginsError, InfrastructureError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.buffers import Buffer

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.kernels.ahead import Ahead, default_jobs
 from pytest_cgins.model import Evaluation

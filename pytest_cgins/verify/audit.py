@@ -53,8 +53,8 @@ from pytest_cgins.verify.indices import candidates, chooses_extremes
 from pytest_cgins.verify.maker import InputSet, tensors_by_name
 from pytest_cgins.verify.power import FORGERIES
 from pytest_cgins.verify.prepare import Preparation, prepare
+from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.reference import answer, widen
-from pytest_cgins.verify.wishes import Wishes
 
 EMPTY = "nothing can be compared: the op's outputs have no elements in this call, and the gate skips it"
 SEEDS = 5
@@ -170,7 +170,7 @@ def audit(
     *,
     seed: int,
     tolerance: Tolerance,
-    wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
+    options: PrepareOptions = PrepareOptions(),  # noqa: B008 - it is frozen
     kernel: str = "",
 ) -> TraceAudit:
     """Apply the filters and the power check to one trace.
@@ -181,7 +181,7 @@ def audit(
         device: `cpu` or `cuda:0`.
         seed: the first of five consecutive ones.
         tolerance: at which forged answers are judged.
-        wishes: what the kernel's entry in cgins.yaml says of the op.
+        options: what the kernel's entry in cgins.yaml says of the op.
         kernel: its name.
 
     Raises:
@@ -189,13 +189,13 @@ def audit(
         RandomOp: if the op draws random numbers: no kernel is gated on it.
         ReplayError: if torch does not run the recorded call on this device.
     """
-    prepared = prepare(trace, source, device, seed, wishes)
+    prepared = prepare(trace, source, device, seed, options)
     if any(output.draws is not None for output in prepared.sets[0].expected.outputs):
         raise RandomOp(
             f"outputs of {trace.call.op} are random, and an audit compares elements",
             remedy="leave the trace out of the audit: the gate holds such outputs against draws of torch",
         )
-    auditor = _Auditor(prepared, device, seed, tolerance, wishes.declared)
+    auditor = _Auditor(prepared, device, seed, tolerance, options.declared)
     return TraceAudit(
         trace=trace.id,
         op=trace.call.op,

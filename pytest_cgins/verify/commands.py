@@ -70,7 +70,7 @@ def _audit(
     """Audits, traces that draw random numbers, and what failed."""
     from pytest_cgins.config import KernelEntry
     from pytest_cgins.verify.audit import audit as audit_trace
-    from pytest_cgins.verify.wishes import Wishes
+    from pytest_cgins.verify.prepare_options import PrepareOptions
 
     audits: list[TraceAudit] = []
     random: list[str] = []
@@ -80,7 +80,7 @@ def _audit(
     for trace in reader.pack.traces:
         gating = [kernel for kernel in kernels if kernel.op == trace.call.op]
         for kernel in gating or [KernelEntry(name="", op=trace.call.op, implementations=())]:
-            wishes = Wishes(declared=kernel.semantics, allow_tf32=kernel.allow_tf32)
+            options = PrepareOptions(declared=kernel.semantics, allow_tf32=kernel.allow_tf32)
             try:
                 audits.append(
                     audit_trace(
@@ -89,7 +89,7 @@ def _audit(
                         device,
                         seed=args.seed,
                         tolerance=kernel.tolerance,
-                        wishes=wishes,
+                        options=options,
                         kernel=kernel.name,
                     )
                 )

@@ -35,10 +35,10 @@ from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.maker import InputSet, dense_meta
 from pytest_cgins.verify.prepare import Preparation, prepare
+from pytest_cgins.verify.prepare_options import PrepareOptions, prepare_options_of
 from pytest_cgins.verify.reference import answer, memory_taken
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
-from pytest_cgins.verify.wishes import Wishes, wishes_of
 
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""
@@ -51,7 +51,7 @@ class JudgeService:
         if settings.get(PARENT):
             keep_running(int(settings[PARENT]))
         self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))
-        self._prepared: OrderedDict[tuple[str, str, str, int, Wishes], Preparation] = OrderedDict()
+        self._prepared: OrderedDict[tuple[str, str, str, int, PrepareOptions], Preparation] = OrderedDict()
         self._held = 0  # bytes of all that is prepared
         self._packs: dict[str, _OpenPack] = {}
         self._right: tuple[str, dict[str, str]] = ("", {})
@@ -263,17 +263,17 @@ class JudgeService:
     def _preparation(self, params: dict[str, Any]) -> tuple[Case, Tolerance, Preparation]:
         case = documents.load_python(Case, params["case"])
         tolerance, seed = Tolerance(**params["tolerance"]), int(params["seed"])
-        wishes = wishes_of(params, params.get("probes", ALWAYS))
-        key = (case.pack_path, case.trace_id, case.device, seed, wishes)
+        options = prepare_options_of(params, params.get("probes", ALWAYS))
+        key = (case.pack_path, case.trace_id, case.device, seed, options)
         if key not in self._prepared:
             _importable(params.get("import_root", ""), case.op)
-            made = self._prepared[key] = self._prepare(case, seed, wishes)
+            made = self._prepared[key] = self._prepare(case, seed, options)
             self._held += made.nbytes
             self._evict()
         self._prepared.move_to_end(key)
         return case, tolerance, self._prepared[key]
 
-    def _prepare(self, case: Case, seed: int, wishes: Wishes) -> Preparation:
+    def _prepare(self, case: Case, seed: int, options: PrepareOptions) -> Preparation:
         """Validate the pack once, not once a case: that takes time in proportion to its size."""
         manifest = Path(case.pack_path) / MANIFEST
         status = manifest.stat() if manifest.exists() else None
@@ -292,7 +292,7 @@ class JudgeService:
         others = [
             one.call for one in opened.traces.values() if one.call.op == trace.call.op and one is not trace
         ]
-        return prepare(trace, opened.reader, case.device, seed, wishes, others)
+        return prepare(trace, opened.reader, case.device, seed, options, others)
 
     def _evict(self) -> None:
         """Forget what was used longest ago until the rest fits; the newest always stays."""

@@ -30,10 +30,10 @@ from pytest_cgins.verify import (
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
 from pytest_cgins.verify.op_calls import op_calls
+from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.random_outputs import Domain
 from pytest_cgins.verify.semantics import Semantics, chooses, of
 from pytest_cgins.verify.semantics.call import check_names
-from pytest_cgins.verify.wishes import Wishes
 
 _SHOWN = 4
 
@@ -113,7 +113,7 @@ def prepare(  # noqa: PLR0917
     source: BlobSource,
     device: str,
     seed: int,
-    wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
+    options: PrepareOptions = PrepareOptions(),  # noqa: B008 - it is frozen
     others: Sequence[OpCall] = (),
 ) -> Preparation:
     """Make the input sets of a trace and torch's answers to them.
@@ -123,7 +123,7 @@ def prepare(  # noqa: PLR0917
         source: of its blobs.
         device: `cpu` or `cuda:0`.
         seed: of the session.
-        wishes: what the kernels' entry asks for; by default the sets that decide, and those alone.
+        options: what the kernels' entry asks for; by default the sets that decide, and those alone.
         others: what else was recorded of the op.
 
     Raises:
@@ -132,9 +132,9 @@ def prepare(  # noqa: PLR0917
         RandomOp: if the op draws random numbers, and nobody says which outputs these are.
         ReplayError: if torch does not run the recorded call on this device.
     """
-    check_names(trace.call, wishes.declared)
-    wishes = replace(wishes, declared=wishes.declared | declared_of(trace.call.op))
-    semantics, key = of(trace.call, wishes.declared), f"{seed}/{trace.id}"
+    check_names(trace.call, options.declared)
+    options = replace(options, declared=options.declared | declared_of(trace.call.op))
+    semantics, key = of(trace.call, options.declared), f"{seed}/{trace.id}"
     drawn = _drawn(trace, semantics)
     maker = Maker(
         trace,
@@ -142,7 +142,7 @@ def prepare(  # noqa: PLR0917
         device,
         mutable=semantics.mutated(trace.call),
         random=drawn,
-        declared=wishes.declared,
+        declared=options.declared,
     )
     sets: list[InputSet] = []
     notes = _not_compared(trace)
@@ -153,7 +153,7 @@ def prepare(  # noqa: PLR0917
         notes.append("the pack has shapes only: there is no gold, and rule 1 does not apply")
     else:
         recorded = load_inputs(trace, source, "cpu")
-        if wishes.allow_tf32:
+        if options.allow_tf32:
             maker = _with_tf32(maker, recorded, notes)
         try:
             sets.append(maker.make("recorded", recorded, gold.load(trace, source, device)))
@@ -170,7 +170,7 @@ def prepare(  # noqa: PLR0917
             sets += drawn_sets
         notes += told
     notes += dict.fromkeys(note for made in sets if (note := made.expected.note))
-    _check_numbers(drawn, wishes.declared, sets[0], trace.call)
+    _check_numbers(drawn, options.declared, sets[0], trace.call)
     ingredients = probe_sets.Ingredients(
         maker=maker,
         semantics=semantics,
@@ -179,7 +179,7 @@ def prepare(  # noqa: PLR0917
         key=key,
         others=others,
     )
-    probing, not_run, told = probe_sets.make(ingredients, wishes)
+    probing, not_run, told = probe_sets.make(ingredients, options)
     sets += probing
     notes += told
     return Preparation(

@@ -15,8 +15,8 @@ from pytest_cgins.trace import backward, call
 from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
+from pytest_cgins.verify.prepare_options import PrepareOptions
 from pytest_cgins.verify.semantics import Semantics
-from pytest_cgins.verify.wishes import Wishes
 
 Made = tuple[list[InputSet], str]
 
@@ -58,11 +58,11 @@ class Ingredients:
         return size_trial.ranked(self.maker, self.semantics, self.recorded, self.key)
 
 
-def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str], list[str]]:
+def make(of: Ingredients, options: PrepareOptions) -> tuple[list[InputSet], dict[str, str], list[str]]:
     """The sets of all probes that are switched on, why others have none, by their names, and which sets tell nothing."""
     makers: dict[str, Callable[[str], Made]] = {
         sizes.NAME: lambda key: sizes.sets(
-            of.maker, of.semantics, of.recorded, key, interpreted=wishes.interpreted
+            of.maker, of.semantics, of.recorded, key, interpreted=options.interpreted
         ),
         arguments.NAME: lambda key: arguments.sets(
             of.maker,
@@ -72,11 +72,11 @@ def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str
             of.small,
             of.others,
             # Along another axis there are often a thousand rows where there were three.
-            None if wishes.interpreted else of.ranked,
+            None if options.interpreted else of.ranked,
         ),
         # What a kernel is said to take it must take as it was recorded, and not as small as we like it.
         layouts.NAME: lambda key: (
-            layouts.sets(of.base, of.semantics, key) if wishes.claims else _layouts(of, key)
+            layouts.sets(of.base, of.semantics, key) if options.claims else _layouts(of, key)
         ),
         special.NAME: lambda _: special.sets(of.maker, of.semantics, of.base),
         precision.NAME: lambda _: precision.sets(of.maker, of.semantics, of.base),
@@ -85,7 +85,7 @@ def make(of: Ingredients, wishes: Wishes) -> tuple[list[InputSet], dict[str, str
     missing: dict[str, str] = {}
     notes: list[str] = []
     for name, made_by in makers.items():
-        if name not in wishes.probes:
+        if name not in options.probes:
             continue
         made, why, blind = _telling(name, made_by, of.key)
         sets += made

@@ -35,7 +35,7 @@ from typing import Any
 
 from pytest_cgins import config, kernel_timing
 from pytest_cgins.case_timing import Sample
-from pytest_cgins.endings import EndedError
+from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator, role_of
 from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.process import Reply

@@ -6,7 +6,7 @@ import re
 
 from tables import document, rows, sections
 
-from pytest_cgins.endings import lost_by
+from pytest_cgins.early_verdict import lost_by
 from pytest_cgins.errors import WorkerError
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.output import TAIL_BYTES

@@ -18,7 +18,7 @@ from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.maker import InputSet
 from pytest_cgins.verify.power import permuted
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.wishes import PREPARED, Wishes
+from pytest_cgins.verify.prepare_options import PREPARED, PrepareOptions
 from tests.verify.helpers import DERIVED, normal
 from tests.verify.test_judge import record
 
@@ -29,7 +29,7 @@ def prepared(folder: Path, op: str, run: Callable[[], object]) -> Preparation:
     record(folder, run, op)
     reader = open_pack(folder)
     (trace,) = reader.pack.traces
-    return prepare(trace, reader, "cpu", 1, Wishes(probes=PREPARED))
+    return prepare(trace, reader, "cpu", 1, PrepareOptions(probes=PREPARED))
 
 
 def accepted(made: InputSet, rows: slice = slice(None)) -> list[str]:

@@ -13,7 +13,7 @@ import pytest_cgins
 from pytest_cgins.config import Declared
 from pytest_cgins.trace.store import open_pack
 from pytest_cgins.verify.prepare import Preparation, prepare
-from pytest_cgins.verify.wishes import Wishes
+from pytest_cgins.verify.prepare_options import PrepareOptions
 
 
 @pytest_cgins.mark
@@ -37,12 +37,12 @@ def _rand(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) + 0.01
 
 
-def _prepared(folder: Path, op: Callable[..., torch.Tensor], *args: Any, **wishes: Any) -> Preparation:
+def _prepared(folder: Path, op: Callable[..., torch.Tensor], *args: Any, **options: Any) -> Preparation:
     name = f"{__name__}.{op.__name__}"
     with pytest_cgins.record(folder, ops=[name]):
         op(*args)
     reader = open_pack(folder)
-    return prepare(reader.pack.traces[0], reader, "cpu", 1, Wishes(**wishes))
+    return prepare(reader.pack.traces[0], reader, "cpu", 1, PrepareOptions(**options))
 
 
 def _signs(prepared: Preparation, name: str) -> set[float]:

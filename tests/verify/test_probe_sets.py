@@ -19,7 +19,7 @@ from pytest_cgins.model import Argument, Correctness, OpCall, Probe, Reason, Val
 from pytest_cgins.trace.call import invoke
 from pytest_cgins.verify import arguments, sizes
 from pytest_cgins.verify.judge import JudgeService
-from pytest_cgins.verify.wishes import PREPARED
+from pytest_cgins.verify.prepare_options import PREPARED
 from tests.verify.helpers import normal
 from tests.verify.test_judge import parameters, record, torch_kernel
 

@@ -14,7 +14,7 @@ _MEMORY_USE = "memory_use"
 """The probe whose facts name sets; its module needs torch, which this process does without."""
 
 
-class Disguise:
+class Blinding:
     """One request's sets, as a worker sees them.
 
     Args:

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_cgins.execute import family
-from pytest_cgins.execute.family import Family
+from pytest_cgins.execute import process_tree
+from pytest_cgins.execute.process_tree import ProcessTree
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
 IN_NAMESPACE = """
 import subprocess, sys
-from pytest_cgins.execute.family import Family
+from pytest_cgins.execute.process_tree import ProcessTree
 sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
-worker = Family(sleeper.pid, "no-such-mark")
+worker = ProcessTree(sleeper.pid, "no-such-mark")
 print(worker.look().processes, worker.is_exiting())
 worker.kill()
 print(sleeper.wait(timeout=30))
@@ -54,20 +54,20 @@ def test_kill_never_signals_its_own_group(
     """Whatever group a member claims, that of pytest, 0 and -1 are not signalled."""
     signalled: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))
-    monkeypatch.setattr(family, "_send", lambda process, number: sleeper.kill())
-    read = family._read
+    monkeypatch.setattr(process_tree, "_send", lambda process, number: sleeper.kill())
+    read = process_tree._read
 
-    def claims(pid: int) -> family._Process | None:
+    def claims(pid: int) -> process_tree._Process | None:
         process = read(pid)
         if process is None or pid != sleeper.pid:
             return process
         group = (os.getpgrp(), 0, -1)[len(signalled) % 3]
-        return family._Process(
+        return process_tree._Process(
             pid, process.parent, group, process.session, process.started, 1, 0, process.is_zombie
         )
 
-    monkeypatch.setattr(family, "_read", claims)
-    Family(sleeper.pid, "no-such-mark").kill()
+    monkeypatch.setattr(process_tree, "_read", claims)
+    ProcessTree(sleeper.pid, "no-such-mark").kill()
     assert set(signalled) == {sleeper.pid}
 
 
@@ -75,11 +75,11 @@ def test_a_process_that_survives_is_told(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What hangs in a driver does not die of SIGKILL: a warning has its number."""
-    monkeypatch.setattr(family, "_KILL_S", 0.05)
-    monkeypatch.setattr(family, "_send", lambda process, number: None)
+    monkeypatch.setattr(process_tree, "_KILL_S", 0.05)
+    monkeypatch.setattr(process_tree, "_send", lambda process, number: None)
     monkeypatch.setattr(os, "killpg", lambda group, number: None)
-    with caplog.at_level(logging.WARNING, logger=family.__name__):
-        Family(sleeper.pid, "no-such-mark").kill()
+    with caplog.at_level(logging.WARNING, logger=process_tree.__name__):
+        ProcessTree(sleeper.pid, "no-such-mark").kill()
     assert caplog.messages == [f"0.05 s after SIGKILL these processes of a worker still run: {sleeper.pid}"]
 
 
@@ -89,20 +89,20 @@ def test_strangers_are_read_twice_in_a_kill(
     """All processes are looked at when it begins and when it ends, and not in every round between."""
     reads: list[int] = []
     rounds: list[int] = []
-    read = family._read
+    read = process_tree._read
 
-    def counted(pid: int) -> family._Process | None:
+    def counted(pid: int) -> process_tree._Process | None:
         reads.append(pid)
         return read(pid)
 
-    def kill(process: family._Process, number: int) -> None:
+    def kill(process: process_tree._Process, number: int) -> None:
         rounds.append(process.pid)
         if len(rounds) == 5:
             sleeper.kill()
 
-    monkeypatch.setattr(family, "_read", counted)
-    monkeypatch.setattr(family, "_send", kill)
+    monkeypatch.setattr(process_tree, "_read", counted)
+    monkeypatch.setattr(process_tree, "_send", kill)
     monkeypatch.setattr(os, "killpg", lambda group, number: None)
-    Family(sleeper.pid, "no-such-mark").kill()
+    ProcessTree(sleeper.pid, "no-such-mark").kill()
     assert len(rounds) >= 5
     assert reads.count(os.getpid()) == 2

@@ -53,7 +53,7 @@ class _Process:
     is_zombie: bool
 
 
-class Family:
+class ProcessTree:
     """A worker process and its descendants, by looks at /proc.
 
     Elsewhere than on Linux, and where /proc is of another PID namespace, only the worker's group is known.

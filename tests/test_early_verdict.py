@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.endings import ended_by, lost_by
+from pytest_cgins.early_verdict import ended_by, lost_by
 from pytest_cgins.errors import (
     ProtocolError,
     ServiceError,

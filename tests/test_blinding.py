@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.disguise import Disguise
+from pytest_cgins.blinding import Blinding
 from pytest_cgins.execute.buffers import Buffer
 
 NAMES = ("recorded", "fresh", "edge", "sizes 41", "sizes 43")
@@ -23,20 +23,20 @@ def pairs() -> list[tuple[dict[str, Any], Buffer]]:
     ]
 
 
-def answer(disguise: Disguise) -> dict[str, Any]:
+def answer(blinding: Blinding) -> dict[str, Any]:
     """What a worker would say of these sets."""
-    sets = [{"name": one["name"], "call": one["call"]} for one in disguise.sets]
+    sets = [{"name": one["name"], "call": one["call"]} for one in blinding.sets]
     memory = [*({"set": one["name"], "call": one["call"]} for one in sets), {"when": "kept"}]
     return {"sets": sets, "deviations": [dict(sets[0])], "observed": {"memory_use": memory}}
 
 
 def test_a_worker_learns_neither_names_nor_probes(pairs: list[tuple[dict[str, Any], Buffer]]) -> None:
     """Names are random words, new ones each time; sets of probes are marked only as not to be run again."""
-    one, other = (Disguise(pairs, seed="3") for _ in range(2))
-    for disguise in (one, other):
-        shown = repr(disguise.sets)
+    one, other = (Blinding(pairs, seed="3") for _ in range(2))
+    for blinding in (one, other):
+        shown = repr(blinding.sets)
         assert not any(name in shown for name in (*NAMES, "probe"))
-        assert sum(bool(single.get("once")) for single in disguise.sets) == 2
+        assert sum(bool(single.get("once")) for single in blinding.sets) == 2
     assert {single["name"] for single in one.sets}.isdisjoint(single["name"] for single in other.sets)
 
 
@@ -44,18 +44,18 @@ def test_order_is_that_of_the_seed_and_buffers_follow(pairs: list[tuple[dict[str
     """The same seed gives the same order, another one another; every set keeps its buffer."""
     orders = {}
     for seed in ("3", "3", "4", "5", "6"):
-        disguise = Disguise(pairs, seed=seed)
-        order = [one["call"] for one in disguise.sets]
-        assert [bytes(buffer.view())[0] for buffer in disguise.buffers] == order
+        blinding = Blinding(pairs, seed=seed)
+        order = [one["call"] for one in blinding.sets]
+        assert [bytes(buffer.view())[0] for buffer in blinding.buffers] == order
         assert orders.setdefault(seed, order) == order
     assert len({tuple(order) for order in orders.values()}) > 1
 
 
 def test_real_names_come_back(pairs: list[tuple[dict[str, Any], Buffer]]) -> None:
     """Sets, deviations and what calls took get the names that they were prepared under."""
-    disguise = Disguise(pairs, seed="3")
-    result = answer(disguise)
-    disguise.take_off(result)
+    blinding = Blinding(pairs, seed="3")
+    result = answer(blinding)
+    blinding.take_off(result)
     assert all(NAMES[one["call"]] == one["name"] for one in (*result["sets"], *result["deviations"]))
     taken = result["observed"]["memory_use"]
     assert all(NAMES[one["call"]] == one["set"] for one in taken if "call" in one)
@@ -73,8 +73,8 @@ def test_real_names_come_back(pairs: list[tuple[dict[str, Any], Buffer]]) -> Non
 )
 def test_an_answer_to_other_sets_is_refused(pairs: list[tuple[dict[str, Any], Buffer]], forge: Any) -> None:
     """Sets that are missing, in another order or unknown do not pass for answers."""
-    disguise = Disguise(pairs, seed="3")
-    result = answer(disguise)
+    blinding = Blinding(pairs, seed="3")
+    result = answer(blinding)
     forge(result)
     with pytest.raises((KeyError, ValueError)):
-        disguise.take_off(result)
+        blinding.take_off(result)

@@ -13,7 +13,7 @@ PREPARED = frozenset({"sizes", "arguments", "layouts", "special_values", "second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class PrepareOptions:
     """Kernels with equal ones share a preparation."""
 
     probes: frozenset[str] = frozenset()
@@ -28,9 +28,9 @@ class Wishes:
     """Whether the kernel runs in Triton's interpreter, which takes a millisecond for what others do at once."""
 
 
-def wishes_of(params: Mapping[str, Any], probes: Iterable[str]) -> Wishes:
+def prepare_options_of(params: Mapping[str, Any], probes: Iterable[str]) -> PrepareOptions:
     """Those of a request to the judge: `claims`, `semantics`, `allow_tf32`, `interpreted`; `probes` are switched on."""
-    return Wishes(
+    return PrepareOptions(
         probes=frozenset(probes) & PREPARED,
         claims=tuple(params.get("claims", ())),
         declared=declared(params.get("semantics", {})),
