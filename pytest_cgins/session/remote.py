@@ -87,11 +87,11 @@ class RemoteKernel:
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.execute import tensors as transport
-        from pytest_cgins.trace import context, ops, signature, values
+        from pytest_cgins.trace import backward, context, ops, signature, values
 
         leaves: list[Tensor] = []
         ops.trust(self._entry.op)
-        function = ops.resolve(self._entry.op)
+        function = backward.resolve(self._entry.op)
         arguments = tuple(
             Argument(name=name, value=values.encode(value, leaves), passed=passed)
             for name, value, passed in signature.bind(function, args, kwargs)

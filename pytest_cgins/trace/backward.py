@@ -18,6 +18,8 @@ import torch
 from pytest_cgins.errors import RecordError, TraceError
 from pytest_cgins.model import Argument, OpCall, Value
 from pytest_cgins.text import counted
+from pytest_cgins.trace import ops
+from pytest_cgins.trace.forward import bound
 from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.signature import Bound, bind
 from pytest_cgins.trace.values import encode, tensor_indices
@@ -78,6 +80,7 @@ class Backward:
     """
 
     def __init__(self, forward: Callable[..., Any], op: str) -> None:
+        setattr(self, ops.OP_NAME, op)
         self.name = op
         self.forward = forward
         self.forward_name, self.names = parse(op)
@@ -111,6 +114,15 @@ class Backward:
             for name, value, passed in bind(self, args, kwargs)
         )
         return prepared(OpCall(op=self.name, arguments=arguments), tensors)()
+
+
+def resolve(op: str) -> Callable[..., Any]:
+    """The callable that the qualified name of an op, or of the backward of one, stands for.
+
+    Raises:
+        TraceError: as `ops.resolve`, or if the name of a backward is not written as one.
+    """
+    return Backward(ops.resolve(parse(op)[0]), op) if "@" in op else ops.resolve(op)
 
 
 def _position(name: str) -> int:
@@ -205,8 +217,6 @@ def _forward(
 
     An argument that is passed twice is two leaves: a backward gives partial derivatives.
     """
-    from pytest_cgins.trace.call import bound, flatten
-
     present = list(tensors)
     leaves: list[torch.Tensor] = []
     arguments = []
@@ -229,8 +239,9 @@ def _forward(
             f"{call.op} has no argument {', '.join(missing)} in this call",
             remedy=f"its arguments are {', '.join(sorted(found))}",
         )
-    result = bound(replace(call, arguments=tuple(arguments)), present)()
-    return flatten(result)[1], leaves
+    outputs: list[torch.Tensor] = []
+    encode(bound(replace(call, arguments=tuple(arguments)), present)(), outputs)
+    return outputs, leaves
 
 
 def _renumbered(value: Value, own: dict[int, int]) -> Value:

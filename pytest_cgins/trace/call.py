@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from pytest_cgins.model import Argument, OpCall, Value
+from pytest_cgins.trace import forward
 from pytest_cgins.trace.backward import is_derived, prepared
-from pytest_cgins.trace.modules import is_module_call, keeping_state, rebuild
-from pytest_cgins.trace.ops import resolve
-from pytest_cgins.trace.values import decode, encode, has_adapted
+from pytest_cgins.trace.values import encode
 
 
 def invoke(call: OpCall, tensors: Sequence[torch.Tensor]) -> object:
@@ -43,25 +41,7 @@ def bound(
     """
     if is_derived(call.op):
         return prepared(call, tensors)
-    op = instead or resolve(call.op)
-    module = [rebuild(call, tensors)] if is_module_call(call) else []
-    if module:
-        op = keeping_state(module[0], op)
-    first = _decoded(call, tensors)
-    # A cache that one run has made longer is not what the next one is due.
-    anew = any(has_adapted(argument.value) for argument in call.arguments)
-
-    def run() -> object:
-        positional, keyword = _decoded(call, tensors) if anew else first
-        return op(*module, *positional, **keyword)
-
-    return run
-
-
-def _decoded(call: OpCall, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
-    positional = [decode(a.value, tensors) for a in call.arguments if a.passed == "positional"]
-    keyword = {a.name: decode(a.value, tensors) for a in call.arguments if a.passed == "keyword"}
-    return positional, keyword
+    return forward.bound(call, tensors, instead=instead)
 
 
 def relocate(call: OpCall, device: str) -> OpCall:

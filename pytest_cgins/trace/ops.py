@@ -20,7 +20,8 @@ from pytest_cgins.errors import RecordError, TraceError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_MARK = "__cgins_op__"
+OP_NAME = "__cgins_op__"
+"""Attribute in which an op that is not torch's own has its qualified name."""
 _SEMANTICS = "__cgins_semantics__"
 _WRAPS = "__cgins_forward_of__"
 # Factories and activations that torch shows to function modes and does not list as overridable, and one op that it
@@ -83,7 +84,7 @@ def _marked(function: FunctionT, said: Declared | None = None) -> FunctionT:
         )
 
     if is_class:
-        setattr(function, _MARK, name)
+        setattr(function, OP_NAME, name)
         setattr(function, _SEMANTICS, said)
         function.forward = _seen_by_modes(function, module_op(name, function))  # type: ignore[attr-defined]
         return function
@@ -101,7 +102,7 @@ def mark_as(name: str, function: FunctionT) -> FunctionT:
             return handle_torch_function(marked, (), *args, **kwargs)
         return function(*args, **kwargs)
 
-    setattr(marked, _MARK, name)
+    setattr(marked, OP_NAME, name)
     return marked  # type: ignore[return-value]
 
 
@@ -111,7 +112,7 @@ class ModuleOp:
     def __init__(self, name: str, cls: type[torch.nn.Module]) -> None:
         self.name = name
         self.cls = cls
-        setattr(self, _MARK, name)
+        setattr(self, OP_NAME, name)
 
     def __call__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` unseen; hooks of the module itself are its caller's."""
@@ -186,7 +187,7 @@ def is_torch_module(cls: Any) -> bool:
 
 def is_marked(func: object) -> bool:
     """Whether `mark` made it."""
-    return _MARK in getattr(func, "__dict__", ())
+    return OP_NAME in getattr(func, "__dict__", ())
 
 
 def trust(op: str) -> None:
@@ -201,25 +202,19 @@ def trust(op: str) -> None:
 def qualified_name(func: Any) -> str:
     """Importable name of an op, e.g. `torch.nn.functional.gelu` or `models.decoder.rms_norm`."""
     if is_marked(func):
-        return str(getattr(func, _MARK))
+        return str(getattr(func, OP_NAME))
     if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return f"torch.ops.{func}"
     return _UNLISTED.get(func) or resolve_name(func) or f"{func.__module__}.{func.__qualname__}"
 
 
 def resolve(op: str) -> Callable[..., Any]:
-    """The callable that a qualified name stands for.
+    """The callable that a qualified name stands for; `backward.resolve` knows the names of backwards, too.
 
     Raises:
         TraceError: if nothing has that name (the nearest right one is suggested), or if it is neither a
             torch op nor a marked function nor trusted.
     """
-    if "@" in op:
-        from pytest_cgins.trace.backward import Backward, parse
-
-        derived = Backward(resolve(parse(op)[0]), op)
-        setattr(derived, _MARK, op)
-        return derived
     # To look a function up is to run its module: `unittest.__main__` runs the tests that it finds.
     parts = op.split(".")
     never = parts[0] in sys.stdlib_module_names or "__main__" in parts
@@ -232,7 +227,7 @@ def resolve(op: str) -> Callable[..., Any]:
             remedy=f"decorate {op.rpartition('.')[2]} with @pytest_cgins.mark",
         )
     if is_class:
-        return module_op(getattr(func, _MARK) if is_marked(func) else op, func)
+        return module_op(getattr(func, OP_NAME) if is_marked(func) else op, func)
     found: Callable[..., Any] = func
     return found
 

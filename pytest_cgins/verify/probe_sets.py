@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from pytest_cgins.model import OpCall
-from pytest_cgins.trace import backward, call
+from pytest_cgins.trace import backward, call, forward
 from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of
@@ -106,7 +106,7 @@ def _why_none(error: Exception) -> str:
     """What torch said as it ran the op; what was raised elsewhere is a defect of ours, and told as that."""
     said = (str(error).splitlines() or [""])[0]
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if any(code.co_filename in (call.__file__, backward.__file__) for code in frames):
+    if any(code.co_filename in (call.__file__, backward.__file__, forward.__file__) for code in frames):
         return f"torch refuses the inputs ({said})"
     place = f"{Path(frames[-1].co_filename).name}, {frames[-1].co_name}"
     return f"its inputs could not be made, which is a defect of pytest-cgins: {type(error).__name__}: {said} ({place})"

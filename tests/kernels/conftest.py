@@ -73,7 +73,7 @@ def scale_text() -> str:
 @pytest.fixture
 def op_call() -> Callable[..., tuple[OpCall, list[Any]]]:
     """Function that binds a call of an op, given by name, to its signature."""
-    from pytest_cgins.trace.ops import resolve
+    from pytest_cgins.trace.backward import resolve
     from pytest_cgins.trace.signature import bind
     from pytest_cgins.trace.values import encode
 

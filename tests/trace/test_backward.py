@@ -17,8 +17,9 @@ from torch import nn
 from pytest_cgins.errors import PackError, RecordError, TraceError
 from pytest_cgins.model import Trace, TracePack
 from pytest_cgins.trace import backward
+from pytest_cgins.trace.backward import resolve
 from pytest_cgins.trace.gold import load_gold
-from pytest_cgins.trace.ops import qualified_name, resolve
+from pytest_cgins.trace.ops import qualified_name
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_inputs, run
 from pytest_cgins.trace.signature import bind

@@ -85,7 +85,7 @@ def test_an_op_that_changes_its_input_is_timed_on_the_same_input_each_time(recor
     recorded(lambda: torch.ones(4).mul_(1e30), tier="full")
     reader = open_pack(tmp_path / "pack")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pytest_cgins.trace.call.resolve", lambda op: watch)
+        patch.setattr("pytest_cgins.trace.forward.resolve", lambda op: watch)
         profile(reader, "cpu", reader.pack.traces)
     # Counting, warming up and the estimate are not timed samples.
     assert set(seen[3:]) == {1.0}

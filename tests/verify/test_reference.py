@@ -102,7 +102,7 @@ def test_op_without_fp64_falls_back_with_a_note(monkeypatch: pytest.MonkeyPatch)
 
     x = normal(3, 5)
     call, tensors = call_of("torch.nn.functional.softmax", plain, x, -1)
-    monkeypatch.setattr("pytest_cgins.trace.call.resolve", lambda op: refuses)
+    monkeypatch.setattr("pytest_cgins.trace.forward.resolve", lambda op: refuses)
     made = answers(call, lay_out(tensors), PLAIN, "cpu")
     assert made.note == (
         "torch.nn.functional.softmax does not run in fp64 (cpu: no fp64 kernel): fp32 is the reference"

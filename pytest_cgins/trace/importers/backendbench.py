@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.trace import ops
+from pytest_cgins.trace import backward
 from pytest_cgins.trace.importers.collect import Budget, Collector, check_result, check_size, on
 from pytest_cgins.trace.importers.expressions import DTYPES, parse
 from pytest_cgins.trace.importers.files import objects, parse_json, read_text
@@ -87,7 +87,7 @@ def collect(
             moved_args, moved_kwargs = on(device, args), on(device, kwargs)
             if device != "cpu":
                 # An index out of bounds is an error on the CPU; on a GPU it ends the whole process.
-                ops.resolve(op)(*args, **kwargs)
+                backward.resolve(op)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - torch refuses arguments in many ways
             collector.leave_out(entry, error)
             continue
@@ -96,7 +96,7 @@ def collect(
 
 
 def _bound(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-    return lambda: ops.resolve(op)(*args, **kwargs)
+    return lambda: backward.resolve(op)(*args, **kwargs)
 
 
 def _lines(source: Path, collector: Collector) -> Iterator[Recorded]:
@@ -158,7 +158,7 @@ def _call(
     op = FUNCTIONAL.get(overload, "") if functional else ""
     op = op or f"torch.ops.{overload}"
     try:
-        ops.resolve(op)
+        backward.resolve(op)
     except TraceError as error:
         raise RecordError(error.what, remedy=error.remedy) from error
     seed = seed_of(recorded.op, recorded.args)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.errors import CginsError, RecordError
 from pytest_cgins.model import TRACE_PACK_VERSION, Trace, TracePack
-from pytest_cgins.trace import ops
+from pytest_cgins.trace import backward
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack
@@ -221,7 +221,7 @@ def check_result(op: str, args: Any, kwargs: Any, max_mib: float) -> None:
     try:
         with torch.no_grad(), warnings.catch_warnings(), _OnMeta():  # type: ignore[no-untyped-call]
             warnings.simplefilter("ignore")
-            made = ops.resolve(op)(*on("meta", args), **on("meta", kwargs))
+            made = backward.resolve(op)(*on("meta", args), **on("meta", kwargs))
     except Exception:  # noqa: BLE001 - some sizes follow from values, and what is wrong the real call tells
         return
     check_size(made, max_mib, what="outputs")

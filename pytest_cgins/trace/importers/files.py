@@ -10,7 +10,7 @@ from typing import Any
 from pytest_cgins import documents
 from pytest_cgins.errors import RecordError
 from pytest_cgins.text import counted
-from pytest_cgins.trace import ops
+from pytest_cgins.trace import backward
 
 MAX_TEXT_BYTES = 256 * 2**20
 MAX_JSON_DEPTH = 96
@@ -82,7 +82,7 @@ def require_torch_op(op: str) -> None:
             f"{op[:80]} is not a torch op, and a foreign file must not have other code run",
             remedy="name an op of torch, such as torch.matmul; record calls of your own functions with cgins record",
         )
-    ops.resolve(op)
+    backward.resolve(op)
 
 
 def objects(value: Any, where: object, what: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.errors import RecordError
-from pytest_cgins.trace import ops
+from pytest_cgins.trace import backward
 from pytest_cgins.trace.importers.collect import Collector, check_result, one_line
 from pytest_cgins.trace.importers.expressions import Evaluator, parse
 from pytest_cgins.trace.importers.files import objects, read_json, require_torch_op, text_of
@@ -68,7 +68,7 @@ class _Program:
         check_result(op, args, kwargs, self._max_mib)
 
         def call() -> Any:
-            return ops.resolve(op)(*args, **kwargs)
+            return backward.resolve(op)(*args, **kwargs)
 
         made = self._collector.record(entry, op, call)
         if not made.ran:

@@ -18,7 +18,7 @@ import torch
 from pytest_cgins.errors import RecordError, ReplayError, TraceError
 from pytest_cgins.model import Blob, Trace
 from pytest_cgins.text import counted
-from pytest_cgins.trace import gold, ops, replay
+from pytest_cgins.trace import backward, gold, replay
 from pytest_cgins.trace.importers.collect import Collector, on
 from pytest_cgins.trace.importers.files import require_torch_op
 from pytest_cgins.trace.record import record
@@ -170,7 +170,7 @@ def _take(collector: Collector, pair: Pair, op: str, device: str) -> None:
     with collector.staged(pair.entry) as folder:
         args, kwargs = on(device, pair.args), on(device, pair.kwargs)
         with torch.no_grad(), record(folder, [op], "full", name="staged"):
-            ops.resolve(op)(*args, **kwargs)
+            backward.resolve(op)(*args, **kwargs)
         reader = open_pack(folder)
         with PackWriter(folder) as writer:
             for blob in blobs_of(reader.pack):

@@ -211,7 +211,7 @@ class _Task:
             first = []
             named_gradients = {f"{backward.SEVERAL}.{i}": made for i, made in enumerate(gradients)}
         plain_args, plain_kwargs = _detached(args), _detached(kwargs)
-        return op, lambda: ops.resolve(op)(*first, *plain_args, **plain_kwargs, **named_gradients)
+        return op, lambda: backward.resolve(op)(*first, *plain_args, **plain_kwargs, **named_gradients)
 
 
 class _Stopped(Exception):
