@@ -31,7 +31,7 @@ from pytest_cgins.trace.store import open_pack
 if TYPE_CHECKING:
     from pytest_cgins.model import Contract
     from pytest_cgins.regenerate.new_kernel import Language, NewKernel
-    from pytest_cgins.regenerate.run import Ran
+    from pytest_cgins.regenerate.standing import Ran
 
 _BOOT = """
 import sys

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal import Journal
     from pytest_cgins.regenerate.new_kernel import NewKernel
-    from pytest_cgins.regenerate.run import Ran
+    from pytest_cgins.regenerate.standing import Ran
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 

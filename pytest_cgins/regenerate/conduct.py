@@ -7,27 +7,25 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TextIO, cast
 
 from pytest_cgins import config as configuration
 from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings, Policy
 from pytest_cgins.config.llm_override import overridden
-from pytest_cgins.errors import ConfigError, ProviderError
+from pytest_cgins.errors import CginsError, ConfigError, ProviderError
 from pytest_cgins.execute import environment, sanitizer
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
 from pytest_cgins.options import RUNS_FOLDER
-from pytest_cgins.regenerate import progress_table, standing
+from pytest_cgins.regenerate import exchange_place, progress_table, standing
 from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
+from pytest_cgins.regenerate.standing import Ran
 from pytest_cgins.text import UNLIMITED
 from pytest_cgins.timing_stage import TimingOptions
-
-if TYPE_CHECKING:
-    from pytest_cgins.regenerate.run import Ran
 
 EXIT_WAITING = 7
 """Exit code when a run stopped because its answers come by hand and are not there yet."""
@@ -158,7 +156,7 @@ def summary(journal: Journal, ran: Ran, width: int) -> str:
         for result in ran.results
         if result.state == "accepted"
     ]
-    prompts = standing.exchange_folder(journal) if journal.record.provider == "exchange" else None
+    prompts = exchange_folder(journal) if journal.record.provider == "exchange" else None
     if prompts is not None and any(result.state == "waiting" for result in ran.results):
         lines.append(f"cgins: prompts are in {shown_path(prompts)}: write answer.md beside each")
     if any(result.state in ("waiting", "stopped") for result in ran.results):
@@ -185,6 +183,22 @@ def config_of(journal: Journal) -> Config:
     """
     file = Path(os.path.normpath(journal.folder / journal.record.config))
     return configuration.load(file, require_traces=False, require_sources=False)
+
+
+def asked_of(journal: Journal) -> Asked:
+    """What the command line said when the run began."""
+    record = journal.record
+    here = Path(os.path.normpath(journal.folder.absolute() / record.here))
+    return Asked(llm=record.llm, model=record.model, here=here)
+
+
+def exchange_folder(journal: Journal) -> Path | None:
+    """Where answers are written by hand; None if the project does not say it any more."""
+    try:
+        settings = settings_of(config_of(journal), asked_of(journal))
+    except CginsError:
+        return None
+    return exchange_place.folder_of(journal, settings)
 
 
 def exit_code(ran: Ran | None) -> int:

@@ -41,7 +41,7 @@ from pytest_cgins.regenerate.repair import Repair, RepairSettings, Steps
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.search.driver import Search, SearchSettings
 from pytest_cgins.regenerate.side_by_side import Room
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.standing import Ran
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.timing_stage import TimingOptions
 
@@ -68,18 +68,6 @@ class Conditions:
     """Told at each stage of each target."""
     check: Callable[[], object] = lambda: None
     """Called again and again; what it raises ends this part of the run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What a run came to."""
-
-    journal: Path
-    """Its folder."""
-    results: tuple[Result, ...]
-    """One a target, in order."""
-    spent: Spent
-    """Over all its parts."""
 
 
 def begin(

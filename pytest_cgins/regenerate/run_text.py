@@ -20,7 +20,6 @@ from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.regenerate.standing import (
     State,
-    exchange_folder,
     last_failure,
     open_request,
     spent_on,
@@ -221,6 +220,8 @@ def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[
 
 def _answer_to(journal: Journal, request_id: str) -> str:
     """Where an answer is to be written, as far as that is known."""
+    from pytest_cgins.regenerate.conduct import exchange_folder
+
     folder = exchange_folder(journal) if journal.record.provider == "exchange" else None
     if folder is None:
         return f"an answer to {_shown(journal.folder / request_id / 'prompt.md')}"

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from pytest_cgins.errors import CginsError
 from pytest_cgins.regenerate.journal import Journal, load
 from pytest_cgins.regenerate.journal_files import is_locked
 from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
 from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in
 from pytest_cgins.regenerate.spent import Spent
 
-if TYPE_CHECKING:
-    from pytest_cgins.regenerate.conduct import Asked
-    from pytest_cgins.regenerate.run import Ran
-
 State = Literal["running", "done", "waiting", "stopped"]
 """A process has it; every target is accepted or failed; answers that come by hand are missing; it can be resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to."""
+
+    journal: Path
+    """Its folder."""
+    results: tuple[Result, ...]
+    """One a target, in order."""
+    spent: Spent
+    """Over all its parts."""
 
 
 def state_of(journal: Journal) -> State:
@@ -101,8 +107,6 @@ def lost(journal: Journal) -> tuple[tuple[Request, Usage], ...]:
 
 def done(journal: Journal) -> Ran | None:
     """What a run came to, if nothing of it is left to do; then the project may be another one by now."""
-    from pytest_cgins.regenerate.run import Ran
-
     results = []
     for target in journal.record.targets:
         result, proposal = journal.result(target), journal.proposal(target)
@@ -117,23 +121,3 @@ def is_proposed(journal: Journal, target: Target) -> bool:
     """Whether there is nothing to propose for a target, or that is done."""
     result = journal.result(target)
     return result is None or result.state != "accepted" or journal.proposal(target).is_dir()
-
-
-def asked_of(journal: Journal) -> Asked:
-    """What the command line said when the run began."""
-    from pytest_cgins.regenerate.conduct import Asked
-
-    record = journal.record
-    here = Path(os.path.normpath(journal.folder.absolute() / record.here))
-    return Asked(llm=record.llm, model=record.model, here=here)
-
-
-def exchange_folder(journal: Journal) -> Path | None:
-    """Where answers are written by hand; None if the project does not say it any more."""
-    from pytest_cgins.regenerate import conduct, exchange_place
-
-    try:
-        settings = conduct.settings_of(conduct.config_of(journal), asked_of(journal))
-    except CginsError:
-        return None
-    return exchange_place.folder_of(journal, settings)

@@ -30,7 +30,7 @@ from pytest_cgins.secrets import without_secrets
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.journal import RunRecord
-    from pytest_cgins.regenerate.run import Ran
+    from pytest_cgins.regenerate.standing import Ran
 
 Choice = Literal["auto", "draft", "off"]
 LIMIT_S = 1800.0

@@ -11,7 +11,7 @@ from pytest_cgins.errors import ConfigError
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal import Journal
-    from pytest_cgins.regenerate.run import Ran
+    from pytest_cgins.regenerate.standing import Ran
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -69,9 +69,9 @@ def run_resume(arguments: argparse.Namespace) -> int:
 
 
 def _worked(journal: Journal, config: Config) -> Ran | None:
-    from pytest_cgins.regenerate import conduct, standing
+    from pytest_cgins.regenerate import conduct
 
-    settings = conduct.settings_of(config, standing.asked_of(journal))
+    settings = conduct.settings_of(config, conduct.asked_of(journal))
     sandbox = conduct.sandbox_of("auto" if journal.record.sandbox else "off")
     if sandbox is None:
         print(conduct.UNFENCED, file=sys.stderr)

@@ -14,8 +14,8 @@ from pytest_cgins.config import Config
 from pytest_cgins.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.regenerate import benchmark_project
 from pytest_cgins.regenerate.model import Result, Target
-from pytest_cgins.regenerate.run import Ran
 from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.standing import Ran
 from tests.regenerate import journals
 
 PROGRAMS = [

@@ -34,7 +34,7 @@ def _waiting(config: Path, run: str, *kernels: str, llm: str = "exchange:hand") 
     targets = [journals.target(kernel) for kernel in kernels]
     own = exchange_place.own_folder(_settings(config, llm), config.parent, run)
     made = journals.journal(config, *targets, id=run, provider="exchange", llm=llm, exchange=own)
-    folder = standing.exchange_folder(made)
+    folder = conduct.exchange_folder(made)
     assert folder is not None
     exchange_place.claim(made, folder)
     for target in targets:
@@ -50,7 +50,7 @@ def test_each_run_has_a_folder_of_its_own(config: Path) -> None:
     for run in (journals.RUN, OTHER):
         made = _waiting(config, run, "gelu", llm="exchange")
         folder = config.parent / ".cgins" / "exchange" / run
-        assert standing.exchange_folder(made) == folder
+        assert conduct.exchange_folder(made) == folder
         prompt = folder / "gelu-cpu-cpp/attempt-01/generator/prompt.md"
         assert f"`cgins runs resume {run}`" in prompt.read_text()
 
@@ -58,7 +58,7 @@ def test_each_run_has_a_folder_of_its_own(config: Path) -> None:
 def test_a_run_of_an_earlier_version_keeps_its_folder(config: Path) -> None:
     """What was begun when all runs shared the usual folder finds its answers there."""
     run = journals.journal(config, journals.target(), provider="exchange", llm="exchange")
-    assert standing.exchange_folder(run) == config.parent / ".cgins" / "exchange"
+    assert conduct.exchange_folder(run) == config.parent / ".cgins" / "exchange"
 
 
 def test_a_folder_that_is_named_is_shared_by_target(config: Path) -> None:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from pytest_cgins import documents
-from pytest_cgins.regenerate import standing
+from pytest_cgins.regenerate import conduct, standing
 from pytest_cgins.regenerate.journal import Journal, runs_in
 from pytest_cgins.regenerate.model import Attempt, Target, Trial
 
@@ -33,7 +33,7 @@ def journals(runs: Path) -> tuple[Journal, ...]:
 
 def prompts(journal: Journal) -> tuple[Path, ...]:
     """Prompts of a run that are asked and not taken up yet, answered or not."""
-    folder = standing.exchange_folder(journal)
+    folder = conduct.exchange_folder(journal)
     asked = [
         standing.open_request(journal, one) for one in journal.record.targets if journal.result(one) is None
     ]
