@@ -1,16 +1,23 @@
-"""CUDA architectures: what their names mean, which ones nvcc knows, and which a kernel is built for ahead."""
+"""CUDA architectures: what their names mean, which ones nvcc knows, which this host has, and which a kernel is built for ahead."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 
 from pytest_cgins.errors import SourceError
-from pytest_cgins.kernels.process import ask
+from pytest_cgins.kernels.cache import default_cache
+from pytest_cgins.kernels.process import ASK_LIMIT_S, ask
 
 NAME = re.compile(r"(sm|compute)_(\d{2,3})([af]?)")
+PORTABLE_ARCHS = ("sm_80", "compute_80")
 COMMON = ("sm_80", "sm_90a", "sm_100")
 """What a kernel is built for ahead of time when nobody says."""
 
@@ -105,3 +112,52 @@ def runs_on(arch: str, capability: tuple[int, int]) -> bool:
     if arch.startswith("sm_") or arch.endswith("f"):
         return chip[0] == capability[0] and chip[1] <= capability[1]
     return chip <= capability
+
+
+@lru_cache(maxsize=1)
+def present_archs() -> tuple[str, ...]:
+    """CUDA architectures to build for when a kernel names none.
+
+    `$CGINS_CUDA_ARCHS` (comma-separated), else those of the devices in this host, else sm_80 with PTX,
+    which every later device can run.
+    """
+    named = os.environ.get("CGINS_CUDA_ARCHS", "")
+    if named.strip():
+        return tuple(arch.strip() for arch in named.split(",") if arch.strip())
+    if not shutil.which("nvidia-smi"):
+        return PORTABLE_ARCHS
+    capabilities = {line.strip() for line in _compute_capabilities().splitlines()}
+    return (
+        tuple(
+            f"sm_{major}{minor}"
+            for major, _, minor in sorted(text.partition(".") for text in capabilities)
+            if major.isdigit() and minor.isdigit()
+        )
+        or PORTABLE_ARCHS
+    )
+
+
+def _compute_capabilities(driver: Path = Path("/proc/driver/nvidia")) -> str:
+    """What nvidia-smi says, remembered by what the driver tells of itself: asking takes longer than a cache hit."""
+    files = [driver / "version", *sorted(driver.glob("gpus/*/information"))]
+    told: list[object] = [sorted(place.name for place in Path("/dev").glob("nvidia[0-9]*"))]
+    with suppress(OSError):
+        told += [file.read_text(encoding="utf-8", errors="replace") for file in files]
+    kept = default_cache() / f"devices-{hashlib.sha256(repr(told).encode()).hexdigest()[:16]}"
+    known = len(told) == 1 + len(files) > 2
+    if known:
+        with suppress(OSError, UnicodeDecodeError):
+            return kept.read_text(encoding="ascii")
+    text = ""
+    with suppress(OSError, subprocess.TimeoutExpired):  # as without the tool
+        text = subprocess.run(
+            ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"),
+            capture_output=True, text=True, timeout=ASK_LIMIT_S, check=False,
+        ).stdout  # fmt: skip
+    if known and re.fullmatch(r"(?:\d+\.\d+\s*)+", text):
+        with suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            draft = kept.with_name(f"{kept.name}.{os.getpid()}")
+            draft.write_text(text, encoding="ascii")
+            draft.replace(kept)
+    return text

@@ -37,7 +37,7 @@ def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
         InfrastructureError: there is no nvcc, or no CUTLASS for a source that includes it.
     """
     compiler = toolchain.nvcc()
-    archs = source.archs or toolchain.present_archs()
+    archs = source.archs or architectures.present_archs()
     _refuse_device_link(source)
     headers = cutlass.headers_for(source)
     statics = own_statics(source.flags)

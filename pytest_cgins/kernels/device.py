@@ -18,6 +18,7 @@ from pathlib import Path
 from pytest_cgins.errors import SourceError
 from pytest_cgins.expression import Expression, Kind, kind
 from pytest_cgins.kernels import (
+    architectures,
     cuda_headers,
     cutlass,
     device_image,
@@ -25,7 +26,6 @@ from pytest_cgins.kernels import (
     launch_line,
     nvrtc,
     nvrtc_apart,
-    toolchain,
 )
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels import schema as schemas
@@ -57,7 +57,7 @@ def plan(source: KernelSource) -> plans.Plan:
     schema_text, line = schemas.locate(text, main)
     schema = schemas.parse(schema_text, f"{main}:{line}")
     launches = launch_line.read(source.launch or launch_line.locate(text, main), schema, str(main))
-    archs = source.archs or toolchain.present_archs()
+    archs = source.archs or architectures.present_archs()
     for arch in archs:
         nvrtc.check_arch(arch)
     folders = [Path(flag[2:]) for flag in source.flags if flag.startswith("-I")]

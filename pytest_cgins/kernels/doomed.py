@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_cgins.errors import CginsError
-from pytest_cgins.kernels import prefilter, toolchain
+from pytest_cgins.kernels import architectures, prefilter
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.source import read
 from pytest_cgins.model import KernelSource
@@ -28,7 +28,7 @@ def is_doomed(source: KernelSource, builds: Ahead) -> bool:
     if source.contract not in ("launcher", "torch-extension") or not files:
         return False
     try:
-        arch = (source.archs or toolchain.present_archs())[0]
+        arch = (source.archs or architectures.present_archs())[0]
         with builds.lent():
             return any(
                 prefilter.check(read(file), file, arch, flags=source.flags, limit_s=LIMIT_S).verdict

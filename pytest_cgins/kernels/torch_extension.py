@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels import (
+    architectures,
     compilers,
     cuda,
     cutlass,
@@ -85,7 +86,7 @@ def plan(source: KernelSource) -> plans.Plan:
     """
     torch = torch_package()
     compiler = toolchain.cxx()
-    archs = (source.archs or toolchain.present_archs()) if source.device == "cuda" else ()
+    archs = (source.archs or architectures.present_archs()) if source.device == "cuda" else ()
     vendor = cutlass.headers_for(source)
     nvcc = toolchain.nvcc() if source.device == "cuda" else ()
     identity = (

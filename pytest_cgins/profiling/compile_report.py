@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cgins.errors import InfrastructureError
-from pytest_cgins.kernels import resources, sass, toolchain
+from pytest_cgins.kernels import architectures, resources, sass
 from pytest_cgins.kernels.cache import RECORD
 from pytest_cgins.model import CompiledKernel
 from pytest_cgins.profiling.model import CompiledFunction
@@ -21,7 +21,7 @@ USED = re.compile(r"\b([A-Z]+):(\d{1,18})(?!\d)")
 
 def archs_of(compiled: CompiledKernel) -> tuple[str, ...]:
     """Architectures whose machine code is in a build; PTX has none."""
-    wanted = compiled.source.archs or toolchain.present_archs()
+    wanted = compiled.source.archs or architectures.present_archs()
     return tuple(arch for arch in wanted if arch.startswith("sm_"))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +86,26 @@ def test_what_the_compiler_does_not_know_is_refused_with_what_it_knows() -> None
         assert "sm_90a" in caught.value.remedy
     with pytest.raises(SourceError, match='"hopper" is not a CUDA architecture'):
         architectures.number("hopper")
+
+
+def test_devices_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvidia-smi is asked again only when the driver tells of other devices; what is no answer is not kept."""
+    driver = tmp_path / "driver"
+    (driver / "gpus" / "0").mkdir(parents=True)
+    (driver / "version").write_text("1")
+    (driver / "gpus" / "0" / "information").write_text("H200")
+    script = f"#!/bin/sh\necho >> {tmp_path}/asked\ncat {tmp_path}/answer\n"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvidia-smi").write_text(script)
+    (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "answer").write_text("no devices were found\n")
+    answers = [architectures._compute_capabilities(driver)]
+    (tmp_path / "answer").write_text("9.0\n")
+    answers += [architectures._compute_capabilities(driver) for _ in range(3)]
+    (driver / "gpus" / "0" / "information").write_text("A100")
+    (tmp_path / "answer").write_text("8.0\n")
+    answers.append(architectures._compute_capabilities(driver))
+    assert answers == ["no devices were found\n", "9.0\n", "9.0\n", "9.0\n", "8.0\n"]
+    assert len((tmp_path / "asked").read_text()) == 3

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.errors import BuildError, SourceError
-from pytest_cgins.kernels import cuda, toolchain
+from pytest_cgins.kernels import architectures, cuda
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 
@@ -61,9 +61,9 @@ def test_other_architectures_are_refused(arch: str) -> None:
 
 @pytest.fixture
 def fresh_archs() -> Any:
-    toolchain.present_archs.cache_clear()
-    yield toolchain.present_archs
-    toolchain.present_archs.cache_clear()
+    architectures.present_archs.cache_clear()
+    yield architectures.present_archs
+    architectures.present_archs.cache_clear()
 
 
 def test_archs_of_the_environment(fresh_archs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

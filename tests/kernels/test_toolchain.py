@@ -52,24 +52,3 @@ def test_home_behind_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (homes["cuda"], homes["cuda-real"]) == (tmp_path / "cuda", real.parents[1])
     executable(tmp_path / "home" / "bin" / "nvcc", '#!/bin/sh\nX=1 exec /other "$@"\n')
     assert toolchain.homes()["cuda"] == tmp_path / "home"
-
-
-def test_devices_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """nvidia-smi is asked again only when the driver tells of other devices; what is no answer is not kept."""
-    driver = tmp_path / "driver"
-    (driver / "gpus" / "0").mkdir(parents=True)
-    (driver / "version").write_text("1")
-    (driver / "gpus" / "0" / "information").write_text("H200")
-    script = f"#!/bin/sh\necho >> {tmp_path}/asked\ncat {tmp_path}/answer\n"
-    executable(tmp_path / "bin" / "nvidia-smi", script)
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "answer").write_text("no devices were found\n")
-    answers = [toolchain._compute_capabilities(driver)]
-    (tmp_path / "answer").write_text("9.0\n")
-    answers += [toolchain._compute_capabilities(driver) for _ in range(3)]
-    (driver / "gpus" / "0" / "information").write_text("A100")
-    (tmp_path / "answer").write_text("8.0\n")
-    answers.append(toolchain._compute_capabilities(driver))
-    assert answers == ["no devices were found\n", "9.0\n", "9.0\n", "9.0\n", "8.0\n"]
-    assert len((tmp_path / "asked").read_text()) == 3
