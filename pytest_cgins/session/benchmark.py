@@ -6,39 +6,18 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import pytest
 
-from pytest_cgins.session.benchmark_records import BenchmarkRecords
+from pytest_cgins.session.benchmark_records import BenchmarkRecords, Timing
 from pytest_cgins.session.run import GateSession
 from pytest_cgins.timing import environment, lock, stats
 from pytest_cgins.timing.timer import Arms
 from pytest_cgins.timing.timers import make_timer
 
 LEAST_BATCHES = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """How long a callable takes."""
-
-    device: str
-    """`cpu` or `cuda:0`."""
-    method: str
-    """Clock and batching: `cuda-graph`, `fenced-loop` or `perf-counter`."""
-    calls_per_batch: int
-    """Calls in one timed batch."""
-    samples_ns_per_call: tuple[float, ...]
-    """One a batch, in the order in which they were taken."""
-    median_ns_per_call: float
-    """Median of the samples."""
-    iqr_ns_per_call: float
-    """Distance of their quartiles."""
-    notes: tuple[str, ...]
-    """What a reader must know: a fallback that was taken."""
 
 
 class Benchmark:

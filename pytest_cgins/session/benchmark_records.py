@@ -8,8 +8,9 @@ is absent or off.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -20,10 +21,7 @@ from pytest_cgins.measurement import Arm, Measurement
 from pytest_cgins.model import Evaluation, Status
 from pytest_cgins.session import results
 from pytest_cgins.session.collect import CaseItem
-
-if TYPE_CHECKING:
-    from pytest_cgins.session.benchmark import Timing
-    from pytest_cgins.session.run import GateSession
+from pytest_cgins.session.gate import Gate
 
 OUTPUTS = ("json", "save", "autosave", "compare", "compare_fail", "histogram")
 """Options of pytest-benchmark that ask for its records, by their names without `--benchmark-`."""
@@ -38,6 +36,26 @@ RECORDED = frozenset(status for status in Status if status.outcome == "pass") | 
     Status.BELOW_FLOOR,
 }
 """Verdicts under which times are recorded: that of a wrong kernel would be the one to beat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long a callable takes."""
+
+    device: str
+    """`cpu` or `cuda:0`."""
+    method: str
+    """Clock and batching: `cuda-graph`, `fenced-loop` or `perf-counter`."""
+    calls_per_batch: int
+    """Calls in one timed batch."""
+    samples_ns_per_call: tuple[float, ...]
+    """One a batch, in the order in which they were taken."""
+    median_ns_per_call: float
+    """Median of the samples."""
+    iqr_ns_per_call: float
+    """Distance of their quartiles."""
+    notes: tuple[str, ...]
+    """What a reader must know: a fallback that was taken."""
 
 
 class OtherArm(Metadata):
@@ -60,7 +78,7 @@ class BenchmarkRecords:
 
     plugin_name = "cgins-benchmark-records"
 
-    def __init__(self, gate: GateSession) -> None:
+    def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._config = gate.config
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,11 +16,9 @@ from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.progress import Progress, joined
 from pytest_cgins.model import Case
 from pytest_cgins.session.collect import CaseItem
+from pytest_cgins.session.gate import Gate
 from pytest_cgins.session.parametrize import nearest_config
 from pytest_cgins.text import counted
-
-if TYPE_CHECKING:
-    from pytest_cgins.session.run import GateSession
 
 LOOKUP_S = 2.0
 """How long the first item waits at most to have the terminal told how much there is to build."""
@@ -36,7 +34,7 @@ class RunBuilds:
 
     plugin_name = "cgins-builds"
 
-    def __init__(self, gate: GateSession, sandbox: Sandbox | None) -> None:
+    def __init__(self, gate: Gate, sandbox: Sandbox | None) -> None:
         self._gate = gate
         self._config = gate.config
         fence = None if sandbox is None else BuildFence(sandbox)

@@ -6,17 +6,15 @@ import os
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_cgins.errors import CginsError
 from pytest_cgins.model import Case, Evaluation
 from pytest_cgins.session import outcome, results
+from pytest_cgins.session.gate import Gate
 from pytest_cgins.text import upwards
-
-if TYPE_CHECKING:
-    from pytest_cgins.session.run import GateSession
 
 
 def take_from_above(config: pytest.Config) -> None:
@@ -48,7 +46,7 @@ def node_id(path: Path, parent: pytest.Collector) -> Any:
 class CginsFile(pytest.File):
     """One `cgins.yaml`."""
 
-    def __init__(self, *, gate: GateSession, path: Path, parent: pytest.Collector, **arguments: Any) -> None:
+    def __init__(self, *, gate: Gate, path: Path, parent: pytest.Collector, **arguments: Any) -> None:
         super().__init__(path=path, parent=parent, nodeid=node_id(path, parent), **arguments)
         self._gate = gate
 
@@ -71,7 +69,7 @@ class CginsFile(pytest.File):
 class CaseItem(pytest.Item):
     """One case: evaluated when it is set up, judged when it is run."""
 
-    def __init__(self, *, case: Case, line: int, gate: GateSession, **arguments: Any) -> None:
+    def __init__(self, *, case: Case, line: int, gate: Gate, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.case = case
         self._line = line

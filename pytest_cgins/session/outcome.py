@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from pytest_cgins.model import Evaluation, Status
 from pytest_cgins.report import escape, failure, summary, times
-
-if TYPE_CHECKING:
-    from pytest_cgins.session.run import GateSession
+from pytest_cgins.session.gate import Gate
 
 
 class WeakCaseWarning(pytest.PytestWarning):
@@ -21,7 +17,7 @@ class SlowKernelWarning(pytest.PytestWarning):
     """A kernel passed whose time would have failed it, but for `gate.fail_on: never`."""
 
 
-def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
     """Skip, or raise what is not the kernel's doing."""
     outcome = summary.outcome(evaluation, strict=gate.strict)
     if outcome == "skip":
@@ -30,7 +26,7 @@ def settle_setup(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -
         _fail(item, evaluation, gate)
 
 
-def settle_call(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+def settle_call(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
     """Fail what the kernel did wrong, warn of a case that proves little and of a slowdown that is let pass."""
     if summary.outcome(evaluation, strict=gate.strict) == "fail":
         _fail(item, evaluation, gate)
@@ -41,11 +37,11 @@ def settle_call(item: pytest.Item, evaluation: Evaluation, gate: GateSession) ->
         item.warn(SlowKernelWarning(escape.lines(told)))
 
 
-def assert_ok(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+def assert_ok(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
     """Both in one, for a user's test."""
     settle_setup(item, evaluation, gate)
     settle_call(item, evaluation, gate)
 
 
-def _fail(item: pytest.Item, evaluation: Evaluation, gate: GateSession) -> None:
+def _fail(item: pytest.Item, evaluation: Evaluation, gate: Gate) -> None:
     pytest.fail(escape.lines(failure.message(evaluation, command=gate.command(item))), pytrace=False)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_cgins.config import KernelEntry
 from pytest_cgins.errors import CginsError, ConfigError
 from pytest_cgins.model import Case
+from pytest_cgins.session.gate import Gate
 from pytest_cgins.text import nearest, upwards
-
-if TYPE_CHECKING:
-    from pytest_cgins.session.run import GateSession
 
 SELECTORS = ("kernel", "op", "implementation")
 """Arguments of the marker `cgins`, each the name of a field of `Case`."""
 
 
-def parametrize(metafunc: pytest.Metafunc, gate: GateSession) -> None:
+def parametrize(metafunc: pytest.Metafunc, gate: Gate) -> None:
     """Give a test one parameter set a case; whatever is wrong is a collection error."""
     try:
         file = nearest_config(metafunc.definition.path, gate.config.rootpath)

@@ -1,0 +1,41 @@
+"""What items and hooks ask of the session that they belong to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from pytest_cgins.model import Case, Environment
+
+if TYPE_CHECKING:
+    from pytest_cgins.evaluate import Evaluator
+
+
+class Gate(Protocol):
+    """A session with `--cgins`: `run.GateSession`, which puts these items and hooks together."""
+
+    config: pytest.Config
+    seed: int
+    strict: bool
+
+    def evaluator(self, file: Path) -> Evaluator:
+        """The evaluator of one `cgins.yaml`, made at the first call.
+
+        Raises:
+            ConfigError: the file is wrong.
+        """
+
+    def cases(self, file: Path) -> tuple[Case, ...]:
+        """The cases of one `cgins.yaml`.
+
+        Raises:
+            CginsError: the file or one of its trace packs is wrong.
+        """
+
+    def environments(self) -> tuple[Environment, ...]:
+        """What this process's workers ran on so far, one a device and `cgins.yaml`."""
+
+    def command(self, item: pytest.Item) -> str:
+        """Shell command that runs an item again on the same inputs, from the folder where pytest began."""
