@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.trace import ops
+from pytest_cgins.trace import backward
 from pytest_cgins.verify import inputs
 from tests.verify.helpers import call_of, normal
 
@@ -284,7 +284,7 @@ def test_tables_of_angles_are_kept(make: Callable[..., list[torch.Tensor]]) -> N
 def test_a_backward_has_the_edge_rows_of_its_op() -> None:
     """Among the inputs of a norm's backward are rows with std ≈ √eps, and rows with a large mean."""
     name = "torch.nn.functional.layer_norm@backward(input)"
-    call, tensors = call_of(name, ops.resolve(name), normal(28, 64), normal(28, 64), (64,))
+    call, tensors = call_of(name, backward.resolve(name), normal(28, 64), normal(28, 64), (64,))
     x = inputs.edge(call, tensors, "1")[1]
     assert float(x[0].std()) == pytest.approx(1e-5**0.5, rel=0.5)
     assert float(x[1].mean()) == pytest.approx(1024, rel=0.01)
