@@ -421,7 +421,7 @@ def test_a_pid_that_was_given_away_is_not_killed(toy_path: dict[str, str]) -> No
         0.02
     )  # processes that start within the same hundredth of a second are told apart by their ids alone
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
-        worker._family._root = stranger.pid  # as if it had got the id
+        worker._tree._root = stranger.pid  # as if it had got the id
         worker.close()
         assert stranger.poll() is None
         stranger.kill()
