@@ -257,12 +257,9 @@ class CaseTiming:
 
     def _slowdown(self, wanted: Wanted, clock: OutsideClock) -> str:
         """How the base is slower beside the kernel than in a process that this was never in."""
-        alone = _without_the_kernel(wanted)
+        # A graph and a loop of the same calls take different times.
+        alone = _without_the_kernel(wanted, fenced=clock.prepared.method == "fenced-loop")
         try:
-            # A graph and a loop of the same calls take different times.
-            alone = replace(
-                alone, request={**alone.request, "fenced": clock.prepared.method == "fenced-loop"}
-            )
             prepared, _ = self._opened(alone, 1.0)
             other = OutsideClock(prepared, lambda arm, calls: self._repeat(alone, arm, calls))
             return clock.slowdown(other, lambda: self._runs.stopped(wanted.role))
@@ -364,9 +361,10 @@ def _ns_per_call(prepared: Prepared) -> float:
     return 1e9 * prepared.batch_seconds["kernel"] / max(1, prepared.calls["kernel"])
 
 
-def _without_the_kernel(wanted: Wanted) -> Wanted:
+def _without_the_kernel(wanted: Wanted, *, fenced: bool = False) -> Wanted:
     """The base in the place of the kernel, in a process of its own."""
-    request = {**wanted.request, "kernel": wanted.request["base"], "base": None, "compile": False}
+    own = {"kernel": wanted.request["base"], "base": None, "compile": False, "fenced": fenced}
+    request = {**wanted.request, **own}
     key = wanted.request["kernel"]["key"]
     return replace(wanted, role=wanted.role + ALONE, kernel=key, request=request)
 

@@ -1,1 +1,1 @@
-"""What every room may use: files, and in time the dataclasses that flow, errors and numbers as text. It imports no other room."""
+"""What every room may use: so far, how a file is replaced whole. It imports no other room."""

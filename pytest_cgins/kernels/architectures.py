@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from pytest_cgins.core import atomic
 from pytest_cgins.errors import SourceError
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.process import ASK_LIMIT_S, ask
@@ -156,8 +157,5 @@ def _compute_capabilities(driver: Path = Path("/proc/driver/nvidia")) -> str:
         ).stdout  # fmt: skip
     if known and re.fullmatch(r"(?:\d+\.\d+\s*)+", text):
         with suppress(OSError):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            draft = kept.with_name(f"{kept.name}.{os.getpid()}")
-            draft.write_text(text, encoding="ascii")
-            draft.replace(kept)
+            atomic.write_text(kept, text)
     return text

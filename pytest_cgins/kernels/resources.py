@@ -9,11 +9,9 @@ machine code's opcodes cost a process each, so they are kept beside the build:
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_cgins import documents
+from pytest_cgins.core import atomic
 from pytest_cgins.document_base import Document
 from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.kernels import sass
@@ -194,6 +193,5 @@ def _read(file: Path) -> _Kept | None:
 def _write(file: Path, kept: _Kept) -> None:
     # A cache that cannot be written to only costs time.
     with suppress(OSError):
-        draft = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        draft.write_text(documents.dump(kept), encoding="utf-8")
-        draft.replace(file)
+        if file.parent.is_dir():  # the build was not pruned meanwhile
+            atomic.write_text(file, documents.dump(kept))

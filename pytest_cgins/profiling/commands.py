@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sys
 from collections.abc import Iterable, Sequence
@@ -274,12 +273,10 @@ def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
         OSError: it cannot be kept.
     """
     from pytest_cgins import documents
+    from pytest_cgins.core import atomic
 
     place = folder(arguments) / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = place.with_name(f".{name}.{os.getpid()}")
-    draft.write_text(documents.dump(document, indent=1) + "\n", encoding="utf-8")
-    draft.replace(place)
+    atomic.write_text(place, documents.dump(document, indent=1) + "\n")
     say(str(place))
     return place
 
