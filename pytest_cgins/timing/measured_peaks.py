@@ -55,13 +55,17 @@ class MeasuredPeaks(Document):
     def flops_per_s_of(self, dtype: str, *, tf32: bool = False) -> float:
         """Of products in a dtype by torch's name, 0 where none was measured.
 
+        At least what float32 reaches, since a kernel may convert: a library's product of a type that the CPU has no
+        arithmetic for can take a hundred times as long.
+
         Args:
             dtype: of the factors.
             tf32: whether those of float32 may be rounded to TF32; where that was not measured, float32's is given.
         """
         if dtype == "float32" and tf32:
             dtype = "tf32" if "tf32" in self.matmul_flops_per_s else dtype
-        return self.matmul_flops_per_s.get(dtype, 0.0)
+        rate = self.matmul_flops_per_s.get(dtype, 0.0)
+        return max(rate, self.matmul_flops_per_s.get("float32", 0.0)) if rate else 0.0
 
 
 def key(environment: Environment) -> Key:

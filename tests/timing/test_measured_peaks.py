@@ -117,6 +117,13 @@ def test_peaks_by_dtype(dtype: str, expected: float, *, tf32: bool) -> None:
     assert PEAKS.flops_per_s_of(dtype, tf32=tf32) == expected
 
 
+def test_an_emulated_type_reaches_what_float32_does() -> None:
+    """A CPU without arithmetic of bfloat16 multiplies it a hundred times slower than a kernel that converts."""
+    emulated = replace(PEAKS, matmul_flops_per_s={"float32": 1.4e11, "bfloat16": 1.3e9})
+    assert emulated.flops_per_s_of("bfloat16") == 1.4e11
+    assert emulated.flops_per_s_of("float16") == 0
+
+
 def test_a_cpu_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The service measures this machine: copies slower than its caches, float32 within 10 GFLOP/s and 100 TFLOP/s."""
     monkeypatch.setattr(peak_measurement, "CPU_BUDGET_S", 0.01)
