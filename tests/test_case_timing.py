@@ -370,6 +370,15 @@ def test_times_that_did_not_pass_are_tampering(told: float) -> None:
     assert are_closed(pool.buffers) == [True, True]
 
 
+def test_times_that_did_not_pass_are_tampering_where_they_seem_slower_too() -> None:
+    """Undecided passes, however high the interval reaches: a busy machine's noise is no cover for a false clock."""
+    worker = Worker(ns={"kernel": 1030.0}, true_ns={"kernel": 8000.0})
+    gate = replace(GATE, max_blocks=6)
+    with pytest.raises(EndedError) as ended:
+        timing(Pool(worker, worker)).time(wanted(gate=gate))
+    assert ended.value.verdict.reason is Reason.TAMPERING
+
+
 def test_times_that_did_not_pass_are_tampering_whatever_they_come_to() -> None:
     """A worker that is caught as it seems slower, and only there is not, is caught by two further processes."""
     slower = Worker(ns={"kernel": 1100.0}, true_ns={"kernel": 2000.0})
