@@ -1,6 +1,6 @@
 """`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read."""
 
-from pytest_cgins.config.load import load
+from pytest_cgins.config.load import load, load_without_traces, select
 from pytest_cgins.config.model import (
     PROFILES,
     Config,
@@ -33,4 +33,6 @@ __all__ = [
     "Tolerance",
     "declared",
     "load",
+    "load_without_traces",
+    "select",
 ]

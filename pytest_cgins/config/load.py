@@ -17,7 +17,7 @@ from pytest_cgins.config.specialize import specialized
 from pytest_cgins.config.work import declared_work
 from pytest_cgins.errors import ConfigError
 from pytest_cgins.model import Contract
-from pytest_cgins.text import counted, why_unnameable
+from pytest_cgins.text import counted, nearest, why_unnameable
 
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -63,6 +63,31 @@ def load(
         llm=llm_settings(top.get("llm"), file.parent),
         pull_request=pull_request_settings(top.get("pull_request")),
     )
+
+
+def load_without_traces(config: Path) -> Config:
+    """The file, without looking for trace packs; a source that is missing is told of its own kernel.
+
+    Raises:
+        ConfigError: it is wrong.
+    """
+    return load(config, require_traces=False, require_sources=False)
+
+
+def select(config: Config, names: list[str]) -> list[KernelEntry]:
+    """The named kernels, or all.
+
+    Raises:
+        ConfigError: there is no kernel of a name.
+    """
+    known = {kernel.name: kernel for kernel in config.kernels}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f'{config.file}: no kernel "{name}"',
+                remedy=nearest(name, known) or f"its kernels are {', '.join(known)}",
+            )
+    return [known[name] for name in names] or list(config.kernels)
 
 
 def _check_version(top: Section) -> None:

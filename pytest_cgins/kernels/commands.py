@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.errors import ConfigError
-from pytest_cgins.text import nearest, upwards
+from pytest_cgins.text import upwards
 
 if TYPE_CHECKING:
-    from pytest_cgins.config import Config, KernelEntry
-
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
@@ -96,7 +94,9 @@ def _print_schemas_of(name: str) -> int:
 
 
 def _launchers(config: Path, kernel: str) -> list[Path]:
-    entry = select(load_config(config), [kernel])[0]
+    from pytest_cgins.config import load_without_traces, select
+
+    entry = select(load_without_traces(config), [kernel])[0]
     files = [i.sources[0] for i in entry.implementations if i.contract in ("launcher", "device")]
     if not files:
         raise ConfigError(
@@ -104,30 +104,3 @@ def _launchers(config: Path, kernel: str) -> list[Path]:
             remedy="only these have a schema line and a prototype",
         )
     return files
-
-
-def load_config(config: Path) -> Config:
-    """The file, without looking for trace packs; a source that is missing is told of its own kernel.
-
-    Raises:
-        ConfigError: it is wrong.
-    """
-    from pytest_cgins.config import load
-
-    return load(config, require_traces=False, require_sources=False)
-
-
-def select(config: Config, names: list[str]) -> list[KernelEntry]:
-    """The named kernels, or all.
-
-    Raises:
-        ConfigError: there is no kernel of a name.
-    """
-    known = {kernel.name: kernel for kernel in config.kernels}
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                f'{config.file}: no kernel "{name}"',
-                remedy=nearest(name, known) or f"its kernels are {', '.join(known)}",
-            )
-    return [known[name] for name in names] or list(config.kernels)

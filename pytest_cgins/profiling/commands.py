@@ -241,10 +241,10 @@ def run_sass(arguments: argparse.Namespace) -> int:
 
 def run_tidy(arguments: argparse.Namespace) -> int:
     """Look, write, print; findings fail nothing."""
-    from pytest_cgins.kernels.commands import load_config
+    from pytest_cgins.config import load_without_traces
     from pytest_cgins.profiling import environment, render, selection, tidy
 
-    config = load_config(arguments.config)
+    config = load_without_traces(arguments.config)
     entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
     made = tidy.evidence(config, entry, implementations, environment.find_clang_tidy())
     write(made, arguments, TIDY)

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.config import Config, Implementation, KernelEntry, select
 from pytest_cgins.errors import ConfigError
-from pytest_cgins.kernels.commands import select
 from pytest_cgins.model import Case
 from pytest_cgins.text import nearest
 from pytest_cgins.trace.dtypes import ITEMSIZE

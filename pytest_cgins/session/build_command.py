@@ -11,8 +11,9 @@ from contextlib import closing
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from pytest_cgins.config import load_without_traces, select
 from pytest_cgins.errors import CginsError, ConfigError
-from pytest_cgins.kernels.commands import add_config_option, load_config, select
+from pytest_cgins.kernels.commands import add_config_option
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config, Implementation, KernelEntry
@@ -90,7 +91,7 @@ def run_build(arguments: argparse.Namespace) -> int:
                 raise ConfigError(
                     f"--{name} goes with --arch", remedy="name architectures: --arch sm_80,sm_90a"
                 )
-    config = load_config(arguments.config)
+    config = load_without_traces(arguments.config)
     chosen = select(config, arguments.kernels)
     with closing(Ahead(jobs=arguments.jobs, timeout_s=arguments.timeout)) as ahead:
         if not arguments.arch:

@@ -8,8 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.config import select
 from pytest_cgins.errors import ConfigError, InfrastructureError
-from pytest_cgins.kernels.commands import add_config_option, select
+from pytest_cgins.kernels.commands import add_config_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

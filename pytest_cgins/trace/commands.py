@@ -14,25 +14,48 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins import text
 from pytest_cgins.call_text import arguments_line
 from pytest_cgins.errors import CginsError, PackError, RecordError, ReplayError, TraceError
 from pytest_cgins.model import Trace, TracePack
 from pytest_cgins.text import counted
 from pytest_cgins.trace import profile
 from pytest_cgins.trace.console import (
-    add_trust,
     import_path,
     new_table,
     print_failures,
     print_table,
-    project_of,
     size_of,
-    trust_named,
 )
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add `--trust OP`, which `trust_named` acts on."""
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="OP",
+        help="run this unmarked function, if it is an op",
+    )
+
+
+def trust_named(args: argparse.Namespace) -> None:
+    """Let the ops of `--trust` be run."""
+    from pytest_cgins.trace.ops import trust
+
+    for op in args.trust:
+        trust(op)
+
+
+def project_of(pack: Path) -> list[Path]:
+    """The folder of the nearest `cgins.yaml` at or above a pack, if there is one."""
+    found = text.upwards(pack.resolve())
+    return [] if found is None else [found.parent]
 
 
 def add_parsers(

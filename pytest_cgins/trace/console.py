@@ -1,8 +1,7 @@
-"""What the commands about traces share: tables, import paths, failures."""
+"""What commands print and need: tables, failures, sizes, import paths."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,25 +13,6 @@ from pytest_cgins.errors import CginsError, TraceError
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Add `--trust OP`, which `trust_named` acts on."""
-    parser.add_argument(
-        "--trust",
-        action="append",
-        default=[],
-        metavar="OP",
-        help="run this unmarked function, if it is an op",
-    )
-
-
-def trust_named(args: argparse.Namespace) -> None:
-    """Let the ops of `--trust` be run."""
-    from pytest_cgins.trace.ops import trust
-
-    for op in args.trust:
-        trust(op)
 
 
 def new_table(*columns: str) -> Table:
@@ -69,12 +49,6 @@ def print_failures(failures: Iterable[CginsError]) -> None:
 def size_of(folder: Path) -> int:
     """Bytes of all files under a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def project_of(pack: Path) -> list[Path]:
-    """The folder of the nearest `cgins.yaml` at or above a pack, if there is one."""
-    found = text.upwards(pack.resolve())
-    return [] if found is None else [found.parent]
 
 
 @contextmanager

@@ -49,6 +49,9 @@ GENERATED = INTEGERS | {"bool", "float16", "bfloat16", "float32", "float64", "co
 LOWEST = {"float16": -65504.0, "bfloat16": -3.3895313892515355e38, "float32": -3.4028234663852886e38}
 """Least finite numbers of the dtypes whose recipes may hold a mask."""
 
+MAX_BYTES = 2**33
+"""Most bytes that one tensor or storage may claim: 8 GiB."""
+
 SAMPLES = 1024
 """Gold elements that tier `recipe` keeps of each output."""
 

@@ -23,10 +23,8 @@ from pytest_cgins.model import (
     Value,
 )
 from pytest_cgins.text import counted
-from pytest_cgins.trace.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, SAMPLES, extent
+from pytest_cgins.trace.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, MAX_BYTES, SAMPLES, extent
 
-MAX_BYTES = 2**33
-"""Most bytes that one tensor or storage may claim: 8 GiB."""
 MAX_DIMENSIONS = 64
 MAX_TEXT = 1024
 

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from pytest_cgins import documents
 from pytest_cgins.errors import RandomOp, TraceError
 from pytest_cgins.text import counted, upwards
+from pytest_cgins.trace.commands import add_trust, project_of, trust_named
 from pytest_cgins.trace.console import (
-    add_trust,
     import_path,
     new_table,
     print_failures,
     print_table,
-    project_of,
-    trust_named,
 )
 from pytest_cgins.trace.store import PackReader, open_pack
 
