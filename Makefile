@@ -50,7 +50,7 @@ test-exam: $(STAMP)
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/trace tests/verify \
-	  tests/test_cli.py tests/test_gate.py tests/test_model.py tests/test_text.py
+	  tests/test_cli.py tests/test_gate.py tests/core/test_model.py tests/core/test_text.py
 
 # The machine with the GPU often brings its own torch: nothing is installed here.
 test-gpu:
@@ -73,7 +73,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The published JSON Schemas follow from pytest_cgins/model.py.
+# The published JSON Schemas follow from pytest_cgins/core/model.py.
 schemas: $(STAMP)
 	$(BIN)/python -m tests.write_schemas
 

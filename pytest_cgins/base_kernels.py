@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins.config import Config, Implementation
-from pytest_cgins.errors import CginsError, InfrastructureError, RevisionError
+from pytest_cgins.core.errors import CginsError, InfrastructureError, RevisionError
+from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.kernels import apart
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.base import Absent, BaseSources, Name
 from pytest_cgins.kernels.supply import has_driver, unaltered
-from pytest_cgins.model import CompiledKernel, KernelSource
 
 INCLUDED = frozenset({
     ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def", ".tpp",

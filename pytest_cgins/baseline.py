@@ -17,7 +17,7 @@ from pytest_cgins import goalposts
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config
 from pytest_cgins.config.weaker import weaker
-from pytest_cgins.errors import CginsError, RevisionError
+from pytest_cgins.core.errors import CginsError, RevisionError
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.revision import NONE, Checkout, Revision, changes, resolve
 from pytest_cgins.trace.store import MANIFEST, read_manifest

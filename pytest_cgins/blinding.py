@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
 
 _PRIVATE = ("name", "probe")
 _MEMORY_USE = "memory_use"

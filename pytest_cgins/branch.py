@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.errors import RevisionError
+from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.history import Head
 from pytest_cgins.kernels.revision import BRANCHES, TARGETS
 from pytest_cgins.kernels.revision import _git as git

@@ -23,13 +23,13 @@ from pytest_cgins.calibration import (
     size_class,
 )
 from pytest_cgins.case_timing import Sample
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import Case, CompiledKernel, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.early_verdict import EndedError
-from pytest_cgins.errors import InfrastructureError
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.kernel_timing import seed_for
-from pytest_cgins.model import Case, CompiledKernel, Status
-from pytest_cgins.text import counted
 from pytest_cgins.timing.process_noise import ALARMING, LEAST_BLOCKS, Levels, estimate
 
 logger = logging.getLogger(__name__)

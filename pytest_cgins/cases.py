@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Case, TracePack
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Case, TracePack
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace.store import open_pack
 
 

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from pytest_cgins import __version__, logs, waiting
+from pytest_cgins import __version__
+from pytest_cgins.core import logs, waiting
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.text import nearest
 from pytest_cgins.doctor import commands as doctor
-from pytest_cgins.errors import CginsError
 from pytest_cgins.github import annotate_command, comment_command
 from pytest_cgins.github import commands as github
 from pytest_cgins.kernels import cache_commands, export_commands
@@ -27,7 +29,6 @@ from pytest_cgins.regenerate.proposal import commands as proposal_commands
 from pytest_cgins.report import commands as report
 from pytest_cgins.report import history_commands, merge_command
 from pytest_cgins.session import build_command, calibrate_command, resume_command
-from pytest_cgins.text import nearest
 from pytest_cgins.trace import commands as trace
 from pytest_cgins.trace import maintenance_commands, profile_commands
 from pytest_cgins.trace.importers import commands as importers

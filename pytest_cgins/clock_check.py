@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import median
 
+from pytest_cgins.core.figures import percent, ratio
+from pytest_cgins.core.measurement import ArmName
+from pytest_cgins.core.text import counted
 from pytest_cgins.execute.request_clock import Took
-from pytest_cgins.figures import percent, ratio
-from pytest_cgins.measurement import ArmName
-from pytest_cgins.text import counted
 from pytest_cgins.timing.measure import Prepared
 from pytest_cgins.timing.sequential import log_e
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from pytest_cgins import gate
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import (
+from pytest_cgins.core.errors import (
     BuildError,
     CginsError,
     ConfigError,
@@ -23,14 +23,7 @@ from pytest_cgins.errors import (
     RevisionError,
     SourceError,
 )
-from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.kernels import architectures, resources, toolchain
-from pytest_cgins.kernels import revision as revisions
-from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.base import Absent, BaseSources
-from pytest_cgins.kernels.progress import Progress
-from pytest_cgins.kernels.source import find
-from pytest_cgins.model import (
+from pytest_cgins.core.model import (
     Compilation,
     CompiledKernel,
     KernelResources,
@@ -39,6 +32,13 @@ from pytest_cgins.model import (
     Status,
     Verdict,
 )
+from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
+from pytest_cgins.kernels import architectures, resources, toolchain
+from pytest_cgins.kernels import revision as revisions
+from pytest_cgins.kernels.ahead import Ahead
+from pytest_cgins.kernels.base import Absent, BaseSources
+from pytest_cgins.kernels.progress import Progress
+from pytest_cgins.kernels.source import find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pytest_cgins import documents
-from pytest_cgins.model import Environment
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Environment
 from pytest_cgins.timing import measured_peaks
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 

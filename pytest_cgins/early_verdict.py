@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.errors import ServiceError, WorkerError
-from pytest_cgins.execute.causes import cause_of, cause_of_code
-from pytest_cgins.model import Reason, Status, Verdict
+from pytest_cgins.core.errors import ServiceError, WorkerError
+from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
+from pytest_cgins.core.model import Reason, Status, Verdict
 
 
 class EndedError(Exception):

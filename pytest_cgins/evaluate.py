@@ -16,20 +16,28 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import documents, evidence, gate, kernel_timing
+from pytest_cgins import evidence, gate, kernel_timing
 from pytest_cgins.base_kernels import BaseKernels
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError, ServiceError, WorkerError
+from pytest_cgins.core.model import (
+    Case,
+    Check,
+    CompiledKernel,
+    Correctness,
+    Environment,
+    Evaluation,
+    Reason,
+    Status,
+    Verdict,
+)
+from pytest_cgins.core.options import PROBE_LEVELS
+from pytest_cgins.core.text import counted
 from pytest_cgins.device_peaks import DevicePeaks
 from pytest_cgins.early_verdict import EndedError, forged, not_the_kernels
-from pytest_cgins.errors import (
-    BuildError,
-    CginsError,
-    InfrastructureError,
-    ServiceError,
-    WorkerError,
-)
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import ALONE, Isolation, WorkerPool
 from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
@@ -42,21 +50,8 @@ from pytest_cgins.kernels.compilers import Fence
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.kernels.supply import Supply
-from pytest_cgins.model import (
-    Case,
-    Check,
-    CompiledKernel,
-    Correctness,
-    Environment,
-    Evaluation,
-    Reason,
-    Status,
-    Verdict,
-)
-from pytest_cgins.options import PROBE_LEVELS
 from pytest_cgins.probes.registry import SPECS, switched_on, wrong_when
 from pytest_cgins.sanitize import Sanitizers
-from pytest_cgins.text import counted
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage

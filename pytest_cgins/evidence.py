@@ -13,10 +13,10 @@ from typing import Any
 from pytest_cgins import __version__
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Case, CompiledKernel, Evaluation, Tested
 from pytest_cgins.kernels import build, source
 from pytest_cgins.kernels.headers import file_digest
-from pytest_cgins.model import Case, CompiledKernel, Evaluation, Tested
 
 Entry = tuple[KernelEntry, Implementation]
 

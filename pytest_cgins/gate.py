@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.config import ResourceLimits
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.model import Correctness, KernelResources, Reason, Status, Verdict
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.model import Correctness, KernelResources, Reason, Status, Verdict
+from pytest_cgins.core.text import counted
 from pytest_cgins.probes.registry import SPECS
-from pytest_cgins.text import counted
 
 WARP_THREADS = 32
 REGISTERS_PER_PARTITION = 16384

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pytest_cgins.config.model import TimingGate
 from pytest_cgins.config.timing_gate import MOST_BLOCKS
-from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
-from pytest_cgins.measurement import Arm, Comparison, Measurement, Sums
-from pytest_cgins.model import Reason, Status, Verdict
-from pytest_cgins.text import counted
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Sums
+from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.core.text import counted
 
 Against = Literal["base", "torch"]
 Found = Literal["slower", "unconfirmed", "clean", "faster", "inconclusive"]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.environment_key import Key, hard_key, soft_key
-from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement, Method
-from pytest_cgins.model import Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.environment_key import Key, hard_key, soft_key
+from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement, Method
+from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
 
 HISTORY_VERSION = 1
 

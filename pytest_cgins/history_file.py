@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import documents
-from pytest_cgins.errors import HistoryError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import HistoryError
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.history import HistoryEntry
-from pytest_cgins.text import counted
-from pytest_cgins.waiting import Wait
 
 FILE_LIMIT_NBYTES = 2**28
 """A line has some 1.5 KB."""

@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from pytest_cgins.blinding import Blinding
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ServiceError, WorkerError
+from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.early_verdict import EndedError, ended_by, forged, is_refusal, lost_by
-from pytest_cgins.errors import ServiceError, WorkerError
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.causes import cause_of, cause_of_code
 from pytest_cgins.execute.output import Printed
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
-from pytest_cgins.model import Reason, Status
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)

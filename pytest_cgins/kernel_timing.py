@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from pytest_cgins import documents
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.measurement import ARM_LETTERS, ArmName, Measurement, Method
-from pytest_cgins.model import Case, Correctness, Probe
-from pytest_cgins.text import counted
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, Measurement, Method
+from pytest_cgins.core.model import Case, Correctness, Probe
+from pytest_cgins.core.text import counted
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Prepared
 

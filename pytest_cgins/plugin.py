@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.options import (
+from pytest_cgins.core.options import (
     BASELINE,
     COMPARISONS,
     FIXTURES,

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from pytest_cgins import documents
 from pytest_cgins.config import DeclaredWork, KernelEntry
-from pytest_cgins.expression import ExpressionError
-from pytest_cgins.measurement import Measurement, Roofline
-from pytest_cgins.model import Case, Context, OpCall, TensorMeta
-from pytest_cgins.text import counted
+from pytest_cgins.core import documents
+from pytest_cgins.core.expression import ExpressionError
+from pytest_cgins.core.measurement import Measurement, Roofline
+from pytest_cgins.core.model import Case, Context, OpCall, TensorMeta
+from pytest_cgins.core.text import counted
 from pytest_cgins.timing import declared_work
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.nominal_work import nominal

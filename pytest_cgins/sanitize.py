@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.failure_kinds import cause_of
+from pytest_cgins.core.model import Probe, Reason, Status
+from pytest_cgins.core.options import BARE_VARIABLE
 from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.execute import sanitizer
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.causes import cause_of
 from pytest_cgins.execute.launch import Wrap
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import START_TIMEOUT_S
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.worker import ENCLOSE_VARIABLE
 from pytest_cgins.kernel_run import NOT_RUN, KernelRuns
-from pytest_cgins.model import Probe, Reason, Status
-from pytest_cgins.options import BARE_VARIABLE
 
 _FAILS = "the kernel fails"
 SHOWN_FINDINGS = 3

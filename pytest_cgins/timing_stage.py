@@ -7,18 +7,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_cgins import documents, kernel_timing
+from pytest_cgins import kernel_timing
 from pytest_cgins.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
 from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
 from pytest_cgins.early_verdict import EndedError
-from pytest_cgins.errors import InfrastructureError
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.gate_timing import decide_timing
 from pytest_cgins.kernel_run import KernelRuns
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
 from pytest_cgins.roofline import with_roofline
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks

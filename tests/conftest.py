@@ -12,10 +12,8 @@ from filelock import FileLock
 from hypothesis import settings
 
 from pytest_cgins.config.model import FailOn
-from pytest_cgins.evaluate import worker_environment
-from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.measurement import Arm, Measurement
-from pytest_cgins.model import (
+from pytest_cgins.core.measurement import Arm, Measurement
+from pytest_cgins.core.model import (
     Case,
     Check,
     Correctness,
@@ -26,6 +24,8 @@ from pytest_cgins.model import (
     Verdict,
     WorstElement,
 )
+from pytest_cgins.evaluate import worker_environment
+from pytest_cgins.execute.pool import WorkerPool
 
 pytest_plugins = ["pytester"]
 sys.path.insert(0, str(Path(__file__).parent))  # of `timings`, which tests share

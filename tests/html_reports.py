@@ -9,10 +9,8 @@ from datetime import datetime, timedelta, timezone
 from timings import LABEL, REVISION, RULE, blocks, compared, measured
 
 from pytest_cgins.config.model import TimingGate
-from pytest_cgins.gate_timing import decide_timing
-from pytest_cgins.history import Head, entries
-from pytest_cgins.measurement import Measurement, Roofline
-from pytest_cgins.model import (
+from pytest_cgins.core.measurement import Measurement, Roofline
+from pytest_cgins.core.model import (
     PROBES,
     Case,
     Check,
@@ -30,6 +28,8 @@ from pytest_cgins.model import (
     Verdict,
     WorstElement,
 )
+from pytest_cgins.gate_timing import decide_timing
+from pytest_cgins.history import Head, entries
 from pytest_cgins.report import document
 from pytest_cgins.report.trend import Trend, trends
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import documents
 from pytest_cgins.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.config import load
-from pytest_cgins.errors import InfrastructureError, RevisionError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import InfrastructureError, RevisionError
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.kernels import base as base_sources
 from pytest_cgins.kernels import extension_pch
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import MERGE_BASE, NONE, TARGETS
 from pytest_cgins.kernels.supply import Supply
-from pytest_cgins.model import CompiledKernel
 
 CPP = """\
 // cgins: scale(Tensor input) -> Tensor
@@ -70,7 +70,7 @@ import gc, json, os, sys
 gc.disable()  # not worth its time while torch is imported, nor is what Python takes apart at the end
 import torch
 from pytest_cgins.execute.kernels import KernelCache
-from pytest_cgins.model import OpCall, Argument, TensorMeta, Value
+from pytest_cgins.core.model import OpCall, Argument, TensorMeta, Value
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.values import encode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.blinding import Blinding
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
 
 NAMES = ("recorded", "fresh", "edge", "sizes 41", "sizes 43")
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins import calibration, documents
+from pytest_cgins import calibration
 from pytest_cgins.calibration import (
     BOUNDS_NS,
     Calibration,
@@ -27,7 +27,8 @@ from pytest_cgins.calibration import (
     stored,
 )
 from pytest_cgins.case_timing import Noise
-from pytest_cgins.model import Environment
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Environment
 
 GPU = Environment(
     device="cuda", device_name="NVIDIA T", device_uuid="GPU-1", python="3.11.2", torch="2.13", driver="580",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import __version__, cli
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.kernels import commands
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.early_verdict import ended_by, lost_by
-from pytest_cgins.errors import (
+from pytest_cgins.core.errors import (
     ProtocolError,
     ServiceError,
     WorkerCrashed,
@@ -15,7 +14,8 @@ from pytest_cgins.errors import (
     WorkerExceeded,
     WorkerTimeout,
 )
-from pytest_cgins.model import Reason, Status
+from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.early_verdict import ended_by, lost_by
 
 BAD_ALLOC = (
     "stderr:\nterminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"

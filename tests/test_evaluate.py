@@ -18,10 +18,10 @@ import torch
 import pytest_cgins
 from pytest_cgins import cases as cases_module
 from pytest_cgins.config import load
-from pytest_cgins.errors import ConfigError, TraceError
+from pytest_cgins.core.errors import ConfigError, TraceError
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.model import Evaluation, Reason, Status
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import timing
 from pytest_cgins.timing_stage import TimingOptions
@@ -41,7 +41,7 @@ PAST_THE_END = LAUNCHER.replace("return 0;", "cgins::data<float>(out)[cgins::num
 CRASHES = LAUNCHER.replace("return 0;", "*(volatile int*)0 = 0; return 0;")
 KERNELS = """\
 import torch
-import pytest_cgins.errors
+import pytest_cgins.core.errors
 
 def right(input):
     return input.clamp_min(0)
@@ -57,7 +57,7 @@ def excuses_itself(input):
     raise ContractError("not my contract")
 
 def borrows_the_excuse(input):
-    raise pytest_cgins.errors.ContractError("not my contract")
+    raise pytest_cgins.core.errors.ContractError("not my contract")
 
 calls = 0
 

@@ -13,8 +13,8 @@ import pytest_cgins
 from pytest_cgins import evidence
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import load
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.kernels import build, source
-from pytest_cgins.model import Evaluation
 
 KERNEL = """\
 // cgins: relu(Tensor input, bool inplace=False) -> Tensor

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins import documents
 from pytest_cgins.blinding import Blinding
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import CompiledKernel, KernelSource, Reason, Status
 from pytest_cgins.early_verdict import EndedError
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import Reply
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.model import CompiledKernel, KernelSource, Reason, Status
 from tests.execute.conftest import RELU, make_relu_set
 
 KERNELS = """

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import documents, kernel_timing
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.measurement import Arm, Measurement
-from pytest_cgins.model import Case, Correctness, Probe, Reason
+from pytest_cgins import kernel_timing
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.measurement import Arm, Measurement
+from pytest_cgins.core.model import Case, Correctness, Probe, Reason
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Course
 from tests.whole_timing import RULE

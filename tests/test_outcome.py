@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from timings import blocks, compared, measured
 
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.session import outcome
 
 SLOW = measured(compared("base", blocks(0.08)), again=[compared("base", blocks(0.08))])

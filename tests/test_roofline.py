@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins import documents
 from pytest_cgins.config import DeclaredWork, Implementation, KernelEntry
-from pytest_cgins.environment_key import key_of
-from pytest_cgins.measurement import Arm, Measurement
-from pytest_cgins.model import Argument, Autocast, Case, Context, OpCall, TensorMeta, Value
+from pytest_cgins.core import documents
+from pytest_cgins.core.environment_key import key_of
+from pytest_cgins.core.measurement import Arm, Measurement
+from pytest_cgins.core.model import Argument, Autocast, Case, Context, OpCall, TensorMeta, Value
 from pytest_cgins.roofline import factors_dtype, roofline, with_roofline
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 

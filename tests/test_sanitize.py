@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.core.model import Probe, Reason, Status
+from pytest_cgins.core.tensors import pack
 from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.execute import sanitizer
-from pytest_cgins.execute.tensors import pack
-from pytest_cgins.model import Probe, Reason, Status
 from pytest_cgins.sanitize import Sanitizers
 
 torch = pytest.importorskip("torch")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement
+from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement
 from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
 from pytest_cgins.timing.sums import SumTest, with_sums
 

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest_cgins
-from pytest_cgins import documents
 from pytest_cgins.calibration import CALIBRATION_VERSION, Calibration
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import REPORT_VERSION, TracePack
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 from pytest_cgins.history import HISTORY_VERSION
 from pytest_cgins.history_file import history_schema
-from pytest_cgins.model import REPORT_VERSION, TracePack
 from pytest_cgins.profiling import model as evidence
 from pytest_cgins.regenerate.proposal import PROPOSAL_VERSION, proposal_schema
 from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, SearchSummary

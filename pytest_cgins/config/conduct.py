@@ -9,7 +9,7 @@ from typing import cast
 
 from pytest_cgins.config.document import Section, Value
 from pytest_cgins.config.model import CLAIMS, Claim, ProbeException, Repeatability
-from pytest_cgins.model import PROBES
+from pytest_cgins.core.model import PROBES
 
 CONDUCT_KEYS = ("probes", "repeatable", "claims", "precision", "semantics")
 _MINIMUM_REASON = 8  # characters: "because" explains nothing

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.text import nearest
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import nearest
 
 if TYPE_CHECKING:
     from yaml import Node

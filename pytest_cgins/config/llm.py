@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 
 Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchange"]
 PROVIDERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible", "replay", "exchange")

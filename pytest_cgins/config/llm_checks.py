@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from pytest_cgins.secrets import is_secret
+from pytest_cgins.core.secrets import is_secret
 
 EXAMPLE_URL = "http://localhost:8000/v1"
 VARIABLE_REMEDY = "put the key into an environment variable, and name that: api_key_env: MY_API_KEY"

@@ -21,8 +21,8 @@ from pytest_cgins.config.llm import (
 )
 from pytest_cgins.config.llm_checks import EXAMPLE_URL, Wrong, wrong_with_model, wrong_with_url
 from pytest_cgins.config.llm_costs import without_price
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.text import nearest
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import nearest
 
 LLM_OPTION = "--cgins-llm"
 MODEL_OPTION = "--cgins-model"

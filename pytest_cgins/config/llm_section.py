@@ -33,7 +33,7 @@ from pytest_cgins.config.llm_checks import (
     wrong_with_variable,
 )
 from pytest_cgins.config.llm_costs import budget, prices, read, whole, within, without_price
-from pytest_cgins.options import POLICIES
+from pytest_cgins.core.options import POLICIES
 
 LLM_KEYS = (
     "provider", "base_url", "api_key_env", "path", "model", "models", "temperature", "max_answer_tokens", "policy", "stream",

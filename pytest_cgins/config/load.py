@@ -15,9 +15,9 @@ from pytest_cgins.config.pull_request import pull_request_settings
 from pytest_cgins.config.semantics import semantics
 from pytest_cgins.config.specialize import specialized
 from pytest_cgins.config.work import declared_work
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Contract
-from pytest_cgins.text import counted, nearest, why_unnameable
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Contract
+from pytest_cgins.core.text import counted, nearest, why_unnameable
 
 CONFIG_VERSION = 1
 NAME = re.compile(r"[A-Za-z0-9_.-]+")

@@ -9,7 +9,7 @@ from typing import Literal
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared
-from pytest_cgins.model import Contract, Specialized
+from pytest_cgins.core.model import Contract, Specialized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

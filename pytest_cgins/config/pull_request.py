@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_cgins.config.document import Section, Value
 from pytest_cgins.config.llm_costs import read
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 PULL_REQUEST_KEYS = ("draft", "labels", "reviewers", "team_reviewers", "assignees")
 MOST_LABELS = 100

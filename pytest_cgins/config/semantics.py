@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.config.document import Value
-from pytest_cgins.text import nearest
+from pytest_cgins.core.text import nearest
 
 if TYPE_CHECKING:
     from yaml import Node

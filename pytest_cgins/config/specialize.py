@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pytest_cgins.config.document import Section, Value
-from pytest_cgins.model import OpCall, Specialized, TensorMeta
-from pytest_cgins.text import counted
+from pytest_cgins.core.model import OpCall, Specialized, TensorMeta
+from pytest_cgins.core.text import counted
 
 MOST_BUILDS = 16
 """Each is one more compilation of all sources."""

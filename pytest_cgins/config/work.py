@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_cgins.config.document import Value
 from pytest_cgins.config.model import DeclaredWork
-from pytest_cgins.expression import ExpressionError, amount, parse
+from pytest_cgins.core.expression import ExpressionError, amount, parse
 
 
 def declared_work(value: Value | None, kernel: str) -> DeclaredWork:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 
 DOCTOR_VERSION = 1
 

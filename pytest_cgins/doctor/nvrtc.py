@@ -15,7 +15,7 @@ from pytest_cgins.kernels import nvrtc as compiler
 # A library of the wrong machine or a broken one may take its process down.
 TRIAL = """\
 import json
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core.errors import CginsError
 from pytest_cgins.kernels import nvrtc
 try:
     result = nvrtc.compile("__global__ void k() {}", "trial.cu", f"sm_{nvrtc.supported()[0]}")

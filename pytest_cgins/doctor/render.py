@@ -6,8 +6,8 @@ import io
 import textwrap
 from collections.abc import Iterator
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.doctor.findings import DoctorReport, Finding
-from pytest_cgins.text import counted
 
 NARROWEST = 60
 STATE_WIDTH = 10

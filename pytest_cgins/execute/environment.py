@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 
-from pytest_cgins.secrets import is_secret, without_secrets
+from pytest_cgins.core.secrets import is_secret, without_secrets
 
 logger = logging.getLogger(__name__)
 

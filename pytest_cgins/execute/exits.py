@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+from pytest_cgins.core.model import Reason
 from pytest_cgins.execute.protocol import CONNECTION_CUT
-from pytest_cgins.model import Reason
 
 _SIGNALS = {
     signal.SIGSEGV: (

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from pytest_cgins.core.bits import snapshot
+from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.execute.kernels import wait_for_device
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy
-from pytest_cgins.measurement import ArmName
-from pytest_cgins.probes.bits import snapshot
 
 CLOSE = 1e-2
 """Answers are alike within this share of themselves, and of their root mean square; so may be their share that is not."""

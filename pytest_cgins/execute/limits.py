@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.kernels.cache_space import parse_size
 
 MEMORY_VARIABLE = "CGINS_WORKER_MEMORY"

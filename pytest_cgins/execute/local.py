@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.execute.process import Reply, service_error
 from pytest_cgins.execute.worker import describe, make_service, method_of
 

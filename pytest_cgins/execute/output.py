@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 TAIL_BYTES = 16 * 1024
 

@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Literal
 
-from pytest_cgins.errors import WorkerCrashed
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import WorkerCrashed
+from pytest_cgins.core.keep_running import PARENT
+from pytest_cgins.core.model import Reason
 from pytest_cgins.execute.launch import Wrap
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.local import LocalWorker
 from pytest_cgins.execute.process import START_TIMEOUT_S, Reply, WorkerProcess
-from pytest_cgins.execute.resume import PARENT
-from pytest_cgins.model import Reason
 
 logger = logging.getLogger(__name__)
 SERVICES: Mapping[str, str] = {

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_cgins.errors import (
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import (
     ProtocolError,
     ServiceError,
     WorkerCrashed,
@@ -21,7 +22,8 @@ from pytest_cgins.errors import (
     WorkerExceeded,
     WorkerTimeout,
 )
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.model import Reason
+from pytest_cgins.core.text import counted
 from pytest_cgins.execute.environment import worker_environment
 from pytest_cgins.execute.exits import describe_exit
 from pytest_cgins.execute.launch import Ends, Launch, Started, Wrap, wait_until_exited
@@ -31,8 +33,6 @@ from pytest_cgins.execute.process_tree import ProcessTree
 from pytest_cgins.execute.protocol import DONE, DONE_LIMIT_BYTES, START, Channel
 from pytest_cgins.execute.request_clock import RequestClock, Took, inner_pid
 from pytest_cgins.execute.watch import Exceeded, Watch
-from pytest_cgins.model import Reason
-from pytest_cgins.text import counted
 
 logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 180.0

@@ -29,9 +29,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.text import counted
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.text import counted
 
 T = TypeVar("T")
 

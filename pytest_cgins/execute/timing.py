@@ -15,18 +15,21 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.errors import ProtocolError
+from pytest_cgins.core import documents
+from pytest_cgins.core.bits import all_same, snapshot
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.measurement import ArmName
+from pytest_cgins.core.model import Context
+from pytest_cgins.core.tensors import Kept, pack
+from pytest_cgins.core.text import counted
 from pytest_cgins.execute import graph_replay
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.kernels import KernelCache, make_ready, use_device, wait_for_device
-from pytest_cgins.execute.tensors import Kept, pack
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.returned import address
-from pytest_cgins.measurement import ArmName
-from pytest_cgins.model import Context
 from pytest_cgins.probes import (
     after_timing,
     content_cache,
@@ -37,11 +40,9 @@ from pytest_cgins.probes import (
     snooping,
 )
 from pytest_cgins.probes.after_timing import Given
-from pytest_cgins.probes.bits import all_same, snapshot
 from pytest_cgins.probes.l2_carve_out import CarveOut
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.watch import Watch
-from pytest_cgins.text import counted
 from pytest_cgins.timing import nvml
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS
@@ -52,7 +53,6 @@ from pytest_cgins.timing.timers import make_timer
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import bound
 from pytest_cgins.trace.context import restore
-from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.ops import resolve, trust
 
 CPU_COPIES_BYTES = 2**30

@@ -9,9 +9,13 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.model import TensorMeta
+from pytest_cgins.core.tensors import pack
+from pytest_cgins.core.text import counted
 from pytest_cgins.execute.kernels import (
     KernelCache,
     is_lost,
@@ -20,21 +24,17 @@ from pytest_cgins.execute.kernels import (
     use_device,
     wait_for_device,
 )
-from pytest_cgins.execute.tensors import pack
 from pytest_cgins.execute.trial import SetTrial
 from pytest_cgins.execute.worker import become_ordinary, describe
 from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.launcher import put_nothing_around
-from pytest_cgins.model import TensorMeta
 from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
 from pytest_cgins.probes.late_work import Threads
 from pytest_cgins.probes.memory_leak import Leak
 from pytest_cgins.probes.memory_use import Meter
 from pytest_cgins.probes.trial import Deviation
 from pytest_cgins.probes.watch import Watch
-from pytest_cgins.text import counted
-from pytest_cgins.trace.dtypes import ITEMSIZE
 from pytest_cgins.trace.ops import trust
 
 _Answer = tuple[dict[str, Any], Buffer]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from pytest_cgins.core.model import Reason
+from pytest_cgins.core.text import counted
 from pytest_cgins.execute.limits import Limits, available_bytes
 from pytest_cgins.execute.output import Output
 from pytest_cgins.execute.process_tree import ProcessTree, Usage
-from pytest_cgins.model import Reason
-from pytest_cgins.text import counted
 
 _LOOK_S = 0.2
 _FLOOR_BYTES = 256 * 2**20

@@ -24,9 +24,9 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_cgins import errors
-from pytest_cgins.errors import CginsError, ProtocolError
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core import errors
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import CginsError, ProtocolError
 from pytest_cgins.execute.environment import shield
 from pytest_cgins.execute.protocol import CONNECTION_CUT, DONE, START, Channel
 from pytest_cgins.execute.sandbox.init import enclose_in_scratch

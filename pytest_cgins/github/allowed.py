@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ConfigError, ProposalError
+from pytest_cgins.core.errors import ConfigError, ProposalError
 from pytest_cgins.github.contribution import Contribution
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import Literal
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config, Implementation
-from pytest_cgins.errors import CginsError
-from pytest_cgins.model import Compilation, Evaluation, SessionReport, Status, Verdict
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Compilation, Evaluation, SessionReport, Status, Verdict
+from pytest_cgins.core.text import counted
 from pytest_cgins.report import summary
 from pytest_cgins.report.escape import cut, visible
 from pytest_cgins.report.failure import headline
-from pytest_cgins.text import counted
 
 Level = Literal["error", "warning"]
 LIMIT = 10

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pytest_cgins.errors import GitHubError, InfrastructureError
+from pytest_cgins.core.errors import GitHubError, InfrastructureError
 from pytest_cgins.github.transport import Transport
 
 PERMISSIONS = {"contents": "write", "pull_requests": "write"}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import refs
 from pytest_cgins.github.git import BranchMovedError, Identity
 from pytest_cgins.github.graphql import RefChange, UnavailableError

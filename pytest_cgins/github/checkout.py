@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github.git import Git
 from pytest_cgins.kernels.revision import LFS_POINTER
 

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.github.rest import Rest
-from pytest_cgins.text import counted
-from pytest_cgins.waiting import Wait
 
 LIMIT_CHARACTERS = 60_000
 """GitHub refuses more than 65,536."""

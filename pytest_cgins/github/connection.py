@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import app_token, credentials, remote
 from pytest_cgins.github.git import Git
 from pytest_cgins.github.server import Server, connect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 
 TOKEN_VARIABLES = ("GITHUB_TOKEN", "GH_TOKEN")
 

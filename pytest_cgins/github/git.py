@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.github import git_environment
 from pytest_cgins.github.credentials import workflow_permission
 from pytest_cgins.github.remote import Remote, without_user
-from pytest_cgins.waiting import Wait
 
 LIMIT_S = 300.0
 """Longest that one command of git may take."""

@@ -9,7 +9,7 @@ import os
 import subprocess
 from urllib.parse import unquote
 
-from pytest_cgins.secrets import without_secrets
+from pytest_cgins.core.secrets import without_secrets
 
 KEPT_VARIABLES = (
     "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSH_AUTH_SOCK"

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.github.credentials import workflow_permission
 from pytest_cgins.github.transport import TRIES, Transport
-from pytest_cgins.waiting import Wait
 
 ZEROS = "0" * 40
 """Where a ref is not there."""

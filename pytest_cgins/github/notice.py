@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import comment, refs
 from pytest_cgins.github.git import BranchMovedError
 from pytest_cgins.github.server import Server

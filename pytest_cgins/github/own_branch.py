@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.text import counted
 from pytest_cgins.github.contribution import Contribution
 from pytest_cgins.github.git import Commit, Git
-from pytest_cgins.text import counted
 
 PROPOSAL, MADE, BASE, TREE = "Cgins-Proposal", "Cgins-Made", "Cgins-Base", "Cgins-Tree"
 """Trailers of a commit: ID of the proposal, when that was made, the commit it stands on, and its files."""

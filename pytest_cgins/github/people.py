@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pytest_cgins.config.pull_request import PullRequestSettings
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github.rest import Rest
 
 _REFUSED = (403, 404, 422)

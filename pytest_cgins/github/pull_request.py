@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.github import allowed, checkout, notice, own_branch, people, words
 from pytest_cgins.github.branch_commit import IDENTITY, How, Put, Wanted, put
 from pytest_cgins.github.contribution import Contribution, notice_marker
@@ -19,7 +20,6 @@ from pytest_cgins.github.own_branch import Own
 from pytest_cgins.github.server import Server
 from pytest_cgins.github.standing import of_this_repository, standing
 from pytest_cgins.regenerate.proposal.report import inline
-from pytest_cgins.waiting import Wait
 
 UNSEEN_TRIES = 4
 """Times that a new branch may be unknown to the REST API, which learns of it later."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github.git import BranchMovedError
 from pytest_cgins.github.graphql import RefChange, UnavailableError
 from pytest_cgins.github.server import Server

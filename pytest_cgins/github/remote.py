@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 
 GITHUB = "github.com"
 _SSH_OVER_443 = "ssh.github.com"

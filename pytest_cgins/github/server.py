@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import remote
 from pytest_cgins.github.git import Git
 from pytest_cgins.github.graphql import Graphql, UnavailableError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import own_branch
 from pytest_cgins.github.comment import Place
 from pytest_cgins.github.rest import Rest

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.github.credentials import workflow_permission
-from pytest_cgins.waiting import Wait
 
 if TYPE_CHECKING:
     from types import ModuleType

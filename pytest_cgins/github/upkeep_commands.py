@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 
 if TYPE_CHECKING:
     from pytest_cgins.github.upkeep import Known

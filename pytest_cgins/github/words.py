@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.text import counted
 from pytest_cgins.github.contribution import Contribution
 from pytest_cgins.regenerate.proposal.report import inline
-from pytest_cgins.text import counted
 
 SHOWN_FILES = 10
 PATH_LENGTH = 120

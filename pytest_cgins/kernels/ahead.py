@@ -25,13 +25,13 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.errors import InfrastructureError, LockedError
+from pytest_cgins.core.errors import InfrastructureError, LockedError
+from pytest_cgins.core.model import CompiledKernel, KernelSource
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.kernels import build as builds
 from pytest_cgins.kernels import compilers, slots
 from pytest_cgins.kernels.cache import Cache, default_cache
 from pytest_cgins.kernels.progress import Progress
-from pytest_cgins.model import CompiledKernel, KernelSource
-from pytest_cgins.waiting import Wait
 
 JOB_NBYTES = 3 << 29
 """Memory that is counted for one compiler."""

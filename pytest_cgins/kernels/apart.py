@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cgins import syntax
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core import syntax
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.kernels.cxx import code_of
 from pytest_cgins.kernels.imports import finder
 from pytest_cgins.kernels.source import read
-from pytest_cgins.model import CompiledKernel, KernelSource
 
 LIBRARY_SYMBOL = b"_ZN5torch7LibraryC1E"
 """The constructor of `torch::Library`, which TORCH_LIBRARY, TORCH_LIBRARY_FRAGMENT and TORCH_LIBRARY_IMPL call."""

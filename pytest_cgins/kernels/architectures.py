@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_cgins.core import atomic
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.process import ASK_LIMIT_S, ask
 

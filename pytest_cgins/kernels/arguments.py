@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import ContractError, SourceError
-from pytest_cgins.model import OpCall
-from pytest_cgins.text import counted, nearest
+from pytest_cgins.core.errors import ContractError, SourceError
+from pytest_cgins.core.model import OpCall
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.trace import backward
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.signature import bind_given, schemas

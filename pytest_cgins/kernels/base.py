@@ -15,13 +15,13 @@ from typing import Literal
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import ConfigError, InfrastructureError, RevisionError, SourceError
+from pytest_cgins.core.errors import ConfigError, InfrastructureError, RevisionError, SourceError
+from pytest_cgins.core.model import KernelSource, Namespace
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels import revision as revisions
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.imports import is_in
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import KernelSource, Namespace
 
 PROSE = (".md", ".rst")
 Name = tuple[str, str, str]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Literal
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels.schema import C_KEYWORDS, Schema, SchemaArgument, SchemaOutput
 
 HEADER = "cgins_torch.h"

@@ -15,7 +15,9 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
+from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
+from pytest_cgins.core.model import CONTRACT_VERSION, CompiledKernel, KernelSource
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import (
     cache_space,
     compilers,
@@ -35,8 +37,6 @@ from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.kernels.process import Outcome
 from pytest_cgins.kernels.source import portable_flags
 from pytest_cgins.kernels.watched import MEMORY_VARIABLE
-from pytest_cgins.model import CONTRACT_VERSION, CompiledKernel, KernelSource
-from pytest_cgins.text import counted
 
 __all__ = ["DEFAULT_TIMEOUT_S", "base_key", "build", "cached", "default_cache", "last_seconds", "planner"]
 

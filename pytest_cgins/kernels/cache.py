@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.core import atomic
-from pytest_cgins.errors import InfrastructureError, LockedError
+from pytest_cgins.core.errors import InfrastructureError, LockedError
 from pytest_cgins.kernels import cache_holds, headers, locks
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from pytest_cgins.core.console import print_table
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import cache_space
 from pytest_cgins.kernels.cache import default_cache
-from pytest_cgins.text import counted
-from pytest_cgins.trace.console import print_table
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.kernels.cache import RECORD, Cache
 from pytest_cgins.kernels.cache_holds import try_exclusive
 

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import torch
 
-from pytest_cgins.errors import ContractError
+from pytest_cgins.core.errors import ContractError
+from pytest_cgins.core.model import CompiledKernel, OpCall, TensorMeta
 from pytest_cgins.kernels import architectures, extension_function
 from pytest_cgins.kernels.device_kernel import DeviceKernel
 from pytest_cgins.kernels.functions import ExtensionKernel, PythonKernel, import_target
 from pytest_cgins.kernels.launcher import Launcher
-from pytest_cgins.model import CompiledKernel, OpCall, TensorMeta
 
 
 class BoundCall(Protocol):

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.text import upwards
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import upwards
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -69,7 +69,7 @@ def run_schema(arguments: argparse.Namespace) -> int:
 
 def _print_schemas_of(name: str) -> int:
     """Print a line for each overload of an op that the language of schema lines can say."""
-    from pytest_cgins.errors import SourceError
+    from pytest_cgins.core.errors import SourceError
     from pytest_cgins.kernels import schema as schemas
     from pytest_cgins.kernels.torch_schema import overloads
     from pytest_cgins.trace import ops

@@ -20,9 +20,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.kernels.watched import watched
-from pytest_cgins.waiting import Wait
 
 LOOK_S = 0.1
 

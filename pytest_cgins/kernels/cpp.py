@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels import specialize, toolchain
 from pytest_cgins.kernels.source import portable_flags
-from pytest_cgins.model import KernelSource
 
 # No -ffast-math: it changes results, and a kernel that wants it says so in its flags.
 FLAGS = ("-O3", "-std=c++17", "-fopenmp", "-fPIC", "-Wall")

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import architectures, cutlass, nvcc_phases, specialize, toolchain
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels.process import Outcome, run_stages
 from pytest_cgins.kernels.source import portable_flags
-from pytest_cgins.model import KernelSource
 
 # ptxas says what each function takes: `resources` reads it in the log.
 FLAGS = ("-O3", "-lineinfo", "-std=c++17", "-cudart=static", "-Xcompiler=-fPIC", "-Xptxas=-v")

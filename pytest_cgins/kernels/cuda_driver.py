@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from pytest_cgins.errors import LaunchError
+from pytest_cgins.core.errors import LaunchError
 
 CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_…
 COOPERATIVE = 2

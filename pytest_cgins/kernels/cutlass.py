@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from pytest_cgins.errors import InfrastructureError
-from pytest_cgins.model import KernelSource
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import KernelSource
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)

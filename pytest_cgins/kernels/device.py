@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_cgins.errors import SourceError
-from pytest_cgins.expression import Expression, Kind, kind
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.expression import Expression, Kind, kind
+from pytest_cgins.core.model import KernelSource
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import (
     architectures,
     cuda_headers,
@@ -34,8 +36,6 @@ from pytest_cgins.kernels.device_image import Function, Image
 from pytest_cgins.kernels.headers import portable
 from pytest_cgins.kernels.launch_line import LaunchPlan
 from pytest_cgins.kernels.process import LOG_LIMIT_NBYTES, Outcome
-from pytest_cgins.model import KernelSource
-from pytest_cgins.text import counted
 
 logger = logging.getLogger(__name__)
 OPTIONS = ("--std=c++17", "-lineinfo", "--ptxas-options=-v")

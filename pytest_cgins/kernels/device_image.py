@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.errors import LaunchError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import LaunchError
+from pytest_cgins.core.text import counted
 
 MAGIC = b"CGINSDK1"
 

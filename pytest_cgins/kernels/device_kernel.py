@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import ContractError, LaunchError
+from pytest_cgins.core.errors import ContractError, LaunchError
+from pytest_cgins.core.model import CompiledKernel, KernelSource, OpCall, TensorMeta
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import cuda_driver as driver
 from pytest_cgins.kernels import device_image, launch_line, launcher
 from pytest_cgins.kernels import schema as schemas
@@ -30,8 +32,6 @@ from pytest_cgins.kernels.launcher import (
 )
 from pytest_cgins.kernels.schema import SchemaArgument
 from pytest_cgins.kernels.source import read
-from pytest_cgins.model import CompiledKernel, KernelSource, OpCall, TensorMeta
-from pytest_cgins.text import counted
 
 PORTABLE_CLUSTER = 8
 

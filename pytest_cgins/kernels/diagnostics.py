@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.kernels import architectures, toolchain
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.cxx import code_of
 from pytest_cgins.kernels.watched import FILE_NBYTES, memory_gib
-from pytest_cgins.text import counted, nearest
 
 ERROR = re.compile(
     r"""^(?:

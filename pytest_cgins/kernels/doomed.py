@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import architectures, prefilter
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.source import read
-from pytest_cgins.model import KernelSource
 
 LIMIT_S = 1.0
 """Longer than that it is not asked: a source with headers of thousands of lines may take NVRTC as long as nvcc."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 T = TypeVar("T")
 

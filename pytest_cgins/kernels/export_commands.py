@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import nearest
 from pytest_cgins.kernels.commands import add_config_option
-from pytest_cgins.text import nearest
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.text import nearest
 from pytest_cgins.kernels.cxx import code_of, without_comments
-from pytest_cgins.text import nearest
 
 _BINDING = re.compile(
     r"\b(?:PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\([^)]*\)\s*(?=\{)|\.\s*(?:def\w*|impl)\s*(?=\()"

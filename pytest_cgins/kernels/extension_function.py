@@ -11,12 +11,12 @@ from types import ModuleType
 
 import torch
 
-from pytest_cgins.errors import LaunchError, SourceError
+from pytest_cgins.core.errors import LaunchError, SourceError
+from pytest_cgins.core.model import CompiledKernel
+from pytest_cgins.core.text import nearest
 from pytest_cgins.kernels.extension_exports import Exports
 from pytest_cgins.kernels.launcher import older_remedy
 from pytest_cgins.kernels.source import extension_texts
-from pytest_cgins.model import CompiledKernel
-from pytest_cgins.text import nearest
 
 Function = Callable[..., object]
 _INIT = re.compile(rb"(?<=\0)PyInit_(\w+)\0")

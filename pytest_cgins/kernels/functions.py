@@ -11,19 +11,13 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import (
-    CginsError,
-    ContractError,
-    InfrastructureError,
-    LaunchError,
-    SourceError,
-)
+from pytest_cgins.core.errors import CginsError, ContractError, InfrastructureError, LaunchError, SourceError
+from pytest_cgins.core.model import KernelSource, OpCall, TensorMeta
+from pytest_cgins.core.text import nearest
 from pytest_cgins.kernels import arguments, namespaces
 from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.returned import tensors_of
-from pytest_cgins.model import KernelSource, OpCall, TensorMeta
-from pytest_cgins.text import nearest
 from pytest_cgins.trace.modules import is_module_call, keeping_state, rebuild
 from pytest_cgins.trace.values import decode, has_adapted
 

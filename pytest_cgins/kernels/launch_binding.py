@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import LaunchError
-from pytest_cgins.expression import (
+from pytest_cgins.core.errors import LaunchError
+from pytest_cgins.core.expression import (
     Expression,
     ExpressionError,
     Passed,
@@ -22,9 +22,9 @@ from pytest_cgins.expression import (
     evaluate,
     layout_names,
 )
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels.device_image import Function
 from pytest_cgins.kernels.launch_line import Launch, LaunchPlan
-from pytest_cgins.text import counted
 
 NUMBER, POINTER, VIEW, ELEMENT = 0x1000, 0x2000, 0x4000, 0xFF  # cgins_launch.h
 VOID = 0x00

@@ -2,7 +2,7 @@
 
     // cgins-launch: kernel=scale<dtype(x)> grid=(ceil_div(numel(x), 256)) block=(256) args=(x, out, numel(x), a)
 
-Several lines are several launches, in order. The expressions are those of `pytest_cgins.expression`.
+Several lines are several launches, in order. The expressions are those of `pytest_cgins.core.expression`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_cgins.errors import SourceError
-from pytest_cgins.expression import Expression, ExpressionError, Kind, kind, parse
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.expression import Expression, ExpressionError, Kind, kind, parse
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.kernels.schema import CONTINUED, Schema, comment_text
-from pytest_cgins.text import counted, nearest
 
 MARK = re.compile(r"\s*(?://|/\*|\*)\s*cgins-launch:(?P<text>.*)", re.DOTALL)
 MAX_CHARACTERS = 65_536

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import ContractError, LaunchError, SourceError
+from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
+from pytest_cgins.core.model import CompiledKernel, OpCall, TensorMeta
+from pytest_cgins.core.options import BARE_VARIABLE
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.arguments import call_values, require_defaults, state_values
 from pytest_cgins.kernels.schema import Schema, SchemaArgument, SchemaOutput
-from pytest_cgins.model import CompiledKernel, OpCall, TensorMeta
-from pytest_cgins.options import BARE_VARIABLE
-from pytest_cgins.text import counted
 
 DLPACK_TYPES = {
     torch.bool: (6, 8), torch.uint8: (1, 8), torch.uint16: (1, 16), torch.uint32: (1, 32),

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_cgins.waiting import Wait
+from pytest_cgins.core.waiting import Wait
 
 POLL_S = 0.01
 HELD = (errno.EACCES, errno.EAGAIN)

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pytest_cgins.core.model import Namespace
 from pytest_cgins.kernels.imports import RESERVED, TextLoader, finder, is_in
-from pytest_cgins.model import Namespace
 
 
 def import_module(name: str, namespace: Namespace) -> ModuleType:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_cgins.errors import InfrastructureError, SourceError
+from pytest_cgins.core.errors import InfrastructureError, SourceError
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import compilers, nvrtc_calls
 from pytest_cgins.kernels.nvrtc_calls import NvrtcError
-from pytest_cgins.text import counted
 
 REMEDY = "pip install 'pytest-cgins[nvrtc]', or install the CUDA toolkit and set CUDA_HOME"
 REPORT = "report this line, or install another NVRTC"

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import compilers, nvrtc
 from pytest_cgins.kernels.nvrtc import NvrtcResult
 from pytest_cgins.kernels.nvrtc_child import HEADER
 from pytest_cgins.kernels.process import LOG_LIMIT_NBYTES, run_stages
-from pytest_cgins.text import counted
 
 RESULT_LIMIT_NBYTES = 1 << 30
 # By the folder of this package: what else there is imports more than the rest of the start takes.

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_cgins.errors import ContractError, InfrastructureError, LaunchError
+from pytest_cgins.core.errors import ContractError, InfrastructureError, LaunchError
+from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.kernels import binding, cpp, cuda, toolchain
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels import schema as schemas
@@ -22,7 +23,6 @@ from pytest_cgins.kernels.build import DEFAULT_TIMEOUT_S, planner
 from pytest_cgins.kernels.build import build as build_kernel
 from pytest_cgins.kernels.process import Outcome, run_stages
 from pytest_cgins.kernels.source import read, wants_workspace
-from pytest_cgins.model import CompiledKernel, KernelSource
 
 if TYPE_CHECKING:
     import torch

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels import source as sources
 from pytest_cgins.kernels import specialize
 from pytest_cgins.kernels.process import Outcome, run_stages
-from pytest_cgins.model import KernelSource
 
 INCLUDE = Path(__file__).parent / "include"
 LIBRARY = "kernel.so"

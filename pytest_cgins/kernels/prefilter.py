@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels import cuda_headers, nvrtc, nvrtc_apart
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels.device_code import DeviceCode, device_code

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.kernels.compilers import current
-from pytest_cgins.secrets import without_secrets
 
 logger = logging.getLogger(__name__)
 LOG_LIMIT_NBYTES = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,13 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_cgins import documents
-from pytest_cgins.core import atomic
-from pytest_cgins.document_base import Document
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import CompiledKernel, KernelResources
 from pytest_cgins.kernels import sass
 from pytest_cgins.kernels.cache import RECORD
-from pytest_cgins.model import CompiledKernel, KernelResources
 
 ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(sm_\w+)'")
 PROPERTIES = re.compile(r"Function properties for (\S+)\s*$")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytest_cgins.errors import LaunchError
+from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.trace import adapters
 from pytest_cgins.trace.values import MAX_DEPTH
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pytest_cgins.errors import RevisionError
+from pytest_cgins.core.errors import RevisionError
 
 MERGE_BASE = "merge-base"
 NONE = "none"

@@ -10,7 +10,7 @@ from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 
 TOOL = "cuobjdump"
 LIMIT_S = 120.0

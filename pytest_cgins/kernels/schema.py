@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from pytest_cgins.errors import SourceError
-from pytest_cgins.text import counted, nearest
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.text import counted, nearest
 
 if TYPE_CHECKING:
     from torchgen.model import Argument, Return  # type: ignore[import-untyped]

@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.kernels import locks
-from pytest_cgins.text import counted
-from pytest_cgins.waiting import Wait
 
 POLL_S = 0.02
 _urgent = ContextVar("urgent", default=False)

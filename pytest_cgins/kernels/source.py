@@ -12,15 +12,15 @@ from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-from pytest_cgins import syntax
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core import syntax
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.model import CONTRACT_VERSION, KernelSource
+from pytest_cgins.core.text import nearest
 from pytest_cgins.kernels import extension_exports, imports, launch_line, specialize
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.cxx import code_of, is_endless, own_headers
 from pytest_cgins.kernels.headers import file_digest
-from pytest_cgins.model import CONTRACT_VERSION, KernelSource
-from pytest_cgins.text import nearest
 
 
 def find(

@@ -12,11 +12,11 @@ import shutil
 from pathlib import Path
 
 from pytest_cgins.config.specialize import Size, parse
-from pytest_cgins.errors import InfrastructureError, SourceError
+from pytest_cgins.core.errors import InfrastructureError, SourceError
+from pytest_cgins.core.model import KernelSource, Specialized
+from pytest_cgins.core.text import nearest
 from pytest_cgins.kernels import toolchain
 from pytest_cgins.kernels.schema import C_KEYWORDS, Schema, SchemaArgument, parameters
-from pytest_cgins.model import KernelSource, Specialized
-from pytest_cgins.text import nearest
 
 DISPATCHER = "cgins_dispatcher.cpp"
 SHARED = ("cgins_message", "cgins_fail", "cgins_last_error")

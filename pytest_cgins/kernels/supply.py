@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError
+from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
+from pytest_cgins.core.model import CompiledKernel, KernelSource
+from pytest_cgins.core.text import nearest
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.compilers import Fence
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import CompiledKernel, KernelSource
-from pytest_cgins.text import nearest
 
 logger = logging.getLogger(__name__)
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap")

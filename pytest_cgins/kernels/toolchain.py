@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.kernels.process import ASK_LIMIT_S, ask
 
 

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import (
     architectures,
     compilers,
@@ -32,7 +33,6 @@ from pytest_cgins.kernels.extension_exports import Exports
 from pytest_cgins.kernels.extension_torch import TorchPackage, torch_package
 from pytest_cgins.kernels.process import Outcome, run_stages
 from pytest_cgins.kernels.source import extension_texts, portable_flags, read
-from pytest_cgins.model import KernelSource
 
 logger = logging.getLogger(__name__)
 # torch's builds have no optimisation flag of their own for C++: without one a CPU timing means nothing.

@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 
 MEMORY_VARIABLE = "CGINS_COMPILER_MEMORY"
 MEMORY_GIB = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 from pytest_cgins.methods.model import Axis
 
 METHODS_A_ROUND = 3

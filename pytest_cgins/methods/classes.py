@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 from pytest_cgins.methods.model import Family, Language
 from pytest_cgins.methods.sass_signature import Shown
 

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_cgins import documents
-from pytest_cgins.core import atomic
-from pytest_cgins.errors import JournalError
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.errors import JournalError
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.methods.classes import MethodMemory, Tried
-from pytest_cgins.text import counted
-from pytest_cgins.waiting import Wait
 
 FOLDER = ".cgins"
 """Of a project, beside its cgins.yaml."""

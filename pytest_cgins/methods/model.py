@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 
 Axis = Literal["compute", "memory", "latency"]
 """What a method makes better: arithmetic, traffic, or waiting."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 from pytest_cgins.methods.axis_budget import TIES, Gaps
 
 NEAR = 0.15

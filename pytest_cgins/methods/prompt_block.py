@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.methods.axis_budget import TIES, AxisBudget
 from pytest_cgins.methods.model import Language
 from pytest_cgins.methods.select import Offer
-from pytest_cgins.text import counted
 
 ANSWER = '{"picks": [{"method": "ID", "why": "REASON"}], "skipped": {"ID": "REASON"}}'
 """What `validator.read_choice` reads."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_cgins.config import document
 from pytest_cgins.config.document import Section, Value
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.methods.model import (
     AXES,
     DTYPES,
@@ -22,7 +23,6 @@ from pytest_cgins.methods.model import (
     Trigger,
     is_metric,
 )
-from pytest_cgins.text import counted, nearest
 
 VERSION = 1
 _KEYS = (

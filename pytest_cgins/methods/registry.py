@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from pytest_cgins.config.document import shown
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import nearest
 from pytest_cgins.methods import reading
 from pytest_cgins.methods.model import Method
-from pytest_cgins.text import nearest
 
 DATA = Path(__file__).parent / "data"
 

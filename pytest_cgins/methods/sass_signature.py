@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 from pytest_cgins.methods.model import Method, Signature
 
 Shown = Literal["present", "absent", "unknown"]

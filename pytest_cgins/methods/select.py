@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 from pytest_cgins.methods.axis_budget import TIES, AxisBudget
 from pytest_cgins.methods.classes import MethodMemory
 from pytest_cgins.methods.model import Device, Family, Language, Method

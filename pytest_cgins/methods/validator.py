@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pytest_cgins import documents
-from pytest_cgins.document_base import Document
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core import documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import AnswerError
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.methods.axis_budget import TIES, AxisBudget
 from pytest_cgins.methods.classes import MethodMemory
 from pytest_cgins.methods.model import Method
 from pytest_cgins.methods.registry import Registry
 from pytest_cgins.methods.select import Offer, Situation, conflicts, not_again, unfit
-from pytest_cgins.text import counted, nearest
 
 _BLOCK = re.compile(r"```[^\n]*\n(\s*\{.*?\})\s*```", re.DOTALL)
 _LIMIT = 2**16

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 import torch
 
-from pytest_cgins.probes.bits import all_same, snapshot
+from pytest_cgins.core.bits import all_same, snapshot
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.registry import When
 

@@ -19,7 +19,7 @@ from functools import partial
 
 import torch
 
-from pytest_cgins.probes.bits import all_same, snapshot
+from pytest_cgins.core.bits import all_same, snapshot
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.trial import Deviation, Trial
 

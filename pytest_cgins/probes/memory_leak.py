@@ -27,12 +27,12 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.core.bits import all_same
+from pytest_cgins.core.text import counted
 from pytest_cgins.probes import idle_pairs, memory
-from pytest_cgins.probes.bits import all_same
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.repeat import NAME as REPEAT
 from pytest_cgins.probes.trial import Deviation, Trial
-from pytest_cgins.text import counted
 
 NAME = "memory_leak"
 LEAST_CALLS = 3

@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Iterable, Iterator
 
-from pytest_cgins.probes.bits import all_same
+from pytest_cgins.core.bits import all_same
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.trial import Deviation, Trial
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from pytest_cgins.measurement import Comparison
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.measurement import Comparison
+from pytest_cgins.core.model import Evaluation, Reason, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.profiling import bench
 from pytest_cgins.profiling.model import Attribution, CaseAttribution
-from pytest_cgins.text import counted
 from pytest_cgins.timing.sequential import median_interval
 
 State = Literal["contributes", "no-gain", "essential", "not-ablated", "undecided"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Literal
 
-from pytest_cgins.measurement import ARM_LETTERS, Arm, ArmName, Measurement
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core.measurement import ARM_LETTERS, Arm, ArmName, Measurement
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, BenchEvidence, BenchRow, Ratio
 from pytest_cgins.profiling.timed import Timed
 from pytest_cgins.timing.sequential import median_interval

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.doctor import tools
 from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute import environment
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_timing import request_sets
-from pytest_cgins.model import Case, CompiledKernel
 
 WARM_CALLS = 3
 POLL_S = 0.02

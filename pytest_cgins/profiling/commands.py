@@ -272,8 +272,7 @@ def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
     Raises:
         OSError: it cannot be kept.
     """
-    from pytest_cgins import documents
-    from pytest_cgins.core import atomic
+    from pytest_cgins.core import atomic, documents
 
     place = folder(arguments) / name
     atomic.write_text(place, documents.dump(document, indent=1) + "\n")
@@ -283,7 +282,7 @@ def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
 
 def show(parts: Iterable[Table | str]) -> None:
     """Print tables and lines."""
-    from pytest_cgins.trace.console import print_table
+    from pytest_cgins.core.console import print_table
 
     for part in parts:
         if isinstance(part, str):
@@ -306,7 +305,7 @@ def _seed(arguments: argparse.Namespace) -> int:
 
 def _profiles(file: Path) -> tuple[CaseProfile, ...]:
     """Of an earlier `cgins evidence profile`; () if there was none, or of another version."""
-    from pytest_cgins import documents
+    from pytest_cgins.core import documents
     from pytest_cgins.profiling.model import ProfileEvidence
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_cgins.measurement import Roofline
+from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.profiling.model import NO_LATENCY_DATA, Gaps, ProfiledKernel
 
 NEAR_PEAK = 0.85

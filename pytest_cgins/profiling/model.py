@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.doctor.findings import Finding
-from pytest_cgins.document_base import Document
-from pytest_cgins.measurement import Roofline
 
 EVIDENCE_VERSION = 1
 Axis = Literal["compute", "memory", "latency"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_cgins.figures import time_ns
+from pytest_cgins.core.console import new_table
+from pytest_cgins.core.figures import time_ns
+from pytest_cgins.core.text import counted
 from pytest_cgins.profiling.model import (
     AXES,
     AttributionEvidence,
@@ -20,8 +22,6 @@ from pytest_cgins.profiling.model import (
     SassRow,
     TidyEvidence,
 )
-from pytest_cgins.text import counted
-from pytest_cgins.trace.console import new_table
 
 if TYPE_CHECKING:
     from rich.table import Table

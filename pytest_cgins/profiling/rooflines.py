@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.profiling import gaps
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, CaseProfile, RooflineEvidence, RooflineRow
 

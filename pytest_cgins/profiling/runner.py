@@ -19,14 +19,14 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import Context
+from pytest_cgins.core.tensors import Kept
 from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
 from pytest_cgins.execute.sandbox.init import enclose_in_scratch
-from pytest_cgins.execute.tensors import Kept
 from pytest_cgins.execute.timed_copy import Content, TimedCopy
 from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.model import Context
 from pytest_cgins.trace.context import restore
 from pytest_cgins.trace.ops import trust
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, select
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Case
-from pytest_cgins.text import nearest
-from pytest_cgins.trace.dtypes import ITEMSIZE
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Case
+from pytest_cgins.core.text import nearest
 from pytest_cgins.trace.store import read_manifest
 
 Chosen = tuple[KernelEntry, tuple[Implementation, ...]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from pytest_cgins.measurement import Measurement
+from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.profiling.model import CaseProfile, ProfiledKernel
 from pytest_cgins.profiling.profile import main_kernel
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.ablation import Variant

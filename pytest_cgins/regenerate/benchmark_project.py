@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
-from pytest_cgins.errors import ConfigError, RecordError, RegenerateError
+from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.regenerate import conduct, new_kernel
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.journal_files import read_files
@@ -29,7 +29,7 @@ from pytest_cgins.regenerate.provider import files
 from pytest_cgins.trace.store import open_pack
 
 if TYPE_CHECKING:
-    from pytest_cgins.model import Contract
+    from pytest_cgins.core.model import Contract
     from pytest_cgins.regenerate.new_kernel import Language, NewKernel
     from pytest_cgins.regenerate.standing import Ran
 

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pytest_cgins.config.llm import Budget, Price
-from pytest_cgins.errors import BudgetError
+from pytest_cgins.core.errors import BudgetError
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.estimate import Estimate
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.spent import Spent, money
-from pytest_cgins.text import counted
 
 LEAST_ANSWER_TOKENS = 256
 """A shorter answer has no kernel in it: with less left a budget is used up."""

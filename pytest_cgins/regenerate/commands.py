@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ConfigError, JournalError
+from pytest_cgins.core.errors import ConfigError, JournalError
+from pytest_cgins.core.options import RUNS_FOLDER
+from pytest_cgins.core.text import upwards
 from pytest_cgins.kernels.commands import add_config_option
-from pytest_cgins.options import RUNS_FOLDER
-from pytest_cgins.text import upwards
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
@@ -258,8 +258,8 @@ def _summary(journal: Journal, name: str) -> str:
     Raises:
         JournalError: the run has no such target, or it was not searched for.
     """
+    from pytest_cgins.core.text import nearest
     from pytest_cgins.regenerate.search import summary, summary_text
-    from pytest_cgins.text import nearest
 
     names = [target.name for target in journal.record.targets]
     if name not in names:
@@ -299,8 +299,8 @@ def run_folder(arguments: argparse.Namespace) -> Path:
     Raises:
         JournalError: there is none.
     """
+    from pytest_cgins.core.text import nearest
     from pytest_cgins.regenerate.journal import runs_in
-    from pytest_cgins.text import nearest
 
     runs: Path = arguments.runs
     found = runs_in(runs)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.methods import registry
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.methods.classes import MethodMemory
 from pytest_cgins.methods.select import Situation
-from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate.model import Advice, Ask, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts import (

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins import documents
 from pytest_cgins.config.llm import EXCHANGE_FOLDER, LlmSettings
-from pytest_cgins.document_base import Document
-from pytest_cgins.errors import JournalError, RegenerateError
+from pytest_cgins.core import documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import JournalError, RegenerateError
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Target
 from pytest_cgins.regenerate.provider import files

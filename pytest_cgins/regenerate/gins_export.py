@@ -21,12 +21,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_cgins import config as configuration
-from pytest_cgins.errors import RegenerateError
+from pytest_cgins.core.errors import RegenerateError
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import conduct
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.journal_files import read_files
 from pytest_cgins.regenerate.model import Attempt, Target
-from pytest_cgins.text import counted
 
 PROMPT_CHARACTERS = 4000
 """So much of a prompt's end is in a log; all of it is in the journal."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import CginsError, ReplayError
-from pytest_cgins.model import Trace
+from pytest_cgins.core.console import import_path
+from pytest_cgins.core.errors import CginsError, ReplayError
+from pytest_cgins.core.model import Trace
 from pytest_cgins.trace import replay
-from pytest_cgins.trace.console import import_path
 from pytest_cgins.trace.modules import is_module_call
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.trace.store import PackReader, open_pack

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pytest_cgins.config import Config
+from pytest_cgins.core.text import counted
 from pytest_cgins.goalposts import SETTINGS
 from pytest_cgins.kernels import plan
 from pytest_cgins.kernels.headers import file_digest
 from pytest_cgins.methods import memory_file
 from pytest_cgins.regenerate.model import Guarded
-from pytest_cgins.text import counted
 
 WHOLE_NBYTES = 16 << 20
 """Larger files, which only packs have, are told by their size and time: a pack's blobs are named by their content, which

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-from pytest_cgins import syntax
+from pytest_cgins.core import syntax
 
 _LIBRARIES = re.compile(
     r"#\s*include\s*[<\"](?:cublas|cudnn|cusparse|cufft|cusolver|mkl|cblas|dnnl|oneapi)", re.IGNORECASE

@@ -33,17 +33,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
 
-from pytest_cgins import documents
 from pytest_cgins.config.llm import Policy
-from pytest_cgins.document_base import Document
-from pytest_cgins.errors import JournalError
+from pytest_cgins.core import documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import JournalError
+from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.text import counted
 from pytest_cgins.methods.classes import MethodMemory, Tried
-from pytest_cgins.model import Evaluation
 from pytest_cgins.profiling.model import SassRow
 from pytest_cgins.regenerate.journal_files import read_files, sweep, write_files, write_text
 from pytest_cgins.regenerate.model import Advice, Answer, Attempt, Guarded, Request, Result, Target
 from pytest_cgins.regenerate.search.evidence import Evidence
-from pytest_cgins.text import counted
 
 RUN_VERSION = 1
 MAX_NBYTES = 256 << 20

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels.commands import add_config_option
-from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.task_judge import Opinion, Task
@@ -42,8 +42,8 @@ def add_parser(traces: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask, print; exit status 7 if answers are awaited that come by hand."""
     from pytest_cgins import config as configuration
-    from pytest_cgins import documents
-    from pytest_cgins.errors import PackError
+    from pytest_cgins.core import documents
+    from pytest_cgins.core.errors import PackError
     from pytest_cgins.regenerate import conduct, provider, task_judge
 
     config = configuration.load(arguments.config, require_traces=False)
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tasks(folder: Path, root: Path, text: str) -> list[Task]:
-    from pytest_cgins.model import Trace
+    from pytest_cgins.core.model import Trace
     from pytest_cgins.regenerate.task_judge import Task
     from pytest_cgins.trace.store import read_manifest
 
@@ -89,7 +89,7 @@ def _tasks(folder: Path, root: Path, text: str) -> list[Task]:
 
 
 def _print(opinions: list[Opinion]) -> None:
-    from pytest_cgins.trace.console import new_table, print_table
+    from pytest_cgins.core.console import new_table, print_table
 
     words = {True: "yes", False: "no", None: "not said"}
     table = new_table("pack", "op", "redundant", "inefficient", "why")

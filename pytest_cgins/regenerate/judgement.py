@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_cgins.errors import RegenerateError
-from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.core.errors import RegenerateError
+from pytest_cgins.core.model import Evaluation, Status
 from pytest_cgins.regenerate.model import Attempt, Outcome, Target, Trial
 from pytest_cgins.regenerate.trial import Bench, rejections
 

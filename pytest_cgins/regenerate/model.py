@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.model import Contract, Environment, Evaluation, Status
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.model import Contract, Environment, Evaluation, Status
 
 Role = Literal["generator", "helper", "verifier"]
 """Who is asked: for a kernel; for advice on a failure; for an opinion before hardware is used."""

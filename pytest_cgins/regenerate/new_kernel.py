@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Contract
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Contract
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.model import Target
 from pytest_cgins.regenerate.targets import target_of
-from pytest_cgins.text import counted, nearest
 from pytest_cgins.trace.store import open_pack
 
 if TYPE_CHECKING:

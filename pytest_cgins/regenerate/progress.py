@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pytest_cgins import logs
+from pytest_cgins.core import logs
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.report.escape import visible
-from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

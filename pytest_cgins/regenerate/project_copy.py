@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pytest_cgins.base_kernels import READ_BY_PYTHON
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import RegenerateError, RevisionError, SourceError
+from pytest_cgins.core.errors import RegenerateError, RevisionError, SourceError
 from pytest_cgins.kernels import plan, revision, source
 from pytest_cgins.methods import memory_file
 

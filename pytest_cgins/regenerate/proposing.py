@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from pytest_cgins.config import Config
-from pytest_cgins.model import SessionReport
+from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Result, Target, Trial
@@ -15,7 +16,6 @@ from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import document
-from pytest_cgins.text import counted
 
 NOT_SANITIZED = "not run under compute-sanitizer"
 """Note of a proposal for a GPU."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts, accepted, judged
@@ -27,7 +28,6 @@ from pytest_cgins.regenerate.model import (
 )
 from pytest_cgins.regenerate.screen import Check, Screen
 from pytest_cgins.regenerate.trial import Bench, rejections
-from pytest_cgins.text import counted
 
 Steps = Generator[tuple[Request, ...], tuple[Answer, ...], Result]
 """Yields requests, all of which can be asked at once, is sent their answers in the same order, and returns what became of

@@ -12,7 +12,8 @@ from typing import Literal
 from pytest_cgins import __version__
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
-from pytest_cgins.errors import CginsError, JournalError, RegenerateError
+from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.builds import BuildFence
@@ -21,7 +22,6 @@ from pytest_cgins.kernels import revision
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.methods import memory_file
 from pytest_cgins.methods.classes import Tried
-from pytest_cgins.model import Evaluation
 from pytest_cgins.regenerate import exchange_place, guard, scratch, standing, static_check
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.context_prompts import ContextPrompts

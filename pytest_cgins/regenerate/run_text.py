@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Result, Target
 from pytest_cgins.regenerate.search import summary, summary_text
@@ -27,7 +28,6 @@ from pytest_cgins.regenerate.standing import (
 )
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report.escape import cut, visible
-from pytest_cgins.text import counted
 
 MOST_CHARACTERS = 2000
 """Characters of one text at most, whoever wrote it; what is cut says so."""

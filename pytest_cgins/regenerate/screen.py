@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate import answers, guard
 from pytest_cgins.regenerate.model import INCUMBENT, Answer, Attempt, Finding, Goal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 
 def money(usd: float) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Case, Evaluation, Status
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Case, Evaluation, Status
+from pytest_cgins.core.text import nearest
 from pytest_cgins.regenerate.model import Goal, Target
-from pytest_cgins.text import nearest
 
 FAILED, SLOW = "failed", "slow"
 """Words of `--cgins-regenerate`; all others are names of kernels."""

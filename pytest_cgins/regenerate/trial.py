@@ -15,15 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins import documents
 from pytest_cgins.config import Config
-from pytest_cgins.errors import RegenerateError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import RegenerateError
+from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.model import Case, Environment, Evaluation, Reason, Status
 from pytest_cgins.profiling import disassembly, environment, ncu, selection, tidy
 from pytest_cgins.profiling.model import SassRow, TidyFinding
 from pytest_cgins.profiling.profile import Profiler
@@ -34,7 +35,6 @@ from pytest_cgins.regenerate.search import evidence
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.side_by_side import Checked, Files, Room, SideBySide
 from pytest_cgins.regenerate.targets import is_of
-from pytest_cgins.text import counted
 from pytest_cgins.timing_stage import TimingOptions
 
 ENOUGH_FAILURES = 3

@@ -25,11 +25,11 @@ def run(arguments: argparse.Namespace) -> int:
     """A row a model and question."""
     import json
 
-    from pytest_cgins import documents
+    from pytest_cgins.core import documents
+    from pytest_cgins.core.console import new_table, print_table
     from pytest_cgins.regenerate.commands import run_folder
     from pytest_cgins.regenerate.journal import Journal
     from pytest_cgins.regenerate.search.verifier_scores import scores
-    from pytest_cgins.trace.console import new_table, print_table
 
     found = scores(Journal.read_only(run_folder(arguments)))
     if arguments.json:

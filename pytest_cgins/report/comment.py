@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_cgins.figures import change, ratio, speedup
-from pytest_cgins.model import Evaluation, SessionReport
+from pytest_cgins.core.figures import change, ratio, speedup
+from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.report import in_common, markdown, summary, times
 from pytest_cgins.report.counts import counts
 from pytest_cgins.report.escape import code

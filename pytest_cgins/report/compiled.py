@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pytest_cgins import gate
-from pytest_cgins.figures import time_ns
-from pytest_cgins.model import Compilation, KernelResources, Status
+from pytest_cgins.core.figures import time_ns
+from pytest_cgins.core.model import Compilation, KernelResources, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.report import console
 from pytest_cgins.report.summary import rank
-from pytest_cgins.text import counted
 
 SHOWN_OPCODES = 6
 EXPLAINED = (Status.PASSED, Status.NEW, Status.SKIPPED)

@@ -11,9 +11,9 @@ from rich.style import StyleType
 from rich.table import Table
 from rich.text import Span, Text
 
-from pytest_cgins.model import Status
+from pytest_cgins.core.model import Status
+from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.report import escape
-from pytest_cgins.text import UNLIMITED
 
 GAP = 2
 """Blanks between columns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from pytest_cgins.model import SessionReport, Status
+from pytest_cgins.core.model import SessionReport, Status
 from pytest_cgins.report import summary
 
 _REGRESSED = (Status.SLOWER, Status.BELOW_FLOOR, Status.RESOURCES)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from pytest_cgins.model import SessionReport
+from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.report.summary import Ungated
-from pytest_cgins.text import counted
 
 SHOWN_CASES = 10
 """Missing cases that are listed one by one, unless `-v` asks for all."""

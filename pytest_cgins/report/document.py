@@ -7,9 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import documents
-from pytest_cgins.core import atomic
-from pytest_cgins.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport, Shard
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.model import REPORT_VERSION, Compilation, Environment, Evaluation, SessionReport, Shard
 
 
 def session_report(

@@ -12,7 +12,7 @@ import html
 import re
 import unicodedata
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories that are shown as `\\uXXXX`: among them are marks that reverse the text after them."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_cgins.call_text import case_line
-from pytest_cgins.figures import NO_TOLERANCE, ratio
-from pytest_cgins.model import Check, Evaluation, Reason, Status
+from pytest_cgins.core.call_text import case_line
+from pytest_cgins.core.figures import NO_TOLERANCE, ratio
+from pytest_cgins.core.model import Check, Evaluation, Reason, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.report.escape import visible
-from pytest_cgins.text import counted
 
 OUTPUT_LINES = 40
 """Lines of what the kernel or its compiler printed that a message quotes, from the end."""

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from pytest_cgins.model import Compilation, Evaluation, SessionReport
+from pytest_cgins.core.model import Compilation, Evaluation, SessionReport
 
 Render = Callable[[SessionReport], str]
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.options import HISTORY_FILE
-from pytest_cgins.text import counted
+from pytest_cgins.core.options import HISTORY_FILE
+from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -50,7 +50,8 @@ def run_history(arguments: argparse.Namespace) -> int:
     Raises:
         HistoryError: the file cannot be read, or is damaged.
     """
-    from pytest_cgins import documents, history_file
+    from pytest_cgins import history_file
+    from pytest_cgins.core import documents
     from pytest_cgins.history import HISTORY_VERSION
     from pytest_cgins.report import trend, trend_table
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pytest_cgins.call_text import memory_format, value_words
-from pytest_cgins.model import Argument, Case, Evaluation, SessionReport, Status, TensorMeta
+from pytest_cgins.core.call_text import memory_format, value_words
+from pytest_cgins.core.model import Argument, Case, Evaluation, SessionReport, Status, TensorMeta
+from pytest_cgins.core.text import counted
 from pytest_cgins.report import summary
-from pytest_cgins.text import counted
 
 _WRONG = (Status.INCORRECT, Status.SUSPECT, Status.RUNTIME_ERROR, Status.TIMEOUT)
 _SLOW = (Status.SLOWER, Status.BELOW_FLOOR)

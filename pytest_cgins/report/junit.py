@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from pytest_cgins.call_text import case_line
-from pytest_cgins.model import Compilation, Environment, Evaluation, SessionReport
+from pytest_cgins.core.call_text import case_line
+from pytest_cgins.core.model import Compilation, Environment, Evaluation, SessionReport
 from pytest_cgins.report import compiled, coverage, failure, in_common, markdown, summary
 from pytest_cgins.report.escape import cut
 from pytest_cgins.report.exit_code import settled

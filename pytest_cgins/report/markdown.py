@@ -5,17 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 
-from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.model import Compilation, Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate_timing import interval
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.model import Compilation, Environment, Evaluation, SessionReport, Status
 from pytest_cgins.report import compiled, coverage, in_common, summary, time_lines, times
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut
 from pytest_cgins.report.failure import headline, message
 from pytest_cgins.report.in_common import InCommon
 from pytest_cgins.report.limited import LimitedPage, row
-from pytest_cgins.text import counted
 
 STEP_SUMMARY_LIMIT_NBYTES = 1 << 20
 """GitHub drops a step's summary that is larger."""

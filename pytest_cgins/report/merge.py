@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_cgins import documents
-from pytest_cgins.errors import MergeError
-from pytest_cgins.model import MergedRun, SessionReport
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import MergeError
+from pytest_cgins.core.model import MergedRun, SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.report import exit_code
 from pytest_cgins.report.merge_cases import Part, absent, joined_cases, joined_compilations
 from pytest_cgins.report.redecide import with_tests
-from pytest_cgins.text import counted
 
 ENDED = (exit_code.OK, exit_code.FAILED, exit_code.NOTHING_GATED, exit_code.INFRASTRUCTURE)
 """Exit codes of runs that came to their end."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pytest_cgins.errors import MergeError
-from pytest_cgins.model import Compilation, Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.errors import MergeError
+from pytest_cgins.core.model import Compilation, Evaluation, Reason, SessionReport, Status
 
 T = TypeVar("T")
 

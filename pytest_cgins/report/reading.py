@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_cgins.model import SessionReport
+    from pytest_cgins.core.model import SessionReport
 
 REPORT_LIMIT_NBYTES = 1 << 28
 """A report of ten thousand cases has some 50 MB."""
@@ -24,8 +24,8 @@ def load(path: Path) -> SessionReport:
     Raises:
         ConfigError: the file cannot be read, is no report, or one of another version.
     """
-    from pytest_cgins import documents
-    from pytest_cgins.model import SessionReport
+    from pytest_cgins.core import documents
+    from pytest_cgins.core.model import SessionReport
 
     try:
         nbytes = path.stat().st_size
@@ -46,7 +46,7 @@ def load(path: Path) -> SessionReport:
 
 def _refuse_other_versions(path: Path) -> None:
     """Their fields mean other things, if they can be read at all."""
-    from pytest_cgins.model import REPORT_VERSION
+    from pytest_cgins.core.model import REPORT_VERSION
 
     try:
         document = json.loads(path.read_bytes())

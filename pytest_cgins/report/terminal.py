@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
-from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
-from pytest_cgins.model import Evaluation, SessionReport, Status
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.model import Evaluation, SessionReport, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.report import compiled, console, coverage, in_common, summary, time_lines, times
 from pytest_cgins.report.escape import visible
 from pytest_cgins.report.failure import headline
-from pytest_cgins.text import counted
 
 SHOWN_LINES = 20
 """Failures and weak cases that are listed one by one, unless `-v` asks for all."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from pytest_cgins.figures import percent
+from pytest_cgins.core.figures import percent
+from pytest_cgins.core.model import Evaluation, SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate_timing import interval
-from pytest_cgins.model import Evaluation, SessionReport
 from pytest_cgins.report import summary, times
-from pytest_cgins.text import counted
 
 
 def totals(report: SessionReport) -> Iterator[Text]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from pytest_cgins import gate_timing
+from pytest_cgins.core.measurement import Comparison, Measurement
+from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.gate_timing import NOT_HELD, confirmation
-from pytest_cgins.measurement import Comparison, Measurement
-from pytest_cgins.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.timing.e_bh import e_bh
 
 LISTED_FALSE = 0.1

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.environment_key import Key
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.environment_key import Key
 from pytest_cgins.history import HistoryEntry
 
 LAST = 10

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pytest_cgins.figures import change, ratio, time_ns
+from pytest_cgins.core.figures import change, ratio, time_ns
 from pytest_cgins.history import HistoryEntry
 from pytest_cgins.report import console
 from pytest_cgins.report.trend import Segment, Trend

@@ -16,9 +16,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Metadata
 
-from pytest_cgins import __version__, documents
-from pytest_cgins.measurement import Arm, Measurement
-from pytest_cgins.model import Evaluation, Status
+from pytest_cgins import __version__
+from pytest_cgins.core import documents
+from pytest_cgins.core.measurement import Arm, Measurement
+from pytest_cgins.core.model import Evaluation, Status
 from pytest_cgins.session import results
 from pytest_cgins.session.collect import CaseItem
 from pytest_cgins.session.gate import Gate

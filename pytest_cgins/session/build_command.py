@@ -12,13 +12,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from pytest_cgins.config import load_without_traces, select
-from pytest_cgins.errors import CginsError, ConfigError
+from pytest_cgins.core.errors import CginsError, ConfigError
 from pytest_cgins.kernels.commands import add_config_option
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config, Implementation, KernelEntry
+    from pytest_cgins.core.model import Compilation, SessionReport
     from pytest_cgins.kernels.ahead import Ahead
-    from pytest_cgins.model import Compilation, SessionReport
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -127,8 +127,8 @@ def _build(
     to_stderr: bool = False,
 ) -> int:
     """Build for this machine; a line an implementation, in the order of the file."""
+    from pytest_cgins.core.model import KernelSource
     from pytest_cgins.kernels.source import find
-    from pytest_cgins.model import KernelSource
 
     out = sys.stderr if to_stderr else sys.stdout
     sources: list[KernelSource | CginsError] = []
@@ -159,8 +159,8 @@ def _build(
 
 def _compile(config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, ahead: Ahead) -> int:
     """Build for the architectures that are named; a line a build."""
-    from pytest_cgins import documents
     from pytest_cgins.compilation import Compiler
+    from pytest_cgins.core import documents
 
     started_at, started = datetime.now(timezone.utc), time.monotonic()
     archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]

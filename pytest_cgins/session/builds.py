@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.core.model import Case
+from pytest_cgins.core.text import counted
 from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.progress import Progress, joined
-from pytest_cgins.model import Case
 from pytest_cgins.session.collect import CaseItem
 from pytest_cgins.session.gate import Gate
 from pytest_cgins.session.parametrize import nearest_config
-from pytest_cgins.text import counted
 
 LOOKUP_S = 2.0
 """How long the first item waits at most to have the terminal told how much there is to build."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.config import select
-from pytest_cgins.errors import ConfigError, InfrastructureError
+from pytest_cgins.core.errors import ConfigError, InfrastructureError
 from pytest_cgins.kernels.commands import add_config_option
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pytest_cgins.calibrate import Plan
     from pytest_cgins.calibration import Calibration
     from pytest_cgins.config import Config
+    from pytest_cgins.core.model import Case
     from pytest_cgins.evaluate import Evaluator
-    from pytest_cgins.model import Case
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -65,9 +65,10 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         InfrastructureError: the device is not there or not to be had, or no kernel could be timed.
         OSError: the calibration cannot be kept.
     """
-    from pytest_cgins import calibration, documents
+    from pytest_cgins import calibration
     from pytest_cgins.calibrate import Plan
     from pytest_cgins.config import load
+    from pytest_cgins.core import documents
     from pytest_cgins.report import calibration_table
 
     config = load(arguments.config, require_sources=False)

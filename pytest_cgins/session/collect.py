@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import CginsError
-from pytest_cgins.model import Case, Evaluation
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Case, Evaluation
+from pytest_cgins.core.text import upwards
 from pytest_cgins.session import outcome, results
 from pytest_cgins.session.gate import Gate
-from pytest_cgins.text import upwards
 
 
 def take_from_above(config: pytest.Config) -> None:

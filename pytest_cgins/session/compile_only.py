@@ -12,9 +12,9 @@ import pytest
 
 from pytest_cgins import config as configuration
 from pytest_cgins.compilation import Compiler, Target
-from pytest_cgins.errors import CginsError
-from pytest_cgins.model import Compilation
-from pytest_cgins.options import BASELINE, FIXTURES
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Compilation
+from pytest_cgins.core.options import BASELINE, FIXTURES
 from pytest_cgins.report import compiled, escape
 from pytest_cgins.session import results
 from pytest_cgins.session.builds import RunBuilds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.errors import SandboxUnavailable
+from pytest_cgins.core.errors import SandboxUnavailable
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.execute.sandbox.outside import has_gpu
 

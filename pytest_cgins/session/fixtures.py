@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cgins.model import Case, Evaluation, Trace
+from pytest_cgins.core.model import Case, Evaluation, Trace
 from pytest_cgins.session import outcome, results
 from pytest_cgins.session.parametrize import nearest_config
 from pytest_cgins.session.run import GateSession

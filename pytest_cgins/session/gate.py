@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pytest_cgins.model import Case, Environment
+from pytest_cgins.core.model import Case, Environment
 
 if TYPE_CHECKING:
     from pytest_cgins.evaluate import Evaluator

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_cgins import history, history_file
 from pytest_cgins.branch import place
-from pytest_cgins.errors import HistoryError
+from pytest_cgins.core.errors import HistoryError
+from pytest_cgins.core.text import counted
 from pytest_cgins.session.run import GateSession
-from pytest_cgins.text import counted
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins import logs, waiting
+from pytest_cgins.core import logs, waiting
 from pytest_cgins.report import escape
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.core.model import Evaluation, Status
 from pytest_cgins.report import escape, failure, summary, times
 from pytest_cgins.session.gate import Gate
 

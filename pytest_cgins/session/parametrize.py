@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config import KernelEntry
-from pytest_cgins.errors import CginsError, ConfigError
-from pytest_cgins.model import Case
+from pytest_cgins.core.errors import CginsError, ConfigError
+from pytest_cgins.core.model import Case
+from pytest_cgins.core.text import nearest, upwards
 from pytest_cgins.session.gate import Gate
-from pytest_cgins.text import nearest, upwards
 
 SELECTORS = ("kernel", "op", "implementation")
 """Arguments of the marker `cgins`, each the name of a field of `Case`."""

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pytest_cgins import logs
-from pytest_cgins.errors import GitHubError, ProposalError
+from pytest_cgins.core import logs
+from pytest_cgins.core.errors import GitHubError, ProposalError
+from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.github import credentials, remote
 from pytest_cgins.github.git import Git
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.report.escape import visible
-from pytest_cgins.secrets import without_secrets
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.journal import RunRecord

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.errors import CginsError, SandboxUnavailable
-from pytest_cgins.options import BASELINE
+from pytest_cgins.core.errors import CginsError, SandboxUnavailable
+from pytest_cgins.core.options import BASELINE
 from pytest_cgins.regenerate import conduct, run
 from pytest_cgins.regenerate import targets as choice
 from pytest_cgins.regenerate.project_copy import head
@@ -20,8 +20,8 @@ from pytest_cgins.session import pinning, publish
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.config.llm import LlmSettings
+    from pytest_cgins.core.model import Evaluation
     from pytest_cgins.execute.sandbox.fence import Sandbox
-    from pytest_cgins.model import Evaluation
     from pytest_cgins.session.run import GateSession
 
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cgins import documents
 from pytest_cgins.config import Implementation
-from pytest_cgins.errors import CginsError, ConfigError, InfrastructureError, LaunchError
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
+from pytest_cgins.core.model import Argument, CompiledKernel, OpCall
+from pytest_cgins.core.text import nearest
 from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.report import escape
 from pytest_cgins.session import results
 from pytest_cgins.session.parametrize import nearest_config, selection
 from pytest_cgins.session.run import GateSession
-from pytest_cgins.text import nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,7 +86,7 @@ class RemoteKernel:
         return [one for one in self._entry.implementations if self._implementation in (None, one.name)]
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
-        from pytest_cgins.execute import tensors as transport
+        from pytest_cgins.core import tensors as transport
         from pytest_cgins.trace import backward, context, ops, signature, values
 
         leaves: list[Tensor] = []
@@ -107,7 +107,7 @@ class RemoteKernel:
     def _run(
         self, compiled: CompiledKernel, device: str, request: dict[str, Any], inputs: Buffer
     ) -> Tensor | tuple[Tensor, ...]:
-        from pytest_cgins.execute import tensors as transport
+        from pytest_cgins.core import tensors as transport
 
         root = {"import_root": str(self._evaluator.config.root), "device": device}
         reply = self._pool.call(

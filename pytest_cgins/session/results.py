@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.model import Compilation, Environment, Evaluation, Verdict
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Compilation, Environment, Evaluation, Verdict
 from pytest_cgins.report.summary import rank
 
 _PENDING = pytest.StashKey[list[Evaluation]]()

@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins import __version__, documents
+from pytest_cgins import __version__
 from pytest_cgins import config as configuration
 from pytest_cgins.calibration import Calibrations
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import Case, Environment, Evaluation, SessionReport, Shard
+from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
+from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import environment
-from pytest_cgins.model import Case, Environment, Evaluation, SessionReport, Shard
-from pytest_cgins.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.session import coverage, fencing, pinning, results
 from pytest_cgins.session.benchmark_records import BenchmarkRecords
@@ -30,7 +32,6 @@ from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
 from pytest_cgins.session.parametrize import parametrize
 from pytest_cgins.session.sharding import Sharding
-from pytest_cgins.text import UNLIMITED
 from pytest_cgins.timing_stage import TimingOptions
 
 UNISOLATED = (

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from pytest_cgins.model import Shard
+from pytest_cgins.core.model import Shard
 from pytest_cgins.session.collect import CaseItem
 
 

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.measurement import ARM_LETTERS, ArmName
-from pytest_cgins.text import counted
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName
+from pytest_cgins.core.text import counted
 from pytest_cgins.timing.timer import TWINS
 
 LETTER_ARMS: dict[str, ArmName] = {letter: arm for arm, letter in ARM_LETTERS.items()}

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.measurement import Clocks
+from pytest_cgins.core.measurement import Clocks
 from pytest_cgins.timing.nvml import Gpu
 
 CLOCK_TOLERANCE = 0.02

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter, perf_counter_ns  # held, since a kernel could replace what the module has
 
-from pytest_cgins.measurement import ArmName, Method
+from pytest_cgins.core.measurement import ArmName, Method
 from pytest_cgins.timing.timer import Arms, Order, calls_for, mark
 
 TARGET_S = 1e-3

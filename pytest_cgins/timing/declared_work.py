@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_cgins.expression import ExpressionError, TensorFacts, amount, parse
-from pytest_cgins.model import OpCall, TensorMeta, Value
-from pytest_cgins.trace.dtypes import ITEMSIZE
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.expression import ExpressionError, TensorFacts, amount, parse
+from pytest_cgins.core.model import OpCall, TensorMeta, Value
 
 
 def evaluate(text: str, call: OpCall, tensors: Sequence[TensorMeta], outputs: Sequence[TensorMeta]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 
 def e_bh(log_es: Sequence[float], alpha: float, *, tests: int | None = None) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cgins.environment_key import TIMING_PROTOCOL
-from pytest_cgins.model import Environment
+from pytest_cgins.core.environment_key import TIMING_PROTOCOL
+from pytest_cgins.core.model import Environment
 from pytest_cgins.timing import nvml
 from pytest_cgins.timing.nvml import Gpu
 

@@ -26,8 +26,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.errors import InfrastructureError
-from pytest_cgins.waiting import Wait
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.waiting import Wait
 
 FOLDER_VARIABLE = "CGINS_LOCK_DIR"
 """Where lock files lie; for containers that share a GPU."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from pytest_cgins.measurement import Arm, ArmName, Comparison, Measurement, Method
+from pytest_cgins.core.measurement import Arm, ArmName, Comparison, Measurement, Method
 from pytest_cgins.timing import clock_watch
 from pytest_cgins.timing.block import Block, draw_order
 from pytest_cgins.timing.clock_watch import Reading

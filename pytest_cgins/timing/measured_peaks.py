@@ -13,11 +13,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins import documents
-from pytest_cgins.core import atomic
-from pytest_cgins.document_base import Document
-from pytest_cgins.environment_key import Key, key_of
-from pytest_cgins.model import Environment
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.environment_key import Key, key_of
+from pytest_cgins.core.model import Environment
 
 logger = logging.getLogger(__name__)
 MOST_AGE_S = 30 * 86400.0

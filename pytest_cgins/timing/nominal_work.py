@@ -20,8 +20,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.model import OpCall, TensorMeta, Value
-from pytest_cgins.trace.dtypes import ITEMSIZE
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.model import OpCall, TensorMeta, Value
 
 _PER_OUTPUT = {
     **dict.fromkeys(

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from pytest_cgins.measurement import Comparison, Power
-from pytest_cgins.text import counted
+from pytest_cgins.core.measurement import Comparison, Power
+from pytest_cgins.core.text import counted
 
 LAMBDAS = (0.2, 0.4, 0.6, 0.8, 0.95)
 """Stakes of the bets that are averaged: small ones win where most signs are noise, great ones where none is."""

@@ -13,8 +13,8 @@ import math
 import statistics
 from dataclasses import replace
 
-from pytest_cgins.measurement import Comparison, SumOutcome, Sums
-from pytest_cgins.text import counted
+from pytest_cgins.core.measurement import Comparison, SumOutcome, Sums
+from pytest_cgins.core.text import counted
 from pytest_cgins.timing.sequential import Bet, Outcome, Rule, log_e
 
 LEAST_CALLS = 32

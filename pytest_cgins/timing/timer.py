@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from pytest_cgins.measurement import ArmName, Method
+from pytest_cgins.core.measurement import ArmName, Method
 
 Arms = Mapping[ArmName, Callable[[int], object]]
 """Each arm runs one call on the copy of its tensors with the given index."""

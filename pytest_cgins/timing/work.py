@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.model import OpCall, TensorMeta, Value
-from pytest_cgins.trace.dtypes import ITEMSIZE
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.model import OpCall, TensorMeta, Value
 
 _ELEMENTWISE = frozenset(
     ["relu", "gelu", "silu", "mish", "sigmoid", "tanh", "elu", "selu", "celu", "leaky_relu", "relu6", "hardswish",

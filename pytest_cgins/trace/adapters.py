@@ -13,8 +13,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar
 
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.text import counted
 
 AdapterT = TypeVar("AdapterT", bound=type)
 

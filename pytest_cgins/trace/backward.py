@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.model import Argument, OpCall, Value
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.model import Argument, OpCall, Value
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.forward import bound
-from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.signature import Bound, bind
 from pytest_cgins.trace.values import encode, tensor_indices
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from pytest_cgins.model import Argument, OpCall, Value
+from pytest_cgins.core.model import Argument, OpCall, Value
 from pytest_cgins.trace import forward
 from pytest_cgins.trace.backward import is_derived, prepared
 from pytest_cgins.trace.values import encode

@@ -14,19 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins import text
-from pytest_cgins.call_text import arguments_line
-from pytest_cgins.errors import CginsError, PackError, RecordError, ReplayError, TraceError
-from pytest_cgins.model import Trace, TracePack
-from pytest_cgins.text import counted
+from pytest_cgins.core import text
+from pytest_cgins.core.call_text import arguments_line
+from pytest_cgins.core.console import import_path, new_table, print_failures, print_table, size_of
+from pytest_cgins.core.errors import CginsError, PackError, RecordError, ReplayError, TraceError
+from pytest_cgins.core.model import Trace, TracePack
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace import profile
-from pytest_cgins.trace.console import (
-    import_path,
-    new_table,
-    print_failures,
-    print_table,
-    size_of,
-)
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 
 if TYPE_CHECKING:

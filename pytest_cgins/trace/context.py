@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from pytest_cgins.model import Autocast, Context
+from pytest_cgins.core.model import Autocast, Context
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
 

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.model import Gold, Trace
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.layout import dtype_name
+from pytest_cgins.core.model import Gold, Trace
 from pytest_cgins.trace.gold import GoldValues, load_gold
-from pytest_cgins.trace.layout import dtype_name
 from pytest_cgins.trace.store import PackReader
 
 Part = Literal["call", "inputs", "context", "gold", "lengths", "calls"]

@@ -10,8 +10,8 @@ from typing import Any
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.model import Context
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.model import Context
 from pytest_cgins.trace import ops, selection
 from pytest_cgins.trace.intercept import Handler
 

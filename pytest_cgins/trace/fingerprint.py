@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.model import Argument, Context, OpCall, TensorMeta
+from pytest_cgins.core import documents
+from pytest_cgins.core.dtypes import SHORT
+from pytest_cgins.core.layout import check_recordable
+from pytest_cgins.core.model import Argument, Context, OpCall, TensorMeta
 from pytest_cgins.trace import adapters, modules
-from pytest_cgins.trace.dtypes import SHORT
-from pytest_cgins.trace.layout import check_recordable
 
 _PLAIN_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _PLAIN_VALUES = frozenset({type(None), bool, int, str, torch.dtype, torch.device})

@@ -9,15 +9,15 @@ from typing import Literal, TypeVar
 
 import torch
 
-from pytest_cgins.errors import RecordError, ReplayError
-from pytest_cgins.model import TRACE_PACK_VERSION, Storage, Trace, TracePack
+from pytest_cgins.core.errors import RecordError, ReplayError
+from pytest_cgins.core.layout import rebuild
+from pytest_cgins.core.model import TRACE_PACK_VERSION, Storage, Trace, TracePack
 from pytest_cgins.trace import gold, mutation, recipe, replay
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import bound
 from pytest_cgins.trace.context import neutral, restore
 from pytest_cgins.trace.fingerprint import readable
 from pytest_cgins.trace.inputs import Tier
-from pytest_cgins.trace.layout import rebuild
 from pytest_cgins.trace.ledger import Kept, Ledger, Record
 from pytest_cgins.trace.origin import origin_of
 from pytest_cgins.trace.store import PackReader, PackWriter, seal

@@ -8,12 +8,12 @@ from typing import Literal
 
 import torch
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.model import Blob, Gold, GoldTensor, TensorMeta, Trace
+from pytest_cgins.core.dtypes import SAMPLES
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.layout import lay_out, overlap
+from pytest_cgins.core.model import Blob, Gold, GoldTensor, TensorMeta, Trace
 from pytest_cgins.trace.call import flatten
 from pytest_cgins.trace.context import neutral
-from pytest_cgins.trace.dtypes import SAMPLES
-from pytest_cgins.trace.layout import lay_out, overlap
 from pytest_cgins.trace.recipe import positions, seed_of
 from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.trace.statistics import summarize

@@ -15,13 +15,13 @@ from weakref import ref
 
 import torch
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.model import Argument, Context, OpCall, Storage, TensorMeta, Value
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.model import Argument, Context, OpCall, Storage, TensorMeta, Value
 from pytest_cgins.trace import backward, inputs
 from pytest_cgins.trace.call import flatten
 from pytest_cgins.trace.context import neutral
 from pytest_cgins.trace.fingerprint import canonical, fingerprint
-from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.ledger import Ledger, Record, blobs_of
 from pytest_cgins.trace.lengths import form_of
 from pytest_cgins.trace.store import PackWriter

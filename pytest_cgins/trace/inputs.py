@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from pytest_cgins.model import Blob, OpCall, Statistics, Storage
-from pytest_cgins.trace.dtypes import GENERATED, LOWEST
+from pytest_cgins.core.dtypes import GENERATED, LOWEST
+from pytest_cgins.core.layout import Layout, dtype_name
+from pytest_cgins.core.model import Blob, OpCall, Statistics, Storage
 from pytest_cgins.trace.gold import to_bytes
-from pytest_cgins.trace.layout import Layout, dtype_name
 from pytest_cgins.trace.recipe import Mask, fit, seed_of
 from pytest_cgins.trace.statistics import summarize
 from pytest_cgins.trace.values import tensor_indices

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pytest_cgins.model import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
+from pytest_cgins.core.model import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
 from pytest_cgins.trace import lengths
 from pytest_cgins.trace.lengths import Form, Key
 from pytest_cgins.trace.store import PackWriter

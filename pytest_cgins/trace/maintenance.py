@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.errors import PackError
+from pytest_cgins.core.console import size_of
+from pytest_cgins.core.errors import PackError
 from pytest_cgins.trace import profile
-from pytest_cgins.trace.console import size_of
 from pytest_cgins.trace.store import BLOBS, PROFILES, PackReader, blobs_of, open_pack
 
 SETTLED_SECONDS = 3600.0

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins import documents
-from pytest_cgins.text import counted
-from pytest_cgins.trace.console import new_table, print_table
+from pytest_cgins.core import documents
+from pytest_cgins.core.console import new_table, print_table
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace.store import open_pack
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from weakref import ref
 import torch
 from torch import nn
 
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.model import OpCall
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.layout import check_recordable
+from pytest_cgins.core.model import OpCall
 from pytest_cgins.trace import ops
-from pytest_cgins.trace.layout import check_recordable
 from pytest_cgins.trace.values import decode, encode
 
 CLASS = "__class__"

@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.overrides import get_overridable_functions, handle_torch_function, resolve_name
 
 from pytest_cgins.config import Declared, SemanticsError, declared
-from pytest_cgins.errors import RecordError, TraceError
+from pytest_cgins.core.errors import RecordError, TraceError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

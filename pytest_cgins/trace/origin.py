@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from pytest_cgins.model import Origin
+from pytest_cgins.core.model import Origin
 
 
 def origin_of(device: torch.device | str) -> Origin:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins import documents
-from pytest_cgins.core import atomic
-from pytest_cgins.document_base import Document
-from pytest_cgins.errors import PackError
-from pytest_cgins.model import TracePack
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import PackError
+from pytest_cgins.core.model import TracePack
 from pytest_cgins.trace.store import PROFILES, PackReader, check_depth, first_complaint, read_file
 
 PROFILE_VERSION = 1

@@ -9,15 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from pytest_cgins import documents
-from pytest_cgins.errors import InfrastructureError, TraceError
+from pytest_cgins.core import documents
+from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
+from pytest_cgins.core.errors import InfrastructureError, TraceError
 from pytest_cgins.trace.commands import add_trust, project_of, trust_named
-from pytest_cgins.trace.console import (
-    import_path,
-    new_table,
-    print_failures,
-    print_table,
-)
 from pytest_cgins.trace.profile import PackProfile, TraceProfile, write
 from pytest_cgins.trace.store import PackReader, open_pack
 

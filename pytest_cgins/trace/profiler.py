@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_cgins.errors import PackError, ReplayError, TraceError
-from pytest_cgins.model import Trace
+from pytest_cgins.core.errors import PackError, ReplayError, TraceError
+from pytest_cgins.core.model import Trace
 from pytest_cgins.trace import replay
 from pytest_cgins.trace.call import bound, relocate
 from pytest_cgins.trace.context import restore

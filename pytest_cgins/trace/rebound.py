@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.model import OpCall, Value
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.model import OpCall, Value
 from pytest_cgins.trace import modules
 from pytest_cgins.trace.context import neutral
 from pytest_cgins.trace.signature import bind

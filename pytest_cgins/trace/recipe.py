@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cgins.errors import PackError
-from pytest_cgins.model import Blob, Recipe, Statistics, Storage
-from pytest_cgins.text import counted
-from pytest_cgins.trace.dtypes import INTEGERS, ITEMSIZE, LOWEST
+from pytest_cgins.core.dtypes import INTEGERS, ITEMSIZE, LOWEST
+from pytest_cgins.core.errors import PackError
+from pytest_cgins.core.model import Blob, Recipe, Statistics, Storage
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace.source import BlobSource
 
 # Small enough for the second-level cache: five arrays of a chunk are in flight.

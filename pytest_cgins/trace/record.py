@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.recording import Lengths, Level, Options, Recording
 from pytest_cgins.trace.validate import is_plain_name

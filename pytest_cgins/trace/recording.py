@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeGuard
 
 import torch
 
-from pytest_cgins.errors import DiskError, RecordError
-from pytest_cgins.model import Argument, Context, OpCall, Storage, TracePack
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import DiskError, RecordError
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.model import Argument, Context, OpCall, Storage, TracePack
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace import gold, inputs, mutation, recipe
 from pytest_cgins.trace.backward import is_derived, name_of, parse
 from pytest_cgins.trace.context import capture, neutral, settled_cudnn
@@ -27,7 +28,6 @@ from pytest_cgins.trace.finish import Finisher
 from pytest_cgins.trace.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.intercept import Interceptor, TrainingFlags, marked
-from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.ledger import Ledger, Outcome, Record, blobs_of
 from pytest_cgins.trace.lengths import form_of
 from pytest_cgins.trace.ops import qualified_name, resolve

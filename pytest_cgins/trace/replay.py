@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import torch
 
-from pytest_cgins.errors import ReplayError, TraceError
-from pytest_cgins.model import Storage, TensorMeta, Trace
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import ReplayError, TraceError
+from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.model import Storage, TensorMeta, Trace
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.context import neutral, restore
 from pytest_cgins.trace.gold import GoldValues, load_gold, to_bytes
-from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.recipe import generate
 from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.trace.statistics import summarize

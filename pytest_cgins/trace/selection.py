@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 
 _FUNCTIONAL = """
 linear bilinear embedding embedding_bag conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d

@@ -16,7 +16,7 @@ import torch
 from torch._jit_internal import boolean_dispatched
 from torch.overrides import get_testing_overrides
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace import modules
 from pytest_cgins.trace.ops import ModuleOp
 

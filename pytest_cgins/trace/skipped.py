@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import counted
 
 
 class Skipped:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pytest_cgins.model import Blob
+from pytest_cgins.core.model import Blob
 
 
 class BlobSource(Protocol):

@@ -19,10 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pytest_cgins import documents
-from pytest_cgins.errors import DiskError, PackError, RecordError
-from pytest_cgins.model import TRACE_PACK_VERSION, Blob, Trace, TracePack
-from pytest_cgins.text import counted
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import DiskError, PackError, RecordError
+from pytest_cgins.core.model import TRACE_PACK_VERSION, Blob, Trace, TracePack
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace.validate import problems
 
 MANIFEST = "manifest.json"

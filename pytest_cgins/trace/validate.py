@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from pytest_cgins.model import (
+from pytest_cgins.core.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, MAX_BYTES, SAMPLES, extent
+from pytest_cgins.core.model import (
     Argument,
     Context,
     Gold,
@@ -22,8 +23,7 @@ from pytest_cgins.model import (
     TracePack,
     Value,
 )
-from pytest_cgins.text import counted
-from pytest_cgins.trace.dtypes import GENERATED, INTEGERS, ITEMSIZE, LOWEST, MAX_BYTES, SAMPLES, extent
+from pytest_cgins.core.text import counted
 
 MAX_DIMENSIONS = 64
 MAX_TEXT = 1024

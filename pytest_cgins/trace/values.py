@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.model import Value
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.model import Value
 from pytest_cgins.trace import adapters, ops
 from pytest_cgins.trace.validate import CONSTANTS
 

@@ -16,10 +16,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pytest_cgins.model import Argument, OpCall, Value
+from pytest_cgins.core.layout import rebuild
+from pytest_cgins.core.model import Argument, OpCall, Value
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.call import with_value
-from pytest_cgins.trace.layout import rebuild
 from pytest_cgins.trace.recipe import seed_of
 from pytest_cgins.verify import inputs, option_trial
 from pytest_cgins.verify.maker import InputSet, Maker

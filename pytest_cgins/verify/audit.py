@@ -40,11 +40,11 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared, IndexOutput, Tolerance
-from pytest_cgins.document_base import Document
-from pytest_cgins.errors import RandomOp
-from pytest_cgins.model import Context, Trace
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import RandomOp
+from pytest_cgins.core.layout import Layout, lay_out, rebuild
+from pytest_cgins.core.model import Context, Trace
 from pytest_cgins.trace.backward import is_derived
-from pytest_cgins.trace.layout import Layout, lay_out, rebuild
 from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.verify import inputs, semantics
 from pytest_cgins.verify.compare import accepts

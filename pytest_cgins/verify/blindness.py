@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from pytest_cgins.model import OpCall
-from pytest_cgins.trace.layout import rebuild
+from pytest_cgins.core.layout import rebuild
+from pytest_cgins.core.model import OpCall
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.expected import ExpectedOutput

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.figures import NO_TOLERANCE
-from pytest_cgins.model import Check, Reason, WorstElement
-from pytest_cgins.text import counted
+from pytest_cgins.core.figures import NO_TOLERANCE
+from pytest_cgins.core.model import Check, Reason, WorstElement
+from pytest_cgins.core.text import counted
 from pytest_cgins.verify import form
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.expected import ExpectedOutput

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.model import Check, OpCall, Reason
-from pytest_cgins.trace.layout import Layout, lay_out, rebuild
+from pytest_cgins.core.layout import Layout, lay_out, rebuild
+from pytest_cgins.core.model import Check, OpCall, Reason
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import ExpectedOutput, as_real

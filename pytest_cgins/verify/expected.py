@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pytest_cgins.model import Statistics
-from pytest_cgins.text import counted
+from pytest_cgins.core.model import Statistics
+from pytest_cgins.core.text import counted
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.indices import Indices
 from pytest_cgins.verify.random_outputs import Draws

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.model import Gold, Origin, Trace
-from pytest_cgins.text import counted
+from pytest_cgins.core.model import Gold, Origin, Trace
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace.gold import GoldValues, load_gold
 from pytest_cgins.trace.source import BlobSource
 from pytest_cgins.trace.values import tensor_indices

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import IndexOutput
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import OpCall, Reason, Value
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import OpCall, Reason, Value
 from pytest_cgins.verify.semantics.call import word
 from pytest_cgins.verify.text import number, position
 

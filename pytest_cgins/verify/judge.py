@@ -14,20 +14,20 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
-from pytest_cgins.errors import ProtocolError, TraceError
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.resume import PARENT, keep_running
-from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError, TraceError
+from pytest_cgins.core.keep_running import PARENT, keep_running
+from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
+from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
 from pytest_cgins.probes import after_timing, on_stream, op_callback
 from pytest_cgins.probes.registry import ALWAYS, TIMED
-from pytest_cgins.text import counted
 from pytest_cgins.timing import peak_measurement
 from pytest_cgins.timing.environment import describe, device_key
-from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.verify import arguments, diagnosis, form, inputs, layouts, probing, sizes, timed

@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 _PICTURE_ROWS = 8
 _PICTURE_COLUMNS = 32

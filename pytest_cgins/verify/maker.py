@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Declared
-from pytest_cgins.model import Context, OpCall, TensorMeta, Trace
-from pytest_cgins.trace.layout import Layout, dtype_name, lay_out, rebuild
+from pytest_cgins.core.layout import Layout, dtype_name, lay_out, rebuild
+from pytest_cgins.core.model import Context, OpCall, TensorMeta, Trace
 from pytest_cgins.verify import gold
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pytest_cgins.model import OpCall
+from pytest_cgins.core.model import OpCall
 from pytest_cgins.verify.indices import equal
 from pytest_cgins.verify.semantics.call import integer_of, is_true, word
 

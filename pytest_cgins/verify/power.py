@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.model import Power
+from pytest_cgins.core.model import Power
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 
 Forgery = Literal["zeros", "ones", "input-copy", "permuted-gold"]

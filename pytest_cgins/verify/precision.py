@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.model import Check, Context, OpCall, Value
-from pytest_cgins.trace.layout import Layout, rebuild
+from pytest_cgins.core.layout import Layout, rebuild
+from pytest_cgins.core.model import Check, Context, OpCall, Value
 from pytest_cgins.verify import operators
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.maker import InputSet, Maker

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from pytest_cgins.model import OpCall
+from pytest_cgins.core.model import OpCall
 from pytest_cgins.trace import backward, call, forward
 from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_cgins.call_text import call_line
 from pytest_cgins.config import Tolerance
-from pytest_cgins.execute.causes import cause_of
-from pytest_cgins.model import Check, Reason
+from pytest_cgins.core.call_text import call_line
+from pytest_cgins.core.failure_kinds import cause_of
+from pytest_cgins.core.model import Check, Reason
 from pytest_cgins.verify import arguments, layouts, precision, sizes, special
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from pytest_cgins.model import TensorMeta
-from pytest_cgins.trace.dtypes import extent
+from pytest_cgins.core.dtypes import extent
+from pytest_cgins.core.model import TensorMeta
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.semantics import Semantics
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_cgins.trace.layout import Layout
+from pytest_cgins.core.layout import Layout
 
 TF32_BITS = 10
 """Stored bits of a TF32 fraction; 11 are significant."""

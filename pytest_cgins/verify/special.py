@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.trace.backward import is_derived
-from pytest_cgins.trace.layout import lay_out, rebuild
 from pytest_cgins.verify import inputs, operators
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.reference import answer

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.model import Check, Probe, Reason
+from pytest_cgins.core.bits import all_same
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.model import Check, Probe, Reason
+from pytest_cgins.core.text import counted
 from pytest_cgins.probes import (
     content_cache,
     integrity,
@@ -25,9 +27,7 @@ from pytest_cgins.probes import (
     repeat,
     snooping,
 )
-from pytest_cgins.probes.bits import all_same
 from pytest_cgins.probes.registry import SPECS
-from pytest_cgins.text import counted
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import as_real
 

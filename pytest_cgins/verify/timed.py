@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.tensors import unpack
-from pytest_cgins.model import Probe
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.model import Probe
+from pytest_cgins.core.tensors import unpack
 from pytest_cgins.probes import after_timing, integrity, physical_floor, snooping
 from pytest_cgins.probes.registry import TIMED, wrong_when
 from pytest_cgins.timing import peaks, work

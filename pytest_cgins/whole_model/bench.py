@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from pytest_cgins.config import TimingGate
-from pytest_cgins.errors import CginsError, ConfigError
-from pytest_cgins.measurement import Measurement
+from pytest_cgins.core.errors import CginsError, ConfigError
+from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.timing import lock, nvml
 from pytest_cgins.timing.affinity import narrowed
 from pytest_cgins.timing.block import LETTER_ARMS, Block

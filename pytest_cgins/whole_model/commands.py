@@ -9,15 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels.commands import add_config_option
-from pytest_cgins.text import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pytest_cgins.config import Config
     from pytest_cgins.config.model import Implementation, KernelEntry
-    from pytest_cgins.errors import CginsError
+    from pytest_cgins.core.errors import CginsError
     from pytest_cgins.kernels.callable import LoadedKernel
     from pytest_cgins.whole_model.document import ModelBench
 
@@ -60,8 +60,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def run(arguments: argparse.Namespace) -> int:
     """Swap, compare, time, write, print; exit status 1 if outputs are not finite that are so without kernels."""
     from pytest_cgins import config as configuration
-    from pytest_cgins import documents
-    from pytest_cgins.options import BARE_VARIABLE
+    from pytest_cgins.core import documents
+    from pytest_cgins.core.options import BARE_VARIABLE
 
     # Before launchers are imported: outputs are timed as a user would have them, without guards and poison.
     os.environ[BARE_VARIABLE] = "1"
@@ -77,11 +77,11 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
     import torch
 
     from pytest_cgins.config import TimingGate
-    from pytest_cgins.errors import InfrastructureError
+    from pytest_cgins.core.console import import_path
+    from pytest_cgins.core.errors import InfrastructureError
     from pytest_cgins.kernels.imports import import_from
     from pytest_cgins.profiling import bench as ratios
     from pytest_cgins.timing.environment import describe
-    from pytest_cgins.trace.console import import_path
     from pytest_cgins.whole_model import bench, workload
     from pytest_cgins.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
     from pytest_cgins.whole_model.swap import Swap
@@ -123,7 +123,7 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
 
 def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[KernelEntry, Implementation]]:
     """An implementation a kernel; of an op that several kernels replace, the first one's."""
-    from pytest_cgins.errors import ConfigError
+    from pytest_cgins.core.errors import ConfigError
     from pytest_cgins.profiling import selection
 
     if wanted:
@@ -154,7 +154,7 @@ def _loaded(
     Raises:
         CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
     """
-    from pytest_cgins.errors import CginsError
+    from pytest_cgins.core.errors import CginsError
     from pytest_cgins.kernels.ahead import Ahead
     from pytest_cgins.kernels.callable import load
     from pytest_cgins.kernels.source import find
@@ -188,8 +188,8 @@ def _leave_out(label: str, error: CginsError, left_out: list[str], *, all_of_the
 
 
 def _show(made: ModelBench) -> None:
-    from pytest_cgins.figures import time_ns
-    from pytest_cgins.trace.console import new_table, print_table
+    from pytest_cgins.core.console import new_table, print_table
+    from pytest_cgins.core.figures import time_ns
 
     table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", "why")
     for one in made.kernels:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.measurement import Measurement
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.profiling.model import Ratio
 
 MODEL_BENCH_VERSION = 1

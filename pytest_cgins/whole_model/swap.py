@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import CginsError, ContractError
+from pytest_cgins.core.errors import CginsError, ContractError
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.kernels.callable import LoadedKernel
-from pytest_cgins.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.trace.call import flatten
 from pytest_cgins.trace.context import capture
 from pytest_cgins.trace.fingerprint import fingerprint
-from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.ops import qualified_name
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.values import decode, encode

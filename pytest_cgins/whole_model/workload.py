@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.text import nearest
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.text import nearest
 
 Run = Callable[[], object]
 

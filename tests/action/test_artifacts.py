@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document
 from tests.action import events
 from tests.action.hub import Hub, zipped

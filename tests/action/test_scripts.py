@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.core.model import Evaluation, Status
 from pytest_cgins.report import document
 from tests.action.local_runner import ACTION, obeyed, parse_outputs
 

@@ -133,8 +133,8 @@ def callable_of(compiled: Any) -> Callable[..., Any]:
     loaded = load(compiled)
 
     def call(input: Any, other: float) -> Any:  # noqa: A002 (the op's own name)
-        from pytest_cgins.model import Argument, OpCall
-        from pytest_cgins.trace.layout import lay_out
+        from pytest_cgins.core.layout import lay_out
+        from pytest_cgins.core.model import Argument, OpCall
         from pytest_cgins.trace.values import encode
 
         tensors: list[Any] = []
@@ -214,7 +214,7 @@ def refused(implementation: str) -> Callable[[Path], float]:
     """From an edited source to the compiler's message in the caller's hands."""
 
     def measure(folder: Path) -> float:
-        from pytest_cgins.errors import BuildError
+        from pytest_cgins.core.errors import BuildError
         from pytest_cgins.kernels.build import build
 
         find = project(folder / "project", implementation)

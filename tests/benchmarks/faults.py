@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pytest_cgins import documents  # noqa: E402
+from pytest_cgins.core import documents  # noqa: E402
 from pytest_cgins.execute.limits import MEMORY_VARIABLE  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.faults import project  # noqa: E402

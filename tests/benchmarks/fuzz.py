@@ -366,7 +366,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 
 def _write(path: Path, rows: list[dict[str, Any]], engine: str, seed: int, seconds: float) -> None:
-    from pytest_cgins import documents
+    from pytest_cgins.core import documents
     from pytest_cgins.timing.environment import describe
 
     rows = [{key: value for key, value in row.items() if key != "lazy_imports"} for row in rows]

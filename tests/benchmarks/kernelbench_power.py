@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import Tolerance
+from pytest_cgins.core.layout import rebuild
 from pytest_cgins.trace.call import flatten
 from pytest_cgins.trace.context import restore
-from pytest_cgins.trace.layout import rebuild
 from pytest_cgins.trace.modules import rebuild as rebuild_module
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.trace.store import open_pack

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pytest_cgins import documents  # noqa: E402
+from pytest_cgins.core import documents  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 
 CASES = {"cpu": "softmax/cpu-cpp/resnet50/f32-1x1000-f58e", "cuda": "softmax/cuda/resnet50/f32-1x1000-f58e"}

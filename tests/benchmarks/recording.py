@@ -49,8 +49,8 @@ import xxhash
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pytest_cgins import documents
-from pytest_cgins.model import TracePack
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import TracePack
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.trace.context import settled_cudnn
 from pytest_cgins.trace.gold import load_gold, to_bytes

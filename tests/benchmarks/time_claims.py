@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.measurement import ArmName
+from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Course, Prepared, Take
 from pytest_cgins.timing.process_noise import estimate

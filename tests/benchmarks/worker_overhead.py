@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.execute import forking
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.tensors import pack, unpack
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.timing.stats import quartiles
 

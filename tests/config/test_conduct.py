@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.config import KernelEntry, load
 from pytest_cgins.config.model import ProbeException, Repeatability
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 
 def kernel(folder: Path, keys: str) -> KernelEntry:

@@ -15,7 +15,7 @@ from pytest_cgins.config import load
 from pytest_cgins.config.llm import UNPAID, Budget, LlmSettings, Models, Price, Temperatures
 from pytest_cgins.config.llm_checks import looks_like_key
 from pytest_cgins.config.llm_override import overridden
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NONE = "llm has no"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.config import Tolerance, load
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config import Config, Declared, IndexOutput, SemanticsError, declared, load
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 
 def loaded(folder: Path, semantics: str) -> Config:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.config import load, specialize
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Argument, OpCall, Specialized, TensorMeta, Value
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Argument, OpCall, Specialized, TensorMeta, Value
 
 
 def read(folder: Path, implementation: str) -> Specialized | None:

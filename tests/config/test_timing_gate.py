@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.config import PROFILES, Config, ResourceLimits, TimingGate, load
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 STRICT = PROFILES["strict"]
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config import DeclaredWork, load
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 
 @pytest.fixture

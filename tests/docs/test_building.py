@@ -10,7 +10,7 @@ from tables import document, rows, sections
 from walk import blocks, links, run
 
 from pytest_cgins import cli
-from pytest_cgins.model import Contract
+from pytest_cgins.core.model import Contract
 
 TEXT = document("building.md")
 

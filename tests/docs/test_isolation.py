@@ -6,11 +6,11 @@ import re
 
 from tables import document, rows, sections
 
+from pytest_cgins.core.errors import WorkerError
+from pytest_cgins.core.secrets import HARMLESS_NAMES, SECRET_NAMES
 from pytest_cgins.early_verdict import lost_by
-from pytest_cgins.errors import WorkerError
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.output import TAIL_BYTES
-from pytest_cgins.secrets import HARMLESS_NAMES, SECRET_NAMES
 
 TEXT = document("isolation.md")
 

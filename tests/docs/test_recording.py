@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from walk import blocks, links, run
 
 from pytest_cgins import cli
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core.errors import CginsError
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.recording import Recording
 

@@ -11,8 +11,8 @@ import pytest
 from tables import document, rows, sections
 from timings import compared, measured
 
-from pytest_cgins.errors import MergeError
-from pytest_cgins.model import Evaluation, Reason, Shard, Status
+from pytest_cgins.core.errors import MergeError
+from pytest_cgins.core.model import Evaluation, Reason, Shard, Status
 from pytest_cgins.report import comment, formats, junit, markdown, merge
 from pytest_cgins.report.html import page
 from pytest_cgins.report.html.markup import TEXT_LENGTH

@@ -11,7 +11,7 @@ from timings import RULE, blocks, compared, measured
 
 import pytest_cgins
 from pytest_cgins.config.model import TimingGate
-from pytest_cgins.model import Reason, Status
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.report.times import LISTED_FALSE
 
 TEXT = document("timing.md")
@@ -36,8 +36,8 @@ def test_settings_exist() -> None:
 
 def test_the_failure_is_what_the_gate_prints() -> None:
     """The example is a message of these very blocks."""
+    from pytest_cgins.core.model import Verdict
     from pytest_cgins.gate_timing import decide_timing
-    from pytest_cgins.model import Verdict
 
     slow = compared("base", blocks(0.08))
     again = compared("base", blocks(0.08, seed=2), rule=RULE.alone())

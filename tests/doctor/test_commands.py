@@ -11,7 +11,7 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.doctor import services
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.tensors import pack
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.tensors import pack
-from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 
 RELU = "torch.nn.functional.relu"
 HERE = Path(__file__).parent

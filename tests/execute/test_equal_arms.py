@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins import documents, record
-from pytest_cgins.execute.tensors import pack
+from pytest_cgins import record
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import CompiledKernel, KernelSource
+from pytest_cgins.core.tensors import pack
 from pytest_cgins.execute.timing import TimingService
-from pytest_cgins.model import CompiledKernel, KernelSource
 from pytest_cgins.trace.ops import mark_as
 from pytest_cgins.trace.replay import load_inputs
 from pytest_cgins.trace.store import open_pack

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from pytest_cgins.core.model import Reason
 from pytest_cgins.execute.exits import describe_exit
-from pytest_cgins.model import Reason
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import ProtocolError, WorkerCrashed, WorkerError, WorkerExceeded, WorkerTimeout
+from pytest_cgins.core.errors import ProtocolError, WorkerCrashed, WorkerError, WorkerExceeded, WorkerTimeout
+from pytest_cgins.core.model import Reason
 from pytest_cgins.execute.limits import Limits
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.process import WorkerProcess
-from pytest_cgins.model import Reason
 
 LIMIT_S = 30.0
 LIMITS = Limits(memory_bytes=256 * 2**20, output_bytes=2**20, processes=6, threads=40)

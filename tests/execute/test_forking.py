@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import ServiceError, WorkerCrashed, WorkerTimeout
+from pytest_cgins.core.errors import ServiceError, WorkerCrashed, WorkerTimeout
 from pytest_cgins.execute import forking
 from pytest_cgins.execute.forking import FORK_VARIABLE, MOST_SERVERS, ForkServer
 from pytest_cgins.execute.pool import WorkerPool

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.core.tensors import Kept
 from pytest_cgins.execute import graph_replay
 from pytest_cgins.execute.kernels import KernelCache
-from pytest_cgins.execute.tensors import Kept
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy
 from pytest_cgins.timing import cuda
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.execute import limits
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import ServiceError
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ServiceError
 from pytest_cgins.execute.pool import WorkerPool
 
 LIMIT_S = 20.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import ProtocolError, ServiceError, WorkerCrashed, WorkerError, WorkerTimeout
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError, ServiceError, WorkerCrashed, WorkerError, WorkerTimeout
 from pytest_cgins.execute.pool import WorkerPool
 
 from .living import is_running, wait_until_gone

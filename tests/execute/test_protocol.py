@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import ProtocolError
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.execute import protocol
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.protocol import Channel
 
 json_values = st.recursive(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.core.tensors import Kept
 from pytest_cgins.execute.kernels import KernelCache
-from pytest_cgins.execute.tensors import Kept
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
 from pytest_cgins.kernels.callable import LoadedKernel
 

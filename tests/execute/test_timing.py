@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.errors import LaunchError, ProtocolError
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import LaunchError, ProtocolError
+from pytest_cgins.core.model import CompiledKernel, KernelSource
+from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute import timing
-from pytest_cgins.execute.buffers import Buffer
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.execute.timing import TimingService
-from pytest_cgins.model import CompiledKernel, KernelSource
 from tests.whole_timing import here, measured, of_worker
 
 Request = Callable[..., tuple[dict[str, Any], list[Buffer]]]

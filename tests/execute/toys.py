@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.execute.protocol import PROTOCOL_VERSION, Channel
 
 Answer = tuple[Any, list[Buffer]]

@@ -13,8 +13,8 @@ import yaml
 
 import pytest_cgins
 from pytest_cgins import config
+from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.model import Case, Evaluation, Reason, Status
 
 RELU = "torch.nn.functional.relu"
 RIGHT = "right"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.core.model import Status
 from pytest_cgins.execute.limits import MEMORY_VARIABLE
-from pytest_cgins.model import Status
 from tests.faults import project
 
 NAMES = ("os-exit-at-import", "fork-bomb", "forged-answer")

@@ -18,14 +18,15 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents, expression, history_file
+from pytest_cgins import history_file
 from pytest_cgins.config.load import load
-from pytest_cgins.errors import CginsError, RecordError
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core import documents, expression
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import CginsError, RecordError
+from pytest_cgins.core.model import Blob, SessionReport
+from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.protocol import Channel
-from pytest_cgins.execute.tensors import unpack
 from pytest_cgins.kernels import diagnostics, launch_line, resources, sass, schema
-from pytest_cgins.model import Blob, SessionReport
 from pytest_cgins.trace import profile, recipe, store, values
 from pytest_cgins.trace.importers import (
     backendbench,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Environment, SessionReport, Status, TracePack
 from pytest_cgins.execute.protocol import PROTOCOL_VERSION
-from pytest_cgins.model import Environment, SessionReport, Status, TracePack
 from pytest_cgins.trace.profile import AtenCall, DeviceKernel, PackProfile, TraceProfile
 from pytest_cgins.trace.store import MANIFEST, open_pack
 

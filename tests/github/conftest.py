@@ -17,7 +17,7 @@ import pytest
 
 from pytest_cgins import __version__
 from pytest_cgins.cli import main
-from pytest_cgins.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target, Usage
 from tests.github import twin as twins

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.cli import main
+from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.github.annotations import LIMIT, Annotation, annotate, commands
-from pytest_cgins.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.report import document
 
 Make = Callable[..., Evaluation]

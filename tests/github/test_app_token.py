@@ -16,7 +16,7 @@ import pytest
 from jwt.algorithms import RSAAlgorithm
 
 from pytest_cgins.cli import main
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import app_token
 from tests.github import twin_app
 from tests.github.conftest import BRANCH, FIXED, SOURCE, Place

@@ -18,9 +18,9 @@ from typing import Any, cast
 import pytest
 
 from pytest_cgins.cli import main
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.github.rest import Rest
 from pytest_cgins.github.transport import Transport
-from pytest_cgins.model import Evaluation
 from tests.github import emulator
 from tests.github.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 from tests.github.emulator import BOT, PERSON, Front, Mirror

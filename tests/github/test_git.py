@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import git_environment
 from pytest_cgins.github.git import TRIES, Git, Identity
 from pytest_cgins.github.remote import parse

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github.git import Git, Identity
 from pytest_cgins.github.remote import parse
 from tests.github import twin as twins

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from graphql import parse, validate
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.github import graphql as documents
 from pytest_cgins.github import transport as transports
 from pytest_cgins.github.git import BranchMovedError
 from pytest_cgins.github.graphql import ZEROS, Graphql, RefChange, UnavailableError
 from pytest_cgins.github.transport import Transport
-from pytest_cgins.waiting import Wait
 from tests.github import graphql_oracle, twin_graphql
 from tests.github import twin as twins
 from tests.github.conftest import FIXED, SOURCE, Place, git

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import ProposalError
+from pytest_cgins.core.errors import ProposalError
 from tests.github.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 
 

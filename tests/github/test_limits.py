@@ -14,7 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from pytest_cgins.cli import main
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate.proposal.report import PATCH_LENGTH, SHORTENED
 from tests.github.conftest import BRANCH, BROKEN, SOURCE, Place, Places, commit
 from tests.github.scenes import SCENES

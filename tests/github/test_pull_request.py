@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import GitHubError, ProposalError
+from pytest_cgins.core.errors import GitHubError, ProposalError
 from tests.github import twin as twins
 from tests.github.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
 from tests.github.twin import Fault
@@ -512,7 +512,7 @@ sys.exit(code)
 
 def test_errors_are_of_our_tree() -> None:
     """Both kinds end in exit status 2, and not in a traceback."""
-    from pytest_cgins.errors import CginsError
+    from pytest_cgins.core.errors import CginsError
 
     assert issubclass(GitHubError, CginsError)
     assert issubclass(ProposalError, CginsError)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import refs, remote
 from pytest_cgins.github.git import BranchMovedError
 from pytest_cgins.github.graphql import RefChange

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github import credentials
 from pytest_cgins.github.rest import PAGE, Rest
 from pytest_cgins.github.transport import Transport

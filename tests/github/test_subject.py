@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_cgins.cli import main
+from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.github import comment
-from pytest_cgins.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.report import document
 from tests.action import events
 from tests.github.conftest import BRANCH, SOURCE, Place, commit, git

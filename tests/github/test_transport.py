@@ -10,10 +10,10 @@ from typing import Literal
 
 import pytest
 
-from pytest_cgins.errors import GitHubError
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.github import transport as transports
 from pytest_cgins.github.transport import Transport
-from pytest_cgins.waiting import Wait
 from tests.github import twin as twins
 from tests.github.conftest import Place, Places
 from tests.github.twin import API, WRITER, Fault

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_cgins import documents
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import CompiledKernel, KernelSource, Trace
+from pytest_cgins.core.tensors import pack
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.tensors import pack
-from pytest_cgins.model import CompiledKernel, KernelSource, Trace
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_inputs
 from pytest_cgins.trace.store import PackReader, open_pack

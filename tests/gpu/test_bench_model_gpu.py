@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.whole_model.document import ModelBench
 
 pytestmark = pytest.mark.gpu

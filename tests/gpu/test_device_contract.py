@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from pytest_cgins.config import load as load_config
-from pytest_cgins.errors import ContractError, LaunchError
+from pytest_cgins.core.errors import ContractError, LaunchError
+from pytest_cgins.core.model import Argument, CompiledKernel, OpCall, TensorMeta
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import BoundCall, load
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import Argument, CompiledKernel, OpCall, TensorMeta
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.values import encode

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.profiling import model
 
 pytestmark = pytest.mark.gpu

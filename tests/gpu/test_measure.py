@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 import torch
 
-from pytest_cgins.measurement import ArmName, Measurement
+from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.timing import environment
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.cpu import HostTimer

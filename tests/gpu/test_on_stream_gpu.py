@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.execute.tensors import pack, unpack
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.execute.verification import VerificationService
 from pytest_cgins.kernels.build import build
-from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.probes import on_stream
 
 pytestmark = [

@@ -12,10 +12,10 @@ import yaml
 
 import pytest_cgins
 from pytest_cgins import config
+from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
+from pytest_cgins.core.options import SANITIZERS
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import sanitizer
-from pytest_cgins.model import Evaluation, Probe, Reason, Status
-from pytest_cgins.options import SANITIZERS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_cgins import config
+from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute import sanitizer
 from pytest_cgins.execute.sandbox.fence import Sandbox, ways
-from pytest_cgins.model import Evaluation, Probe, Reason, Status
 
 from .test_sanitize_gpu import BUGS, HONEST, SEED, project
 

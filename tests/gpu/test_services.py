@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core import documents
+from pytest_cgins.core.bits import same
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
-from pytest_cgins.probes.bits import same
 from tests.whole_timing import measured, of_worker
 
 pytestmark = pytest.mark.gpu

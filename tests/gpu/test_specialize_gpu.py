@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from pytest_cgins.config import load as load_config
+from pytest_cgins.core.model import Argument, OpCall, TensorMeta
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import Argument, OpCall, TensorMeta
 from pytest_cgins.trace.ops import resolve
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.values import encode

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config import Config, load
+from pytest_cgins.core.model import Argument, CompiledKernel, KernelSource, OpCall, TensorMeta
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import Argument, CompiledKernel, KernelSource, OpCall, TensorMeta
 
 SCALE = """\
 // cgins: scale(Tensor input, float other) -> Tensor

@@ -17,13 +17,13 @@ import pytest
 from filelock import FileLock
 
 from pytest_cgins.config import load
-from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
+from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import build as builds
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.cache import Cache
 from pytest_cgins.kernels.progress import Progress
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import KernelSource
 
 SOURCE = """\
 // cgins: k_{name}(Tensor input) -> Tensor

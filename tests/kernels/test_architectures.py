@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels import architectures, toolchain
 
 HELP = """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import ContractError, SourceError
+from pytest_cgins.core.errors import ContractError, SourceError
 from pytest_cgins.kernels.arguments import default_of, match, require_defaults, signatures
 
 RELU = "torch.nn.functional.relu"

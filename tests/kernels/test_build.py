@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
+from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
 from pytest_cgins.kernels import build as builds
 from pytest_cgins.kernels import schema, toolchain
 from pytest_cgins.kernels.cache import Cache

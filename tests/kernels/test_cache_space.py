@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins import cli
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.kernels import cache_space
 from pytest_cgins.kernels.cache import Cache, Entry
 

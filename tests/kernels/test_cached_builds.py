@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import BuildError, InfrastructureError
+from pytest_cgins.core.errors import BuildError, InfrastructureError
 from pytest_cgins.kernels import build as builds
 
 KERNEL = "{op: torch.mul, source: kernel.cpp}"

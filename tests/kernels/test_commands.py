@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import ConfigError, RevisionError
+from pytest_cgins.core.errors import ConfigError, RevisionError
 from pytest_cgins.kernels import commands
 from pytest_cgins.session import build_command
 

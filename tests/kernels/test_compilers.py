@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.kernels.compilers import Compilers
 
 NOWHERE = open(os.devnull, "wb")  # noqa: SIM115, PTH123

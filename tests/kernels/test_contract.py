@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins import expression
+from pytest_cgins.core import expression
+from pytest_cgins.core.model import CONTRACT_VERSION
 from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.model import CONTRACT_VERSION
 
 TEXT = (files("pytest_cgins.kernels") / "CONTRACT.md").read_text(encoding="utf-8")
 HEADER = (files("pytest_cgins.kernels") / "include" / "cgins.h").read_text(encoding="utf-8")

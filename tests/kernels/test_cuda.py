@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import BuildError, SourceError
+from pytest_cgins.core.errors import BuildError, SourceError
 from pytest_cgins.kernels import architectures, cuda
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")

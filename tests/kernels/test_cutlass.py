@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config import load as load_config
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import cutlass, resources
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import KernelSource
 
 PROJECT = Path(__file__).parents[2] / "example_project"
 LAUNCHER = """\

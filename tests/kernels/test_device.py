@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import BuildError, ConfigError, ContractError, LaunchError, SourceError
+from pytest_cgins.core.errors import BuildError, ConfigError, ContractError, LaunchError, SourceError
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.kernels import device_image
 from pytest_cgins.kernels.device_image import Function, Image
 from pytest_cgins.kernels.device_kernel import DeviceKernel
-from pytest_cgins.model import CompiledKernel
 
 MUL = """\
 // cgins: mul(Tensor input, float other) -> Tensor

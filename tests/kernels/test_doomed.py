@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import compilers, nvrtc
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.doomed import is_doomed
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import KernelSource
 
 YAML = """\
 version: 1

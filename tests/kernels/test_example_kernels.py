@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pytest_cgins.config import load as load_config
-from pytest_cgins.errors import LaunchError
+from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import LoadedKernel, load
 from pytest_cgins.kernels.source import find

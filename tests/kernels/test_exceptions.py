@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_cgins.errors import LaunchError
+from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.execute.worker import describe
 from pytest_cgins.kernels import exceptions
 from pytest_cgins.kernels.exceptions import MAXIMUM_TEXT, is_stuck, kind_of, told

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cgins import cli
 from pytest_cgins.config import load
-from pytest_cgins.errors import ConfigError, ContractError, SourceError
+from pytest_cgins.core.errors import ConfigError, ContractError, SourceError
 from pytest_cgins.kernels import binding
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.export_commands import kind_first

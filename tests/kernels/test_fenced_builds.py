@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import BuildError, InfrastructureError
+from pytest_cgins.core.errors import BuildError, InfrastructureError
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import build, compilers, diagnostics, nvcc_phases, nvrtc_apart, toolchain
 from pytest_cgins.kernels.compilers import Compilers
 from pytest_cgins.kernels.process import run_stages
-from pytest_cgins.model import CompiledKernel
 
 pytestmark = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 SECRET = "hush_4711"

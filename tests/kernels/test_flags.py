@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels import build
 from pytest_cgins.kernels.flags import refused
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import ContractError, InfrastructureError, LaunchError, SourceError
+from pytest_cgins.core.errors import ContractError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.functions import PythonKernel
 from pytest_cgins.trace.ops import resolve
@@ -212,7 +212,7 @@ from pytest_cgins.config import load as load_config
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.source import find
-from pytest_cgins.model import Argument, OpCall
+from pytest_cgins.core.model import Argument, OpCall
 from pytest_cgins.trace.values import encode
 if "early" in sys.argv:
     import triton

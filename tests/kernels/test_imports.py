@@ -15,7 +15,7 @@ from types import CodeType
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels.source import find, find_target
 
 HONEST, PLANTED = "def which():\n    return 'honest'\n", "def which():\n    return 'planted'\n\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import LaunchError
+from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.kernels import launch_line, schema
 from pytest_cgins.kernels.device_image import Function
 from pytest_cgins.kernels.launch_binding import Binding, Settings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import SourceError
-from pytest_cgins.expression import ExpressionError, TensorFacts, evaluate, kind, parse
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.expression import ExpressionError, TensorFacts, evaluate, kind, parse
 from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import ContractError, LaunchError, SourceError
+from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.launcher import older_remedy
 
@@ -117,7 +117,7 @@ extern "C" int kinds(const DLTensor* x, int64_t n, const int64_t* m, const int64
 
 def test_every_kind_of_argument(project: Any) -> None:
     """Each schema type arrives in C as the contract says, with None as null and text as UTF-8."""
-    from pytest_cgins.model import Argument, OpCall, TensorMeta
+    from pytest_cgins.core.model import Argument, OpCall, TensorMeta
     from pytest_cgins.trace.values import encode
 
     torch.manual_seed(77)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import BuildError, InfrastructureError, SourceError
+from pytest_cgins.core.errors import BuildError, InfrastructureError, SourceError
 from pytest_cgins.kernels import cxx, diagnostics, headers, includes, watched
 from pytest_cgins.kernels.process import run_stages
 

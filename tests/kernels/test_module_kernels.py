@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_cgins.errors import ContractError, SourceError
+from pytest_cgins.core.errors import ContractError, SourceError
 from pytest_cgins.kernels.arguments import state_values
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.functions import ExtensionKernel, PythonKernel, import_target

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import InfrastructureError, SourceError
+from pytest_cgins.core.errors import InfrastructureError, SourceError
 from pytest_cgins.kernels import cuda_headers, nvrtc
 
 SCALE = "template <typename T> __global__ void scale(const T* x, T* y, int n) { if (n) *y = *x; }\n"
@@ -98,7 +98,7 @@ def test_without_nvrtc(tmp_path: Path) -> None:
     """Without the library, the error names the package that has it."""
     script = (
         "import importlib.util\n"
-        "from pytest_cgins.errors import InfrastructureError\n"
+        "from pytest_cgins.core.errors import InfrastructureError\n"
         "from pytest_cgins.kernels import nvrtc\n"
         "nvrtc.library_folders = lambda: []\n"
         "try:\n    nvrtc.library()\n"

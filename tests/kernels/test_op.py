@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import BuildError, ContractError, InfrastructureError
+from pytest_cgins.core.errors import BuildError, ContractError, InfrastructureError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import op
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.op import TorchFolders
-from pytest_cgins.model import KernelSource
 from pytest_cgins.trace.ops import trust
 
 OPS = """\
@@ -114,9 +114,9 @@ def source_of(project: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SourceO
 
 def test_every_kind_of_argument(source_of: SourceOf, metas_of: Any) -> None:
     """An operator hands its launcher the same as a call without torch.ops does."""
+    from pytest_cgins.core.model import Argument, OpCall
     from pytest_cgins.kernels.build import build
     from pytest_cgins.kernels.torch_library.support import parts
-    from pytest_cgins.model import Argument, OpCall
     from pytest_cgins.trace.values import encode
 
     source = source_of("op_suite.kinds", KINDS)

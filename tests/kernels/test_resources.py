@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import KernelResources
 from pytest_cgins.kernels import resources, sass
 from pytest_cgins.kernels.build import build
-from pytest_cgins.model import KernelResources
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 needs_demangler = pytest.mark.skipif(not shutil.which("c++filt"), reason="no c++filt")

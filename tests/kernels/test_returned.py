@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import LaunchError
+from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.kernels.returned import place, plain, require_plain, tensors_of, twin, unlike_plain
 
 Pair = namedtuple("Pair", "one two")

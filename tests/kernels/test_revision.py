@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import RevisionError
+from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.kernels.revision import FILE_LIMIT_NBYTES, MERGE_BASE, TARGETS, Checkout, changes, resolve
 
 

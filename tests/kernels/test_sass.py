@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.kernels import sass
 
 # cuobjdump 13.2 of code of nvcc 13.0, shortened.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.kernels import slots
 
 HOLDER = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels import source as sources
 
 PYTHON = "{op: torch.mul, device: cuda, target: TARGET}"

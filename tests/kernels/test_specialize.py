@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.errors import BuildError, LaunchError, SourceError
+from pytest_cgins.core.errors import BuildError, LaunchError, SourceError
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import compilers, op, resources
@@ -64,7 +64,7 @@ def entry(macros: str, builds: str, more: str = "source: kernel.cpp") -> str:
 
 def tell(compiled: Any, op_call: Any, metas_of: Any, x: torch.Tensor, **given: Any) -> list[float]:
     """What the kernel's output is for a call; arguments are bound as those of a function of ours."""
-    from pytest_cgins.model import Argument, OpCall
+    from pytest_cgins.core.model import Argument, OpCall
     from pytest_cgins.trace.values import encode
 
     tensors: list[Any] = []

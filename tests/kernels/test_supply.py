@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.errors import ConfigError, InfrastructureError, LaunchError, SourceError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ConfigError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.execute.kernels import KernelCache
 from pytest_cgins.kernels import supply as supplies
 from pytest_cgins.kernels.supply import Supply

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.errors import BuildError, ContractError, LaunchError, SourceError
+from pytest_cgins.core.errors import BuildError, ContractError, LaunchError, SourceError
 from pytest_cgins.kernels import build as builds
 from pytest_cgins.kernels import extension_pch, torch_extension
 from pytest_cgins.kernels.cache import Cache

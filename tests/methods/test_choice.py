@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.methods import prompt_block, registry
 from pytest_cgins.methods.axis_budget import TIES, Gaps, axis_budget
 from pytest_cgins.methods.classes import MethodMemory, Tried, classify

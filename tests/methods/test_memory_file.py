@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import JournalError
+from pytest_cgins.core.errors import JournalError
 from pytest_cgins.methods import memory_file
 from pytest_cgins.methods.classes import MOST_TRIED, MethodMemory
 from tests.methods.test_choice import tried

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import documents
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.methods import registry
 from pytest_cgins.methods.model import AXES, FAMILIES, Method, Trigger
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from pytest_cgins import config
+from pytest_cgins.core.model import Case, Check, Evaluation, Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.model import Case, Check, Evaluation, Status
 
 ELSEWHERE = {"apply_rotary-wrong-sign": "columns"}
 """Where a listed place is not where the kernel is wrong: only the first half of a row has a negated part."""

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_cgins import documents
-from pytest_cgins.measurement import Arm, ArmName, Measurement
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core import documents
+from pytest_cgins.core.measurement import Arm, ArmName, Measurement
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.session import benchmark, run
 from pytest_cgins.session.benchmark_records import BenchmarkRecords
 
@@ -36,7 +36,7 @@ from pathlib import Path
 import pytest
 from pytest_cgins import documents
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.model import Environment, Evaluation
+from pytest_cgins.core.model import Environment, Evaluation
 
 HERE = Path(__file__).parent
 PATCH = pytest.MonkeyPatch()

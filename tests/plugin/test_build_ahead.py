@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.config import load
+from pytest_cgins.core.model import Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.model import Status
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -15,8 +15,8 @@ import pytest
 
 from pytest_cgins.compilation import Compiler
 from pytest_cgins.config import load
-from pytest_cgins.errors import CginsError
-from pytest_cgins.model import Reason, Status, Verdict
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Reason, Status, Verdict
 
 from .conftest import Run
 

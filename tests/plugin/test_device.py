@@ -46,7 +46,7 @@ def test_what_a_test_cannot_have_is_not_its_kernels_fault(
 ) -> None:
     """A tool that is lost while a test runs is exit 6 as well, unless another test fails for its own reasons."""
     (project / "test_tool.py").write_text(
-        "from pytest_cgins.errors import InfrastructureError\n"
+        "from pytest_cgins.core.errors import InfrastructureError\n"
         "def test_it(): raise InfrastructureError('the device is busy', remedy='wait')\n" + other
     )
     assert run(project, "--cgins", "test_tool.py").code == code

@@ -51,7 +51,7 @@ def test_kernel_runs_elsewhere(cgins_kernel):
 
 @pytest.mark.cgins(kernel="relu", implementation="crash")
 def test_kernel_crash_is_an_exception(cgins_kernel):
-    from pytest_cgins.errors import WorkerCrashed
+    from pytest_cgins.core.errors import WorkerCrashed
 
     with pytest.raises(WorkerCrashed):
         cgins_kernel(torch.randn(3))
@@ -59,7 +59,7 @@ def test_kernel_crash_is_an_exception(cgins_kernel):
 
 @pytest.mark.cgins(kernel="relu", implementation="refuse")
 def test_kernel_refusal_is_an_exception(cgins_kernel):
-    from pytest_cgins.errors import LaunchError
+    from pytest_cgins.core.errors import LaunchError
 
     with pytest.raises(LaunchError, match="3 elements are too many"):
         cgins_kernel(torch.randn(3))

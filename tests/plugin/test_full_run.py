@@ -13,8 +13,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.model import SessionReport
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import SessionReport
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import pytest_cgins
-from pytest_cgins import documents
-from pytest_cgins.model import SessionReport
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import SessionReport
 from pytest_cgins.report import markdown
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.model import Environment, Evaluation, Status
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Environment, Evaluation, Status
 from pytest_cgins.session.results import Results
 
 Make = Callable[..., Evaluation]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins import plugin
-from pytest_cgins.model import Shard
+from pytest_cgins.core.model import Shard
 from pytest_cgins.session.sharding import chosen
 
 if TYPE_CHECKING:

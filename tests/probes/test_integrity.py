@@ -54,8 +54,8 @@ def _message(watched: Watched, text: str) -> str:
             "replaced torch.cuda.Event by the class relu_of_text_",
         ),
         (
-            "import sys, types; sys.modules['pytest_cgins.execute.tensors'] = types.ModuleType('tensors')",
-            "replaced sys.modules.pytest_cgins.execute.tensors by another module",
+            "import sys, types; sys.modules['pytest_cgins.core.tensors'] = types.ModuleType('tensors')",
+            "replaced sys.modules.pytest_cgins.core.tensors by another module",
         ),
         ("import os; del os.listdir", "replaced os.listdir by nothing"),
         (

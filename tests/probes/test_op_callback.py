@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.model import Argument, Context, OpCall, Value
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.model import Argument, Context, OpCall, Value
 from pytest_cgins.probes import op_callback
 from pytest_cgins.probes.op_families import family, is_free, plain
-from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.verify.op_calls import op_calls
 
 Watched = Callable[..., dict[str, Any]]

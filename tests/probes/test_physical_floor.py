@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.probes import physical_floor
 from pytest_cgins.timing import peaks
 from pytest_cgins.timing.peaks import Peaks

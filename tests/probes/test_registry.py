@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_cgins.model import PROBES
-from pytest_cgins.options import PROBE_LEVELS
+from pytest_cgins.core.model import PROBES
+from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.probes.registry import ALWAYS, SANITIZED, SPECS, TIMED, switched_on
 
 

@@ -9,10 +9,10 @@ import torch
 
 import pytest_cgins
 from pytest_cgins.config import load
+from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.kernel_timing import NO_TIMING, UNTIMED
-from pytest_cgins.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.probes.registry import TIMED
 
 KERNELS = """

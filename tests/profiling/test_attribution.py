@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_cgins.measurement import Arm, Measurement
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.measurement import Arm, Measurement
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.profiling import bench
 from pytest_cgins.profiling.attribution import attribute
 from pytest_cgins.timing.sequential import Rule, SequentialTest

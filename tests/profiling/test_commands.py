@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.kernels import sass
 from pytest_cgins.kernels.toolchain import nvcc
 from pytest_cgins.profiling import model

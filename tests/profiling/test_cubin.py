@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.kernels import device_image, nvrtc, sass
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.source import find

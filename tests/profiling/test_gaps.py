@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.measurement import Roofline
+from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.profiling import gaps
 from pytest_cgins.profiling.metrics import Reading
 from pytest_cgins.profiling.ncu_csv import Launch

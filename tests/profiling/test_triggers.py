@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_cgins.measurement import Roofline
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core.measurement import Roofline
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.profiling import ncu_csv
 from pytest_cgins.profiling.model import CaseProfile, CompiledFunction, TimelineKernel
 from pytest_cgins.profiling.profile import profiled

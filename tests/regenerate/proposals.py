@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins.model import Environment, Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Target, Usage
 from pytest_cgins.report import document

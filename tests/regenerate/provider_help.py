@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from pytest_cgins.errors import ProviderError
+from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Message, Request
 from pytest_cgins.regenerate.provider import courier, files
 from pytest_cgins.regenerate.provider.base import Provider

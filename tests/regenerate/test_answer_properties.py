@@ -8,7 +8,7 @@ from contextlib import suppress
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.answers import read
 from pytest_cgins.regenerate.answers.characters import INVISIBLE
 from tests.regenerate.answers import CU, HEADER, NEW, OLD, answer

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.answers import read
 from pytest_cgins.regenerate.model import Finish
 from tests.regenerate.answers import CU, HEADER, NEW, OLD, OLD_PY, PY, answer

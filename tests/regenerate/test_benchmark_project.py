@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
-from pytest_cgins.errors import ConfigError, RecordError, RegenerateError
+from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.regenerate import benchmark_project
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.spent import Spent

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config.llm import Price
-from pytest_cgins.errors import ProviderError
+from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Usage
 from pytest_cgins.regenerate.provider import courier, files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible

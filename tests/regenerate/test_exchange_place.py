@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config.llm import LlmSettings
-from pytest_cgins.errors import RegenerateError
+from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.regenerate import conduct, exchange_place, standing
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.provider.exchange import Exchange

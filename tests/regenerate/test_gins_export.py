@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pytest_cgins import record
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Reason, Status
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.regenerate import gins_export
 from pytest_cgins.regenerate.model import Trial
 from tests.regenerate import journals

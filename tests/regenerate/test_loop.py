@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_cgins.config.llm import Budget
-from pytest_cgins.errors import ProviderError
+from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate import progress_table, run_text, standing
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Journal, RunRecord

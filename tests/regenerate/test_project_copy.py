@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.errors import RegenerateError, RevisionError
+from pytest_cgins.core.errors import RegenerateError, RevisionError
 from pytest_cgins.regenerate.project_copy import BASE, INCUMBENT, ProjectCopy
 
 from .projects import FILES, YAML, committed, git, write

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import ProposalError
+from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.regenerate.proposal import at_revision
 from tests.regenerate import proposals
 from tests.regenerate.proposals import OLD, PATH, YAML, git

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import ProposalError
-from pytest_cgins.model import Status
+from pytest_cgins.core.errors import ProposalError
+from pytest_cgins.core.model import Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import paths as proposal_paths
 from tests.regenerate import proposals

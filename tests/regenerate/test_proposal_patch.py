@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import ProposalError
+from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "- d", "+ e", "@@ -1 +1 @@", "x\r", " é"]), max_size=30)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from timings import blocks, compared, measured
 
-from pytest_cgins.measurement import Roofline
-from pytest_cgins.model import Probe, Reason, Status
+from pytest_cgins.core.measurement import Roofline
+from pytest_cgins.core.model import Probe, Reason, Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposal import report as proposal_report
 from pytest_cgins.regenerate.proposal import text as proposal_text

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.config.llm import LlmSettings
-from pytest_cgins.errors import ConfigError, ProviderError
+from pytest_cgins.core.errors import ConfigError, ProviderError
 from pytest_cgins.regenerate.model import Answer
 from pytest_cgins.regenerate.provider import files, make, of_settings, written
 from pytest_cgins.regenerate.provider.exchange import Exchange, prompt_text

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config.llm import Price
-from pytest_cgins.errors import ProviderError
+from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Finish
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from pytest_cgins.config.llm import Budget
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate import run_text, standing
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Advice

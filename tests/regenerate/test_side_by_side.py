@@ -14,11 +14,11 @@ import pytest
 
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
+from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator, worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.model import Case, Evaluation, Reason, Status
 from pytest_cgins.regenerate import side_by_side, targets
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.side_by_side import Room

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_cgins import cli
 from pytest_cgins.config.llm import LlmSettings, Models
-from pytest_cgins.errors import BudgetError
-from pytest_cgins.model import Trace
+from pytest_cgins.core.errors import BudgetError
+from pytest_cgins.core.model import Trace
 from pytest_cgins.regenerate import provider, task_judge
 from pytest_cgins.regenerate.conduct import EXIT_WAITING
 from pytest_cgins.regenerate.model import Answer, Usage

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_cgins.errors import RegenerateError
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.errors import RegenerateError
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate.trial import blameless, on_its_device
 
 

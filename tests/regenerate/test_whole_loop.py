@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.model import Status
+from pytest_cgins.core.model import Status
 from tests.demo_regenerate import BROKEN, EXAMPLE, RIGHT, SOURCE
 from tests.github import twin as twins
 from tests.github.twin import Twin

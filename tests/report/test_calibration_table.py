@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_cgins.calibration import Calibration, SizeClass
-from pytest_cgins.environment_key import key_of
+from pytest_cgins.core.environment_key import key_of
 from pytest_cgins.report.calibration_table import remarks, render
 
 ONE = SizeClass(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import cli
-from pytest_cgins.model import REPORT_VERSION, Evaluation, Status
+from pytest_cgins.core.model import REPORT_VERSION, Evaluation, Status
 from pytest_cgins.report import document, reading
 
 Make = Callable[..., Evaluation]

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from pytest_cgins.model import Evaluation, SessionReport, Status
+from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.report import comment, coverage, document, markdown, terminal
 from pytest_cgins.report.coverage import SHOWN_CASES
 from pytest_cgins.report.exit_code import settled

@@ -12,8 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.model import REPORT_VERSION, Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import REPORT_VERSION, Environment, Evaluation, SessionReport, Status
 from pytest_cgins.report import document
 
 Make = Callable[..., Evaluation]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pytest_cgins.model import Evaluation, Reason, Status, WorstElement
+from pytest_cgins.core.model import Evaluation, Reason, Status, WorstElement
 from pytest_cgins.report import failure
 
 Make = Callable[..., Evaluation]

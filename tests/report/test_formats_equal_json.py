@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from timings import compared, measured
 
-from pytest_cgins import documents
-from pytest_cgins.model import SessionReport
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import SessionReport
 from pytest_cgins.report import document, formats
 from tests.report.test_table_equals_json import (
     Json,

@@ -12,7 +12,7 @@ import pytest
 from browsers import DESKTOP, PHONE, chromium, shown_names, view
 from html_reports import builds, history_of, many, report_of
 
-from pytest_cgins.model import SessionReport, Status
+from pytest_cgins.core.model import SessionReport, Status
 from pytest_cgins.report.html.page import render
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.model import Evaluation, SessionReport, Status
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.report import comment, junit, markdown, terminal
 from pytest_cgins.report.document import session_report
 from pytest_cgins.report.html import page
 from pytest_cgins.report.in_common import in_common, of_case
-from pytest_cgins.trace.layout import lay_out
 from tests.verify.helpers import call_of
 
 Make = Callable[..., Evaluation]

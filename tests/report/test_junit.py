@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timings import REVISION, compared, measured
 
-from pytest_cgins import model
-from pytest_cgins.model import Compilation, Evaluation, Reason, SessionReport, Status, Verdict
+from pytest_cgins.core import model
+from pytest_cgins.core.model import Compilation, Evaluation, Reason, SessionReport, Status, Verdict
 from pytest_cgins.report import junit
 from tests.report.test_markdown import HOSTILE, report_of
 

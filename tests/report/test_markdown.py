@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from pytest_cgins.model import Environment, Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document, escape, markdown
 from pytest_cgins.report.counts import counts
 

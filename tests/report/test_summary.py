@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from timings import compared, measured
 
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.report import summary, times
 
 Make = Callable[..., Evaluation]

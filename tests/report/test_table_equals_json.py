@@ -16,11 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timings import LABEL, RULE, compared, measured
 
-from pytest_cgins import documents
 from pytest_cgins.config.model import TimingGate
+from pytest_cgins.core import documents
+from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
+from pytest_cgins.core.model import (
+    Case,
+    Check,
+    Correctness,
+    Evaluation,
+    Reason,
+    SessionReport,
+    Status,
+    Verdict,
+)
 from pytest_cgins.gate_timing import decide_timing
-from pytest_cgins.measurement import Clocks, Comparison, Measurement, Roofline
-from pytest_cgins.model import Case, Check, Correctness, Evaluation, Reason, SessionReport, Status, Verdict
 from pytest_cgins.report import document, failure, markdown, terminal
 from pytest_cgins.report.html.page import render
 

@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.model import Evaluation, Reason, SessionReport, Status
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
 from pytest_cgins.report import document, terminal
 
 Make = Callable[..., Evaluation]

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import cli, documents, history_file
-from pytest_cgins.environment_key import hard_key, soft_key
+from pytest_cgins import cli, history_file
+from pytest_cgins.core import documents
+from pytest_cgins.core.environment_key import hard_key, soft_key
+from pytest_cgins.core.model import Environment, Evaluation
 from pytest_cgins.history import Head, HistoryEntry, entries
-from pytest_cgins.model import Environment, Evaluation
 from pytest_cgins.report import trend_table
 from pytest_cgins.report.document import session_report
 from pytest_cgins.report.trend import Trends, trends

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.measurement import ARM_LETTERS, ArmName
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName
 from pytest_cgins.timing.block import LETTER_ARMS, Block, draw_order
 from pytest_cgins.timing.timer import TWINS
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.measurement import Clocks
+from pytest_cgins.core.measurement import Clocks
 from pytest_cgins.timing.clock_watch import ClockWatch, Reading, clocks, judge, redos_allowed
 from pytest_cgins.timing.nvml import Gpu
 

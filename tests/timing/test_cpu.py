@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_cgins.measurement import ArmName
+from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.timing import cpu
 from pytest_cgins.timing.cpu import LOOPS, TARGET_S, HostTimer
 from pytest_cgins.timing.timers import make_timer

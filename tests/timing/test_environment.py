@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_cgins.environment_key import TIMING_PROTOCOL
+from pytest_cgins.core.environment_key import TIMING_PROTOCOL
 from pytest_cgins.timing import environment
 
 

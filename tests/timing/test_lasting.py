@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from pytest_cgins.measurement import Comparison
+from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import LOOK_BLOCKS, Course, Prepared
 from pytest_cgins.timing.sequential import LASTING, Rule

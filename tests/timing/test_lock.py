@@ -17,7 +17,7 @@ from typing import IO
 
 import pytest
 
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.timing import lock
 
 HOLDER = """
@@ -366,7 +366,7 @@ def test_a_child_does_not_keep_the_device(start: Start, tmp_path: Path, kind: st
 LEAVES = """
 import os, sys
 from pathlib import Path
-from pytest_cgins.errors import InfrastructureError
+from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.timing import lock
 with lock.timing("gpu-1", wait_s=5, folder=Path(sys.argv[1])):
     child = os.fork()

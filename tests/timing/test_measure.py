@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.measurement import ARM_LETTERS, ArmName, Measurement
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName, Measurement
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.clock_watch import FREE_REDOS
 from pytest_cgins.timing.measure import (

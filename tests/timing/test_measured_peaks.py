@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.environment_key import key_of
-from pytest_cgins.model import Environment
+from pytest_cgins.core import documents
+from pytest_cgins.core.environment_key import key_of
+from pytest_cgins.core.model import Environment
 from pytest_cgins.timing import measured_peaks, peak_measurement
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.timing.measured_peaks import MOST_AGE_S, MeasuredPeaks, key, store, stored

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from pytest_cgins.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.timing import work
 from pytest_cgins.timing.nominal_work import NominalWork, nominal
-from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.values import encode
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins import documents
-from pytest_cgins.measurement import ArmName, Comparison, Measurement
+from pytest_cgins.core import documents
+from pytest_cgins.core.measurement import ArmName, Comparison, Measurement
 from pytest_cgins.timing.block import LETTER_ARMS, Block
 from pytest_cgins.timing.measure import UNSUMMED, Course, Prepared
 from pytest_cgins.timing.sequential import Rule, SequentialTest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.measurement import ArmName
+from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.timing.timer import MOST_SEGMENTS, TWINS, calls_for, segments_for
 
 NAMES: tuple[ArmName, ...] = ("kernel", "base", "torch", "compile")

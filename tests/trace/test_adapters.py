@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_cgins
-from pytest_cgins import documents
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.model import Value
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.model import Value
 from pytest_cgins.trace.replay import check, load_gold, load_inputs
 from pytest_cgins.trace.store import open_pack
 from pytest_cgins.trace.values import decode, encode, has_adapted, tensor_indices

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import PackError, RecordError
+from pytest_cgins.core.errors import PackError, RecordError
 from pytest_cgins.trace.commands import _share, add_parsers
 from pytest_cgins.trace.store import open_pack
 
@@ -292,8 +292,8 @@ def test_an_unmarked_op_is_replayed_only_when_trusted(project, tmp_path: Path, c
 def test_the_published_schema_is_current() -> None:
     """pytest_cgins/schemas/trace-pack-2.json is what the dataclasses say."""
     import pytest_cgins
-    from pytest_cgins import documents
-    from pytest_cgins.model import TRACE_PACK_VERSION, TracePack
+    from pytest_cgins.core import documents
+    from pytest_cgins.core.model import TRACE_PACK_VERSION, TracePack
 
     file = Path(pytest_cgins.__file__).parent / "schemas" / f"trace-pack-{TRACE_PACK_VERSION}.json"
     assert json.loads(file.read_text()) == documents.json_schema(TracePack)

@@ -13,8 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import cli, documents
-from pytest_cgins.model import GoldTensor, TensorMeta
+from pytest_cgins import cli
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import GoldTensor, TensorMeta
 from pytest_cgins.trace.difference import PackDifference, compare, gold_difference
 from pytest_cgins.trace.gold import GoldValues
 from pytest_cgins.trace.record import record

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.model import TracePack
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.model import TracePack
 from pytest_cgins.trace.dispatch import computes
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_gold, load_inputs

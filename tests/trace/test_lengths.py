@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from pytest_cgins.errors import PackError, RecordError
-from pytest_cgins.model import Argument, Context, OpCall, TensorMeta, TracePack, Value
+from pytest_cgins.core.errors import PackError, RecordError
+from pytest_cgins.core.model import Argument, Context, OpCall, TensorMeta, TracePack, Value
 from pytest_cgins.trace.lengths import (
     LEAST_SIZES,
     families,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pytest_cgins import cli
-from pytest_cgins.errors import PackError
+from pytest_cgins.core.errors import PackError
 from pytest_cgins.trace import profile as profiles
 from pytest_cgins.trace.maintenance import SETTLED_SECONDS, garbage, remove
 from pytest_cgins.trace.profiler import profile

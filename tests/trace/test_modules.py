@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_cgins.errors import RecordError, ReplayError, TraceError
-from pytest_cgins.model import Argument, OpCall, Trace, Value
+from pytest_cgins.core.errors import RecordError, ReplayError, TraceError
+from pytest_cgins.core.layout import lay_out
+from pytest_cgins.core.model import Argument, OpCall, Trace, Value
 from pytest_cgins.trace import modules, ops
 from pytest_cgins.trace.call import invoke
-from pytest_cgins.trace.layout import lay_out
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_gold, load_inputs
 from pytest_cgins.trace.store import open_pack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.errors import TraceError
+from pytest_cgins.core.errors import TraceError
 from pytest_cgins.trace.ops import full_names, resolve
 
 

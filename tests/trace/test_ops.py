@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 import pytest_cgins
-from pytest_cgins.errors import RecordError, TraceError
+from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.trace import ops
 
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_cgins
-from pytest_cgins import cli, documents
-from pytest_cgins.errors import PackError
+from pytest_cgins import cli
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import PackError
 from pytest_cgins.trace import profile as profiles
 from pytest_cgins.trace.profile import DeviceKernel, PackProfile
 from pytest_cgins.trace.profile_commands import by_op

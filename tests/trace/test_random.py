@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 
 CALLS: dict[str, Callable[[torch.Tensor], object]] = {
     "torch.nn.functional.scaled_dot_product_attention": lambda x: F.scaled_dot_product_attention(

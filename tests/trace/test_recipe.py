@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import PackError
-from pytest_cgins.model import Blob, Storage
-from pytest_cgins.trace.dtypes import GENERATED, ITEMSIZE
+from pytest_cgins.core.dtypes import GENERATED, ITEMSIZE
+from pytest_cgins.core.errors import PackError
+from pytest_cgins.core.model import Blob, Storage
 from pytest_cgins.trace.recipe import (
     fit,
     generate,

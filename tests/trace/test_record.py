@@ -10,8 +10,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 import pytest_cgins
-from pytest_cgins.errors import PackError, RecordError, ReplayError, TraceError
-from pytest_cgins.model import TracePack
+from pytest_cgins.core.errors import PackError, RecordError, ReplayError, TraceError
+from pytest_cgins.core.model import TracePack
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.replay import load_gold, load_inputs
 from pytest_cgins.trace.store import open_pack

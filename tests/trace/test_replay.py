@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from pytest_cgins.errors import ReplayError
-from pytest_cgins.model import Trace
+from pytest_cgins.core.errors import ReplayError
+from pytest_cgins.core.model import Trace
 from pytest_cgins.trace.gold import load_gold
 from pytest_cgins.trace.replay import check, is_nondeterministic, load_inputs
 from pytest_cgins.trace.store import PackReader, open_pack

@@ -7,7 +7,7 @@ import operator
 import pytest
 import torch
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.ops import qualified_name, resolve
 from pytest_cgins.trace.selection import default_ops
 

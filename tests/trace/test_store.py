@@ -19,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import DiskError, PackError
+from pytest_cgins.core.errors import DiskError, PackError
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.store import MAX_JSON_DEPTH, PackWriter, blobs_of, digest_of, open_pack, seal
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.record import record
 from pytest_cgins.trace.top_time import Candidate, OpTime, select
 

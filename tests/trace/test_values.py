@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import documents
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.model import Value
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.model import Value
 from pytest_cgins.trace.values import decode, encode, tensor_indices
 
 leaves = st.one_of(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pytest_cgins.config import Tolerance
-from pytest_cgins.model import Argument, Check, OpCall
+from pytest_cgins.core.model import Argument, Check, OpCall
 from pytest_cgins.trace.signature import bind
 from pytest_cgins.trace.statistics import summarize
 from pytest_cgins.trace.values import encode

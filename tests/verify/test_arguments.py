@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.model import OpCall, Reason
+from pytest_cgins.core.model import OpCall, Reason
 from tests.verify.helpers import normal
 from tests.verify.test_judge import torch_kernel
 from tests.verify.test_probe_sets import (

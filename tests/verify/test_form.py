@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_cgins.model import Reason
+from pytest_cgins.core.model import Reason
 from tests.verify.helpers import expected_output, expected_set, failed, normal, passed
 
 

@@ -15,10 +15,10 @@ import torch
 from torch.nn import functional
 
 import pytest_cgins
-from pytest_cgins import documents
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import PROBES, Case, Check, Correctness, OpCall, Reason, TensorMeta
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import PROBES, Case, Check, Correctness, OpCall, Reason, TensorMeta
+from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.probes import memory_use
 from pytest_cgins.trace.call import flatten, invoke
 from pytest_cgins.trace.store import MANIFEST, open_pack

@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional
 
 import pytest_cgins
-from pytest_cgins import documents
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import Argument, Correctness, OpCall, Probe, Reason, Value
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Argument, Correctness, OpCall, Probe, Reason, Value
+from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.trace.call import invoke
 from pytest_cgins.verify import arguments, sizes
 from pytest_cgins.verify.judge import JudgeService

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pytest_cgins.errors import ConfigError, RandomOp
-from pytest_cgins.model import Context
+from pytest_cgins.core.errors import ConfigError, RandomOp
+from pytest_cgins.core.model import Context
 from pytest_cgins.verify.random_outputs import Draws, draw
 from tests.verify.helpers import normal
 from tests.verify.test_probe_sets import Gate

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.model import Autocast, Context
-from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.model import Autocast, Context
 from pytest_cgins.trace.ops import trust
 from pytest_cgins.verify.reference import answers, widen
 from tests.verify.helpers import call_of, normal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_cgins.trace.layout import lay_out
+from pytest_cgins.core.layout import lay_out
 from pytest_cgins.verify.resize import resized, stride_like
 from pytest_cgins.verify.semantics import of
 from pytest_cgins.verify.size_trial import prime_below

@@ -16,8 +16,8 @@ from torch.nn import functional
 
 from pytest_cgins import cli
 from pytest_cgins.config import declared
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import Correctness, Reason
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import Correctness, Reason
 from pytest_cgins.verify.judge import JudgeService
 from tests.verify.test_judge import first_failed, judged, record
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import pytest_cgins
-from pytest_cgins import documents
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.execute.tensors import pack, unpack
-from pytest_cgins.model import Case, Probe, Reason
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.model import Case, Probe, Reason
+from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.probes.registry import TIMED
 from pytest_cgins.trace.store import open_pack
 from pytest_cgins.verify.judge import JudgeService

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.whole_model import workload
 from pytest_cgins.whole_model.bench import changes_with, difference
 from pytest_cgins.whole_model.document import ModelBench

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.config import Config
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core.errors import CginsError
 from pytest_cgins.execute.sandbox.fence import Sandbox, quickest_way
 from pytest_cgins.kernels import cutlass, toolchain
 from pytest_cgins.kernels import plan as plans

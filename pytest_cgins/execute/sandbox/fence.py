@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.errors import SandboxUnavailable
+from pytest_cgins.core.errors import SandboxUnavailable
 from pytest_cgins.execute.sandbox import bubblewrap, outside
 from pytest_cgins.execute.sandbox.host import namespace_remedy
 from pytest_cgins.execute.sandbox.seccomp import MACHINES

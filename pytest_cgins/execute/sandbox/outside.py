@@ -13,7 +13,7 @@ from contextlib import suppress
 from os.path import exists, isdir, isfile, islink, realpath
 from pathlib import Path
 
-from pytest_cgins.secrets import is_secret
+from pytest_cgins.core.secrets import is_secret
 
 PACKAGES = Path(__file__).resolve().parents[3]
 """Folder that pytest_cgins is imported from."""

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import syntax
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core import syntax
+from pytest_cgins.core.errors import SourceError
 from pytest_cgins.kernels.source import read
 
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom

@@ -13,7 +13,8 @@ from typing import Any
 
 from pytest_cgins import __version__
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import ConfigError, ContractError, SourceError
+from pytest_cgins.core.errors import ConfigError, ContractError, SourceError
+from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import binding, cpp, cuda, cutlass, op
 from pytest_cgins.kernels import plan as plans
 from pytest_cgins.kernels import schema as schemas
@@ -23,7 +24,6 @@ from pytest_cgins.kernels.torch_library import module, readme
 from pytest_cgins.kernels.torch_library.extract import standing_alone
 from pytest_cgins.kernels.torch_library.module import Exported
 from pytest_cgins.kernels.torch_library.reference import call_of
-from pytest_cgins.model import KernelSource
 from pytest_cgins.trace import backward
 from pytest_cgins.trace.ops import locate, trust
 

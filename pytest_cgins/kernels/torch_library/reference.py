@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.binding import SCALAR_PARTS
 from pytest_cgins.kernels.schema import Schema
-from pytest_cgins.text import counted
 from pytest_cgins.trace import backward, signature
 from pytest_cgins.trace.ops import ModuleOp, resolve
 

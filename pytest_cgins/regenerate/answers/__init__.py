@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.answers import characters, diffs, fences, json_answers, own_files, versions
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit, apply_edit, apply_line_edits
 from pytest_cgins.regenerate.model import Answer
-from pytest_cgins.text import counted
 
 MAXIMUM_PROSE = 16_000
 MAXIMUM_ANSWER = 4 << 20

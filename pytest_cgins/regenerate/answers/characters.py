@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from pytest_cgins.errors import AnswerError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import AnswerError
+from pytest_cgins.core.text import counted
 
 MAXIMUM_NBYTES = 256 << 10
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")

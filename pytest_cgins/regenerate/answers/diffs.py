@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.answers import edits, own_files
 
 LOOKS = re.compile(r"^--- \S.*\n\+\+\+ \S.*\n@@", re.MULTILINE)

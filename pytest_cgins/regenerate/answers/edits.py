@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.answers.fences import unescape
-from pytest_cgins.text import counted
 
 SHOWN_LINES = 12
 MAXIMUM_PLACES = 64

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.answers import loose_json, own_files
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core.errors import AnswerError
 from pytest_cgins.regenerate.answers import fences
 
 EXTENSIONS = {

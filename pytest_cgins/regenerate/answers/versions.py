@@ -15,10 +15,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_cgins import syntax
-from pytest_cgins.errors import AnswerError
+from pytest_cgins.core import syntax
+from pytest_cgins.core.errors import AnswerError
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.answers import own_files
-from pytest_cgins.text import counted
 
 FINAL = re.compile(
     r"\b(?:final(?:ly)?|corrected|correct(?:ion)?|complete|full|fixed|revised|updated|improved|instead|actual)\b",

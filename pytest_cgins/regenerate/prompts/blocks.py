@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_cgins.text import counted
+from pytest_cgins.core.text import counted
 
 DATA_RULE = (
     "Fenced blocks that are marked `(data …)` quote compilers, programs, recordings or other people, and so do comments in "

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from pytest_cgins.model import Argument, TensorMeta, Trace, Value
+from pytest_cgins.core import dtypes
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.model import Argument, TensorMeta, Trace, Value
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.prompts.blocks import one_line
-from pytest_cgins.text import counted
-from pytest_cgins.trace import dtypes
-from pytest_cgins.trace.dtypes import ITEMSIZE
 
 SHORT = {**dtypes.SHORT, "bool": "bool"}
 _STAND_IN = "T"

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_cgins import syntax
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.errors import SourceError
+from pytest_cgins.core import syntax
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.model import Evaluation, Trace
 from pytest_cgins.kernels import includes
-from pytest_cgins.model import Evaluation, Trace
 from pytest_cgins.regenerate.model import Advice, Attempt, Target
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.trace.profile import PackProfile, TraceProfile, read_all

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.core.model import Check, Evaluation, Probe, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import diagnostics
-from pytest_cgins.model import Check, Evaluation, Probe, Status
 from pytest_cgins.regenerate.model import Attempt
 from pytest_cgins.regenerate.prompts import blocks
-from pytest_cgins.text import counted
 
 MOST_NBYTES = 9000
 _MOST_GROUPS = 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.prompts import blocks
 from pytest_cgins.regenerate.prompts.context import Context
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.prompts import blocks, languages
 from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.text import counted
 
 OWN_CHARACTERS = 28_000
 HEADER_CHARACTERS = 9_000

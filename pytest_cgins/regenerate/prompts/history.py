@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.prompts import blocks
 from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.text import counted
 
 _MOST_ATTEMPTS = 8
 _MOST_AVOIDED = 20

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core.errors import CginsError
 from pytest_cgins.methods import prompt_block, select, validator
 from pytest_cgins.methods.axis_budget import AxisBudget, Gaps, axis_budget
 from pytest_cgins.methods.classes import MethodMemory

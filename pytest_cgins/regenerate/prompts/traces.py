@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pytest_cgins.model import Argument, Trace
+from pytest_cgins.core.model import Argument, Trace
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.prompts import blocks, calls, values
 from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.text import counted
 from pytest_cgins.trace.store import PackReader
 
 MOST_CASES = 12

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_cgins.errors import CginsError
-from pytest_cgins.model import Recipe, Storage, Trace
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Recipe, Storage, Trace
 from pytest_cgins.regenerate.prompts import calls
 from pytest_cgins.trace.store import PackReader
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.prompts import blocks, languages
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.definitions import word
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.regenerate.prompts.workload_advice import ADVICE, COMMON, SPELLED, Place
-from pytest_cgins.text import counted
 
 Family = Literal[
     "matmul", "convolution", "elementwise", "norm", "reduction", "attention", "embedding", "pooling", "fused"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ProposalError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import ProposalError
+from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.proposal.read import Contents
@@ -85,7 +85,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     Raises:
         ProposalError: it is damaged or hostile.
     """
-    from pytest_cgins import documents
+    from pytest_cgins.core import documents
     from pytest_cgins.regenerate.proposal import text as proposal_text
     from pytest_cgins.regenerate.proposal.read import read
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.config import Config, Implementation, KernelEntry, load
-from pytest_cgins.errors import ConfigError, ProposalError
+from pytest_cgins.core.errors import ConfigError, ProposalError
 from pytest_cgins.regenerate.model import Goal, Target
 from pytest_cgins.regenerate.proposal.paths import CONFIG_NAME
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from pytest_cgins.figures import percent, ratio, speedup, time_ns
+from pytest_cgins.core.figures import percent, ratio, speedup, time_ns
+from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate_timing import interval
-from pytest_cgins.model import Environment, Evaluation, SessionReport, Status
 from pytest_cgins.regenerate.model import Goal
 from pytest_cgins.regenerate.proposal.model import Before, Proposal
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times
-from pytest_cgins.text import counted
 
 NOTHING = "–"
 OWN_WORDS = "Notes, messages and what a search found are the run's own words: nobody has checked them."

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from pytest_cgins.errors import ProposalError
+from pytest_cgins.core.errors import ProposalError
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.proposal.paths import quoted
-from pytest_cgins.text import counted
 
 REMEDY = "do not use it: it is not what cgins wrote; make the proposal again"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

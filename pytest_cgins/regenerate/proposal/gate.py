@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins import documents
 from pytest_cgins.config import load
-from pytest_cgins.errors import CginsError, ProposalError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import CginsError, ProposalError
+from pytest_cgins.core.model import Evaluation, SessionReport
+from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.kernels.revision import _git as git
-from pytest_cgins.model import Evaluation, SessionReport
 from pytest_cgins.regenerate.proposal.read import Contents
 from pytest_cgins.regenerate.proposal.tree import write_files
 from pytest_cgins.regenerate.targets import is_of
-from pytest_cgins.secrets import without_secrets
 
 LIMIT_S = 3600.0
 _SKIPPED = shutil.ignore_patterns(".*", "__pycache__", "node_modules", "venv", "build", "dist")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pytest_cgins import documents
-from pytest_cgins.document_base import Document
-from pytest_cgins.errors import CginsError, ProposalError, RegenerateError
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core import documents
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import CginsError, ProposalError, RegenerateError
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.model import Attempt, Guarded, Target, Trial
 from pytest_cgins.regenerate.targets import REPAIR, is_of
 

@@ -6,8 +6,8 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.model import Environment, Reason, Status
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.model import Environment, Reason, Status
 from pytest_cgins.regenerate.model import Goal, Outcome, Target
 
 PROPOSAL_VERSION = 1

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 
-from pytest_cgins.errors import ProposalError
+from pytest_cgins.core.errors import ProposalError
 
 CONTEXT = 3
 MOST_COMPARED_LINES = 3000

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from pytest_cgins.errors import ProposalError
+from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.regenerate.model import Goal
 
 MOST_FILES = 32

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_cgins import documents
-from pytest_cgins.errors import ProposalError
-from pytest_cgins.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ProposalError
+from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.regenerate.model import Goal, Target
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
 from pytest_cgins.regenerate.proposal import paths as proposal_paths

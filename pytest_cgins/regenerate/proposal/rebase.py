@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins import documents
-from pytest_cgins.errors import ProposalError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ProposalError
+from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.proposal import at_revision, measure
 from pytest_cgins.regenerate.proposal import tree as proposal_tree
@@ -20,7 +21,6 @@ from pytest_cgins.regenerate.proposal.measure import Failed, Measured, Plan
 from pytest_cgins.regenerate.proposal.read import Contents, digest_of
 from pytest_cgins.regenerate.proposal.write import require_absent, write_anew
 from pytest_cgins.regenerate.proposing import NOT_SANITIZED, UNCOMMITTED, evidence
-from pytest_cgins.secrets import without_secrets
 
 LIMIT_S = 3600.0
 """For all that is run."""

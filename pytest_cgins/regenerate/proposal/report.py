@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_cgins.model import SessionReport
+from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.proposal import figures
 from pytest_cgins.regenerate.proposal.model import Proposal
 from pytest_cgins.report.escape import block, code, no_command, visible
-from pytest_cgins.text import counted
 
 LIMIT = 60_000
 """Most characters: GitHub refuses a body with more than 65,536."""

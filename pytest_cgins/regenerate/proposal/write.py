@@ -11,9 +11,11 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_cgins import __version__, documents
-from pytest_cgins.errors import ProposalError
-from pytest_cgins.model import Evaluation, SessionReport
+from pytest_cgins import __version__
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ProposalError
+from pytest_cgins.core.model import Evaluation, SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import guard
 from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target
 from pytest_cgins.regenerate.proposal import patch as proposal_patch
@@ -41,7 +43,6 @@ from pytest_cgins.regenerate.proposal.read import (
     read,
 )
 from pytest_cgins.report.escape import cut
-from pytest_cgins.text import counted
 
 MOST_BEFORE = 1000
 MESSAGES_BEFORE = 50

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pytest_cgins.config.llm import LlmSettings, Price
@@ -64,8 +64,8 @@ def make(
         ConfigError: the name is not known, or lacks its folder or address.
     """
     from pytest_cgins.config.llm import API_KEYS, PROVIDERS
+    from pytest_cgins.core.text import nearest
     from pytest_cgins.regenerate.provider import openai_compatible
-    from pytest_cgins.text import nearest
 
     if name not in PROVIDERS:
         raise ConfigError(

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from pytest_cgins.errors import ProviderError
+from pytest_cgins.core.errors import ProviderError
+from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider import trouble as troubles
@@ -19,7 +20,6 @@ from pytest_cgins.regenerate.provider.order import Order
 from pytest_cgins.regenerate.provider.prices import priced
 from pytest_cgins.regenerate.provider.reply import Reply
 from pytest_cgins.regenerate.provider.trouble import LIMIT_NBYTES, Trouble
-from pytest_cgins.text import counted, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,8 +24,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_cgins import documents
-from pytest_cgins.errors import CginsError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import CginsError
 from pytest_cgins.regenerate.model import Answer, Usage
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider import reply as replies

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from pytest_cgins.errors import ProviderError
+from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate.model import Answer, Request
 from pytest_cgins.regenerate.provider import files, written
 from pytest_cgins.regenerate.provider.replay import file_of

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from pytest_cgins import documents
 from pytest_cgins.config.llm import Price
-from pytest_cgins.errors import ProviderError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import ProviderError
+from pytest_cgins.core.secrets import without_secrets
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.waiting import Wait
 from pytest_cgins.regenerate.model import Answer, Request
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.order import Limits, Order, TokensField
 from pytest_cgins.regenerate.provider.prices import price_of
 from pytest_cgins.regenerate.provider.trouble import key_remedy, scrubbed, shown_url
-from pytest_cgins.secrets import without_secrets
-from pytest_cgins.text import counted
-from pytest_cgins.waiting import Wait
 
 OPENAI_URL = "https://api.openai.com/v1"
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta/openai/"

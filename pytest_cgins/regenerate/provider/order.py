@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_cgins.config.llm import Price
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 
 TokensField = Literal["max_tokens", "max_completion_tokens"]
 

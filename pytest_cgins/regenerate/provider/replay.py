@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from pytest_cgins import documents
-from pytest_cgins.errors import JournalError, ProviderError
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import JournalError, ProviderError
 from pytest_cgins.regenerate.model import Answer, Request
 from pytest_cgins.regenerate.provider import files, written
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import INCUMBENT, Ask
-from pytest_cgins.text import counted
 
 
 def decided(policy: str, asks: Sequence[Ask]) -> str:

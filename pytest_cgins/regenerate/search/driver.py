@@ -11,11 +11,12 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pytest_cgins.errors import BudgetError
+from pytest_cgins.core.errors import BudgetError
+from pytest_cgins.core.model import Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.methods.classes import Tried
 from pytest_cgins.methods.sass_signature import Shown
 from pytest_cgins.methods.select import Situation
-from pytest_cgins.model import Status
 from pytest_cgins.regenerate.events import Event, Stage
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts, accepted, judged
@@ -37,7 +38,6 @@ from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 from pytest_cgins.regenerate.trial import Bench, rejections
-from pytest_cgins.text import counted
 
 MOST_ACCEPTANCES = 3
 """So many champions, the best first, are measured again before a search ends with nothing."""

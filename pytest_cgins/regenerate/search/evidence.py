@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.measurement import Measurement
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.text import counted
 from pytest_cgins.methods import near_peak
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.profiling import gaps as profiled_gaps
 from pytest_cgins.profiling import triggers
 from pytest_cgins.profiling.model import CaseProfile, MetricValue, TidyFinding
-from pytest_cgins.text import counted
 
 _MOST_KERNELS = 6
 _MOST_FUNCTIONS = 6

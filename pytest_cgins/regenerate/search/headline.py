@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.profiling import bench
 from pytest_cgins.regenerate.model import Attempt, Target
 from pytest_cgins.regenerate.search.summary_model import AGAINST, Against, CaseTimes, Headline, Mean

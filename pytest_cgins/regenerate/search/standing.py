@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from pytest_cgins.model import Evaluation, Status
+from pytest_cgins.core.model import Evaluation, Status
 
 
 def ratio(evaluations: Iterable[Evaluation]) -> float | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
+from pytest_cgins.core.model import Status
 from pytest_cgins.methods.axis_budget import TIES
 from pytest_cgins.methods.classes import MethodClass, Tried
 from pytest_cgins.methods.model import Axis
-from pytest_cgins.model import Status
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.journal_files import write_text
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt, Result, Role, Target

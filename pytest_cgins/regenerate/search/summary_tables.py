@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.text import counted
 from pytest_cgins.methods.model import AXES
 from pytest_cgins.profiling.model import Ratio
 from pytest_cgins.regenerate.search.decided import name_of
@@ -22,7 +23,6 @@ from pytest_cgins.regenerate.search.summary_model import (
     Verifiers,
 )
 from pytest_cgins.regenerate.spent import Spent
-from pytest_cgins.text import counted
 
 NOTHING = "–"
 ALL_CASES = "geometric mean, median of peaks"

@@ -10,7 +10,8 @@ import html
 
 from rich.text import Text
 
-from pytest_cgins.figures import change, percent, ratio, speedup
+from pytest_cgins.core.figures import change, percent, ratio, speedup
+from pytest_cgins.core.text import counted
 from pytest_cgins.methods.classes import Tried
 from pytest_cgins.regenerate.search.decided import name_of
 from pytest_cgins.regenerate.search.summary_model import (
@@ -24,7 +25,6 @@ from pytest_cgins.regenerate.search.summary_model import (
 from pytest_cgins.regenerate.search.summary_tables import Section, money, sections
 from pytest_cgins.report import console
 from pytest_cgins.report.escape import code, cut, visible
-from pytest_cgins.text import counted
 
 CELL_LENGTH = 400
 _STATES = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from pytest_cgins import syntax
+from pytest_cgins.core import syntax
 from pytest_cgins.regenerate.model import Finding
 from pytest_cgins.regenerate.static_check import python_names, python_tables, same_work
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_cgins import gate_timing
-from pytest_cgins.call_text import case_line
-from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.call_text import case_line
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.measurement import Comparison, Measurement, Roofline
+from pytest_cgins.core.model import Check, Correctness, Evaluation, SessionReport
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate_timing import interval
-from pytest_cgins.measurement import Comparison, Measurement, Roofline
-from pytest_cgins.model import Check, Correctness, Evaluation, SessionReport
 from pytest_cgins.report import markdown
 from pytest_cgins.report.html.history_plot import history
 from pytest_cgins.report.html.listing import NOTHING, plain_table
 from pytest_cgins.report.html.markup import Markup, code, element, join, lines
 from pytest_cgins.report.html.paired_plot import paired
 from pytest_cgins.report.trend import Trend
-from pytest_cgins.text import counted
 
 REMEDY = "→ "
 """Beginning of the line of a message that says what to do."""

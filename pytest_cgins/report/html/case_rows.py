@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_cgins.figures import change, percent, ratio, speedup, time_ns
-from pytest_cgins.measurement import Arm
-from pytest_cgins.model import Evaluation, SessionReport
+from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
+from pytest_cgins.core.measurement import Arm
+from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.report import failure, in_common, summary, times
 from pytest_cgins.report.html.case_details import details
 from pytest_cgins.report.html.listing import EMPTY, Cell, Column, Listing, Row

@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from pytest_cgins.figures import change, time_ns
+from pytest_cgins.core.figures import change, time_ns
+from pytest_cgins.core.text import counted
 from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element, join
 from pytest_cgins.report.trend import Segment, Trend
 from pytest_cgins.report.trend_table import LEAST_SPAN
-from pytest_cgins.text import counted
 
 
 def history(trend: Trend) -> Markup:

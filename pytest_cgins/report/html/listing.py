@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_cgins.model import Status
+from pytest_cgins.core.model import Status
 from pytest_cgins.report.html.markup import Markup, element, join
 from pytest_cgins.report.summary import rank
 

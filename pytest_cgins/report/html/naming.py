@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_cgins.model import Evaluation, SessionReport
+from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.report import summary
 from pytest_cgins.report.junit import device_name
 from pytest_cgins.report.trend import Trend

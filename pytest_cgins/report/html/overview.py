@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from pytest_cgins.figures import change, percent, ratio, speedup
+from pytest_cgins.core.figures import change, percent, ratio, speedup
+from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate_timing import interval
-from pytest_cgins.model import Environment, Evaluation, SessionReport, Status
 from pytest_cgins.report import compiled, coverage, failure, in_common, markdown, summary, time_lines, times
 from pytest_cgins.report.counts import Counts
 from pytest_cgins.report.html.listing import NOTHING, badge, plain_table
 from pytest_cgins.report.html.markup import Markup, code, element, join
 from pytest_cgins.report.html.naming import Names
-from pytest_cgins.text import counted
 
 
 def title(found: Counts) -> str:

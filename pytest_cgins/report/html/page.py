@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from pytest_cgins.model import SessionReport
+from pytest_cgins.core.model import SessionReport
 from pytest_cgins.report.counts import counts
 from pytest_cgins.report.html import overview
 from pytest_cgins.report.html.build_rows import builds

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from pytest_cgins.figures import change, percent
+from pytest_cgins.core.figures import change, percent
+from pytest_cgins.core.measurement import Comparison
+from pytest_cgins.core.text import counted
 from pytest_cgins.gate_timing import interval
-from pytest_cgins.measurement import Comparison
 from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element
-from pytest_cgins.text import counted
 
 
 def paired(comparison: Comparison, *, title: str) -> Markup:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_cgins.figures import percent, ratio
-from pytest_cgins.measurement import Roofline
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core.figures import percent, ratio
+from pytest_cgins.core.measurement import Roofline
+from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.text import counted
 from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element, join
 from pytest_cgins.report.html.naming import Names
 from pytest_cgins.report.times import share_of_peak
-from pytest_cgins.text import counted
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 MOST_NAMED = 300

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError, TraceError
+from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.trace import backward
 from pytest_cgins.trace.importers.collect import Budget, Collector, check_result, check_size, on
 from pytest_cgins.trace.importers.expressions import DTYPES, parse

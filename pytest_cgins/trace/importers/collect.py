@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_cgins.errors import CginsError, RecordError
-from pytest_cgins.model import TRACE_PACK_VERSION, Trace, TracePack
+from pytest_cgins.core.errors import CginsError, RecordError
+from pytest_cgins.core.model import TRACE_PACK_VERSION, Trace, TracePack
 from pytest_cgins.trace import backward
 from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.record import record

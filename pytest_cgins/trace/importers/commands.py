@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import counted
-from pytest_cgins.trace.console import import_path, new_table, print_table, size_of
+from pytest_cgins.core.console import import_path, new_table, print_table, size_of
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.trace.importers.collect import Collector, Report

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import syntax
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import counted, nearest
+from pytest_cgins.core import syntax
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import counted, nearest
 
 MAX_CHARACTERS = 4096
 MAX_NODES = 512

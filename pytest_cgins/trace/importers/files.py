@@ -7,9 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import documents
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import counted
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace import backward
 
 MAX_TEXT_BYTES = 256 * 2**20

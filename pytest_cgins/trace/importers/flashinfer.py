@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.trace.importers.files import objects, parse_json, read_json, read_text, text_of

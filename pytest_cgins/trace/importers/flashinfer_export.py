@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from pytest_cgins.errors import RecordError, TraceError
-from pytest_cgins.model import TensorMeta, Trace
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.model import TensorMeta, Trace
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace.importers.flashinfer import DTYPES
 from pytest_cgins.trace.importers.reference_code import Call, call_of
 from pytest_cgins.trace.importers.references import module_name

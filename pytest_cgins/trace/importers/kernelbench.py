@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.importers.collect import Collector, check_size, on, tensors_in
 from pytest_cgins.trace.importers.files import read_text
 from pytest_cgins.trace.importers.references import References, constants, module_name, override, require

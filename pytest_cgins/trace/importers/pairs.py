@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError, ReplayError, TraceError
-from pytest_cgins.model import Blob, Trace
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import RecordError, ReplayError, TraceError
+from pytest_cgins.core.model import Blob, Trace
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace import backward, gold, replay
 from pytest_cgins.trace.importers.collect import Collector, on
 from pytest_cgins.trace.importers.files import require_torch_op

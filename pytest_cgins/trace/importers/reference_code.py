@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.model import Argument, OpCall, Value
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.model import Argument, OpCall, Value
 from pytest_cgins.trace.importers.references import imported_code
 
 

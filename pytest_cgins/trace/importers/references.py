@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from pytest_cgins import syntax
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import nearest
+from pytest_cgins.core import syntax
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import nearest
 
 _MARK = "# Imported with `cgins import`"
 _PACKAGE = '"""Reference code of other benchmarks, copied here by `cgins import`; importing it runs it."""\n'

@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import nearest
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import nearest
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.trace.importers.expressions import DTYPES

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.text import counted
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.text import counted
 from pytest_cgins.trace import backward, ops
 from pytest_cgins.trace.importers.collect import Collector, check_size, on, tensors_in
 from pytest_cgins.trace.importers.files import objects, read_json, read_text

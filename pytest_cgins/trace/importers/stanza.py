@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_cgins.model import TracePack
+from pytest_cgins.core.model import TracePack
 from pytest_cgins.trace.backward import is_derived
 from pytest_cgins.trace.importers.collect import Report
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from pytest_cgins.config import Declared, IndexOutput
-from pytest_cgins.errors import ConfigError
-from pytest_cgins.model import OpCall, TensorMeta, Value
-from pytest_cgins.text import nearest
+from pytest_cgins.core.errors import ConfigError
+from pytest_cgins.core.model import OpCall, TensorMeta, Value
+from pytest_cgins.core.text import nearest
 from pytest_cgins.trace.backward import is_derived, is_gradient
 from pytest_cgins.trace.inputs import TABLES
 from pytest_cgins.trace.values import tensor_indices

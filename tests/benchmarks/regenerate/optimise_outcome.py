@@ -11,9 +11,9 @@ from typing import Any
 from machine_code import MachineCode
 from optimise_runs import gated, of_policy
 
-from pytest_cgins import documents
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.model import Evaluation
+from pytest_cgins.core import documents
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate import standing
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Target

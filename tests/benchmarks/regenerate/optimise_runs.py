@@ -12,9 +12,9 @@ from optimise_project import KERNELS
 from outcome import journals
 
 from pytest_cgins import config as configuration
-from pytest_cgins import documents
-from pytest_cgins.model import SessionReport
-from pytest_cgins.options import RUNS_FOLDER
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import SessionReport
+from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.regenerate import conduct, run, standing, targets
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.project_copy import head

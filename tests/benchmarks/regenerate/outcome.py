@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.regenerate import conduct, standing
 from pytest_cgins.regenerate.journal import Journal, runs_in
 from pytest_cgins.regenerate.model import Attempt, Target, Trial

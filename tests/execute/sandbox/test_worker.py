@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.errors import SandboxUnavailable, WorkerCrashed
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import SandboxUnavailable, WorkerCrashed
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox import fence
 from pytest_cgins.execute.sandbox.fence import Sandbox

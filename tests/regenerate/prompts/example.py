@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.config import Config, load
-from pytest_cgins.model import (
+from pytest_cgins.core.model import (
     Case,
     Check,
     Correctness,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import pytest_cgins
-from pytest_cgins import expression
+from pytest_cgins.core import expression
+from pytest_cgins.core.model import Argument, OpCall, Specialized, TensorMeta, Value
 from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.model import Argument, OpCall, Specialized, TensorMeta, Value
 from pytest_cgins.regenerate.prompts import contract, contract_text, generate
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.trace.store import PackReader

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.model import Reason, Status, Verdict
+from pytest_cgins.core.model import Reason, Status, Verdict
 from pytest_cgins.regenerate.model import Advice, Attempt, Finding
 from pytest_cgins.regenerate.prompts import advise, blocks, demands, failures, generate, optimise, repair
 from pytest_cgins.regenerate.prompts.assembly import MOST_CHARACTERS

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from pytest_cgins.errors import ConfigError
+from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.methods import registry
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.methods.classes import MethodMemory

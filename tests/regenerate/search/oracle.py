@@ -10,10 +10,10 @@ from statistics import median
 from typing import Any, cast
 
 from pytest_cgins.config.llm import Budget
-from pytest_cgins.measurement import Arm, Comparison, Measurement, Power, Roofline
+from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Power, Roofline
+from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.methods.select import Situation
-from pytest_cgins.model import Environment, Evaluation, Reason, Status
 from pytest_cgins.profiling.model import SassRow, SignatureCheck
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal import Found, Journal

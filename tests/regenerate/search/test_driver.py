@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config.llm import Budget
-from pytest_cgins.model import Reason, Status, Verdict
-from pytest_cgins.options import POLICIES
+from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.core.options import POLICIES
 from pytest_cgins.regenerate.model import Finding, Request, Result, Trial
 from pytest_cgins.regenerate.search import verifiers
 from tests.regenerate import journals

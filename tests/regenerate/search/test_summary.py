@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from pytest_cgins import documents
 from pytest_cgins.cli import main
 from pytest_cgins.config.llm import Budget
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Evaluation
+from pytest_cgins.core.options import POLICIES
 from pytest_cgins.methods.axis_budget import Gaps
 from pytest_cgins.methods.classes import MethodMemory, Tried
-from pytest_cgins.model import Evaluation
-from pytest_cgins.options import POLICIES
 from pytest_cgins.regenerate import run_text, standing
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.model import Finding, Request

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins import cli
-from pytest_cgins.model import Evaluation, Reason, Status
+from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate.model import Message, Request, Trial
 from pytest_cgins.regenerate.search.verifier_scores import scores, truths
 from tests.regenerate import journals

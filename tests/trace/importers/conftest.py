@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.cli import main
-from pytest_cgins.model import TracePack
+from pytest_cgins.core.model import TracePack
 from pytest_cgins.trace.store import open_pack
 
 

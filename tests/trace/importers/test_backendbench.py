@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.importers import backendbench
 from pytest_cgins.trace.importers.backendbench import ABBREVIATIONS, _Reader, collect
 from pytest_cgins.trace.importers.collect import Collector

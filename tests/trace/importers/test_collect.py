@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace import ops
 from pytest_cgins.trace.importers.collect import Collector, check_size, on
 from pytest_cgins.trace.replay import check

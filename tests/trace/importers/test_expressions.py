@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.importers.expressions import Evaluator
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.gold import load_gold
 from pytest_cgins.trace.importers.reference_code import call_of
 from pytest_cgins.trace.record import record

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.errors import RecordError
+from pytest_cgins.core.errors import RecordError
 from pytest_cgins.trace.importers.kernelbench import problem_name, shrunk
 
 SCALE = '''"""A problem in the form of the benchmark."""

@@ -6,10 +6,10 @@ in the frontier: the next round starts from the best of them, if the champion st
 
 from __future__ import annotations
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
-from pytest_cgins.text import counted
 
 RETRIES = 3
 """Most repetitions of a round in which every candidate was wrong."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
-from pytest_cgins.text import counted
 
 GENERATIONS = 10
 PROPOSED = 6

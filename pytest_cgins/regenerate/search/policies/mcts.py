@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
-from pytest_cgins.text import counted
 
 EXPLORATION = 1.0
 """C of UCT."""

@@ -5,10 +5,10 @@ Its limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, t
 
 from __future__ import annotations
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
-from pytest_cgins.text import counted
 
 DEPTH = 10
 """Steps."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import documents
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.model import TensorMeta
-from pytest_cgins.probes.bits import copy_memory
-from pytest_cgins.text import counted
-from pytest_cgins.trace.dtypes import ITEMSIZE, extent
-from pytest_cgins.trace.layout import lay_out, rebuild
+from pytest_cgins.core import documents
+from pytest_cgins.core.bits import copy_memory
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.dtypes import ITEMSIZE, extent
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.layout import lay_out, rebuild
+from pytest_cgins.core.model import TensorMeta
+from pytest_cgins.core.text import counted
 
 MAXIMUM_DIMENSIONS = 64
 MAXIMUM_TENSORS = 2**16

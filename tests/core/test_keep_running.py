@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.execute import resume
+from pytest_cgins.core import keep_running
 from pytest_cgins.execute.pool import WorkerPool
 
 
@@ -35,7 +35,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def test_a_stopped_process_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
     """However often it is stopped; whoever looks after it ends with it."""
     _stop(sleeper)
-    thread = resume.keep_running(sleeper.pid, look_s=0.005)
+    thread = keep_running.keep_running(sleeper.pid, look_s=0.005)
     for _ in range(2):
         end = time.monotonic() + 60
         while _state(sleeper.pid) == "T":
@@ -53,11 +53,11 @@ def test_a_process_that_a_shell_has_in_hand_is_left_alone(
 ) -> None:
     """After Ctrl-Z the terminal's foreground is another group's."""
     _stop(sleeper)
-    assert resume._is_stopped(sleeper.pid) is True
+    assert keep_running._is_stopped(sleeper.pid) is True
     taken = Path(f"/proc/{sleeper.pid}/stat").read_text().split()
     taken[7] = str(os.getpid())  # tpgid
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: " ".join(taken))
-    assert resume._is_stopped(sleeper.pid) is False
+    assert keep_running._is_stopped(sleeper.pid) is False
 
 
 def test_trusted_workers_alone_are_told_whom_to_look_after() -> None:
@@ -68,4 +68,4 @@ def test_trusted_workers_alone_are_told_whom_to_look_after() -> None:
             role: pool.call(role, "settings_and_variable", {}, timeout_s=60).result[0]
             for role in ("reference", "verification")
         }
-    assert told == {"reference": {resume.PARENT: os.getpid()}, "verification": {}}
+    assert told == {"reference": {keep_running.PARENT: os.getpid()}, "verification": {}}

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import history_file, logs, waiting
-from pytest_cgins.errors import GitHubError
+from pytest_cgins import history_file
+from pytest_cgins.core import logs, waiting
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait, Waited
 from pytest_cgins.github.git import Git
 from pytest_cgins.github.remote import parse
 from pytest_cgins.github.transport import Transport
@@ -26,7 +28,6 @@ from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from pytest_cgins.regenerate.provider.order import Limits
 from pytest_cgins.timing import lock
-from pytest_cgins.waiting import Wait, Waited
 from tests.regenerate.llm_server import LlmServer, Reply
 from tests.regenerate.provider_help import KEY, KEY_ENV, place_of, request, settled
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pytest_cgins import text
-from pytest_cgins.errors import CginsError, TraceError
+from pytest_cgins.core import text
+from pytest_cgins.core.errors import CginsError, TraceError
 
 if TYPE_CHECKING:
     from rich.table import Table

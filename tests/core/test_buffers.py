@@ -7,8 +7,8 @@ import tempfile
 
 import pytest
 
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.execute.buffers import Buffer
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError
 
 
 def test_content_is_the_chunks_one_after_the_other() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.text import counted, nearest
+from pytest_cgins.core.text import counted, nearest
 
 ROOT = Path(__file__).parents[1]
 STANDALONE = {

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.call_text import call_line, memory_format
-from pytest_cgins.trace.layout import lay_out
+from pytest_cgins.core.call_text import call_line, memory_format
+from pytest_cgins.core.layout import lay_out
 from tests.verify.helpers import call_of
 
 LAYOUTS: dict[str, tuple[Callable[[], torch.Tensor], str]] = {

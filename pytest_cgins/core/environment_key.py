@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.model import Environment
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.model import Environment
 
 TIMING_PROTOCOL = 2
 """Version of how times are taken. It is raised where a change of the procedure moves numbers that no kernel moved."""

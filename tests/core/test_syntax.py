@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_cgins import syntax
+from pytest_cgins.core import syntax
 
 DEEP = "x = " + "-" * 80 + "1\n"
 WIDE = "def f(a):\n    return [a, {'b': a}, lambda c: c + a]\n" * 40

@@ -1,7 +1,7 @@
 import pytest
 
-from pytest_cgins import documents
-from pytest_cgins.model import Blob, Case, Reason, Recipe, Status, Storage, TensorMeta, Value, Verdict
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Blob, Case, Reason, Recipe, Status, Storage, TensorMeta, Value, Verdict
 
 META = {"dtype": "float32", "shape": (2, 3), "stride": (3, 1), "offset": 0, "storage": 0}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cgins.document_base import Document
+from pytest_cgins.core.document_base import Document
 
 ArmName = Literal["kernel", "base", "torch", "compile"]
 ARM_LETTERS: dict[ArmName, str] = {"kernel": "K", "base": "B", "torch": "T", "compile": "C"}

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import RecordError
-from pytest_cgins.trace.layout import lay_out, overlap, rebuild
+from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.layout import lay_out, overlap, rebuild
 
 
 def round_trip(*tensors: torch.Tensor) -> list[torch.Tensor]:

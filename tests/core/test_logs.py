@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import cli, logs
+from pytest_cgins import cli
+from pytest_cgins.core import logs
 
 SOURCE = """\
 // cgins: same(Tensor x) -> Tensor

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from pytest_cgins.logs import ROOT
-from pytest_cgins.text import counted
+from pytest_cgins.core.logs import ROOT
+from pytest_cgins.core.text import counted
 
 SAID_AFTER_S = 2.0
 """Shorter waits are nobody's concern."""

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.errors import ProtocolError
-from pytest_cgins.execute.buffers import Buffer
-from pytest_cgins.execute.tensors import Kept, pack, unpack
-from pytest_cgins.probes.bits import same
+from pytest_cgins.core.bits import same
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.tensors import Kept, pack, unpack
 
 ROWS = torch.arange(24, dtype=torch.float32).reshape(4, 6)
 

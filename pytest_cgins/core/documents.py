@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.text import counted
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.secrets import is_secret
+from pytest_cgins.core.secrets import is_secret
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_cgins import syntax
-from pytest_cgins.text import counted, nearest
+from pytest_cgins.core import syntax
+from pytest_cgins.core.text import counted, nearest
 
 LARGEST = 2**63
 MAX_TEXT = 2000

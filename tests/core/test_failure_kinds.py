@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.execute.causes import cause_of, cause_of_code
-from pytest_cgins.model import Reason
+from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
+from pytest_cgins.core.model import Reason
 
 CUDA_ADVICE = (
     "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable
 from types import TracebackType
 
-from pytest_cgins.errors import ProtocolError
+from pytest_cgins.core.errors import ProtocolError
 
 # Where the kernel has seals, a sent buffer is frozen: a kernel under test that kept the descriptor can
 # neither change an answer while it is judged nor shrink the file under a reader's mapping (SIGBUS).

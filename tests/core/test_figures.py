@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import figures
+from pytest_cgins.core import figures
 
 positive = st.floats(min_value=1e-12, max_value=1e12, allow_nan=False)
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}

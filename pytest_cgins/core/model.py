@@ -2,7 +2,7 @@
 
 Sizes are in bytes, times in nanoseconds or seconds as their names say, strides and offsets in
 elements. `dtype` is torch's name without the prefix ("float32"). Every class here can be written as
-JSON and read back with validation (`pytest_cgins.documents`), and the published JSON Schemas are made
+JSON and read back with validation (`pytest_cgins.core.documents`), and the published JSON Schemas are made
 from the docstrings under the fields.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from pytest_cgins.document_base import Document
-from pytest_cgins.measurement import Measurement
-from pytest_cgins.text import counted
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.text import counted
 
 TRACE_PACK_VERSION = 2
 REPORT_VERSION = 2
