@@ -49,7 +49,7 @@ test-exam: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'hypothesis and not exam' --dist loadfile --hypothesis-profile default
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/trace tests/verify \
+	$(BIN)/python -m pytest -m 'not slow' tests/config tests/report tests/packs tests/verify \
 	  tests/test_cli.py tests/test_gate.py tests/core/test_model.py tests/core/test_text.py
 
 # The machine with the GPU often brings its own torch: nothing is installed here.

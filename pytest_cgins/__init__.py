@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_cgins.trace.adapters import adapter
-    from pytest_cgins.trace.ops import mark
+    from pytest_cgins.packs.adapters import adapter
+    from pytest_cgins.packs.ops import mark
     from pytest_cgins.trace.record import record
 
 __version__ = "0.1.0"
@@ -18,8 +18,8 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 # Lazy, since pytest imports this package at every start and these import torch.
 _HOMES = {
-    "adapter": "pytest_cgins.trace.adapters",
-    "mark": "pytest_cgins.trace.ops",
+    "adapter": "pytest_cgins.packs.adapters",
+    "mark": "pytest_cgins.packs.ops",
     "record": "pytest_cgins.trace.record",
 }
 

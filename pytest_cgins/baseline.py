@@ -20,7 +20,7 @@ from pytest_cgins.config.weaker import weaker
 from pytest_cgins.core.errors import CginsError, RevisionError
 from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.kernels.revision import NONE, Checkout, Revision, changes, resolve
-from pytest_cgins.trace.store import MANIFEST, read_manifest
+from pytest_cgins.packs.store import MANIFEST, read_manifest
 
 CONFIG = "cgins.yaml"
 

@@ -10,7 +10,7 @@ from pytest_cgins.config import Config, Implementation, KernelEntry, specialize
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Case, TracePack
 from pytest_cgins.core.text import counted
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 
 
 def _opened(folder: Path) -> TracePack:

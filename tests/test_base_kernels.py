@@ -71,9 +71,9 @@ gc.disable()  # not worth its time while torch is imported, nor is what Python t
 import torch
 from pytest_cgins.execute.kernels import KernelCache
 from pytest_cgins.core.model import OpCall, Argument, TensorMeta, Value
-from pytest_cgins.trace.ops import resolve
-from pytest_cgins.trace.signature import bind
-from pytest_cgins.trace.values import encode
+from pytest_cgins.packs.ops import resolve
+from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.values import encode
 tensors = []
 arguments = tuple(Argument(name=n, value=encode(v, tensors), passed=p)
                   for n, v, p in bind(resolve("torch.relu"), (torch.zeros(2),), {}))

@@ -22,10 +22,10 @@ from pytest_cgins.core.errors import ConfigError, TraceError
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.packs import ops
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import timing
 from pytest_cgins.timing_stage import TimingOptions
-from pytest_cgins.trace import ops
 
 LAUNCHER = """\
 // cgins: relu(Tensor input) -> Tensor

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import config
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 
 PROJECT = Path(__file__).parents[1] / "example_project"
 PACKS = sorted(folder.name for folder in (PROJECT / "traces").iterdir())

@@ -30,6 +30,10 @@ from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchan
 from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.returned import address
+from pytest_cgins.packs.backward import is_derived
+from pytest_cgins.packs.call import bound
+from pytest_cgins.packs.context import restore
+from pytest_cgins.packs.ops import resolve, trust
 from pytest_cgins.probes import (
     after_timing,
     content_cache,
@@ -50,10 +54,6 @@ from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.timing.timers import make_timer
-from pytest_cgins.trace.backward import is_derived
-from pytest_cgins.trace.call import bound
-from pytest_cgins.trace.context import restore
-from pytest_cgins.trace.ops import resolve, trust
 
 CPU_COPIES_BYTES = 2**30
 """What the copies of one case's tensors may take of the host's memory."""

@@ -16,11 +16,11 @@ from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.kernels import stream_of_its_own, wait_for_stream
 from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
 from pytest_cgins.kernels.returned import address, place, plain, twin
+from pytest_cgins.packs.context import restore
 from pytest_cgins.probes.on_stream import capturing
 from pytest_cgins.probes.plain_outputs import unlike
 from pytest_cgins.probes.trial import PreparedCall, Trial
 from pytest_cgins.probes.watch import Watch
-from pytest_cgins.trace.context import restore
 
 _lot = random.SystemRandom()
 

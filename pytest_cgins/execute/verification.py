@@ -29,13 +29,13 @@ from pytest_cgins.execute.worker import become_ordinary, describe
 from pytest_cgins.kernels.callable import LoadedKernel
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.launcher import put_nothing_around
+from pytest_cgins.packs.ops import trust
 from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
 from pytest_cgins.probes.late_work import Threads
 from pytest_cgins.probes.memory_leak import Leak
 from pytest_cgins.probes.memory_use import Meter
 from pytest_cgins.probes.trial import Deviation
 from pytest_cgins.probes.watch import Watch
-from pytest_cgins.trace.ops import trust
 
 _Answer = tuple[dict[str, Any], Buffer]
 

@@ -14,10 +14,10 @@ import torch
 from pytest_cgins.core.errors import ContractError, SourceError
 from pytest_cgins.core.model import OpCall
 from pytest_cgins.core.text import counted, nearest
-from pytest_cgins.trace import backward
-from pytest_cgins.trace.ops import resolve
-from pytest_cgins.trace.signature import bind_given, schemas
-from pytest_cgins.trace.values import decode
+from pytest_cgins.packs import backward
+from pytest_cgins.packs.ops import resolve
+from pytest_cgins.packs.signature import bind_given, schemas
+from pytest_cgins.packs.values import decode
 
 Signature = list[Parameter]
 VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)

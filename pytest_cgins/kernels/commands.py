@@ -72,7 +72,7 @@ def _print_schemas_of(name: str) -> int:
     from pytest_cgins.core.errors import SourceError
     from pytest_cgins.kernels import schema as schemas
     from pytest_cgins.kernels.torch_schema import overloads
-    from pytest_cgins.trace import ops
+    from pytest_cgins.packs import ops
 
     full = ops.full_names(name)
     if not full:

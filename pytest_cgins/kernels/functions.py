@@ -18,8 +18,8 @@ from pytest_cgins.kernels import arguments, namespaces
 from pytest_cgins.kernels.exceptions import kind_of, told
 from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.kernels.returned import tensors_of
-from pytest_cgins.trace.modules import is_module_call, keeping_state, rebuild
-from pytest_cgins.trace.values import decode, has_adapted
+from pytest_cgins.packs.modules import is_module_call, keeping_state, rebuild
+from pytest_cgins.packs.values import decode, has_adapted
 
 INTERPRET = "TRITON_INTERPRET"
 BACKENDS = {
@@ -180,7 +180,7 @@ class BoundFunction:
     ) -> None:
         self._name = name
 
-        # Torch's arm of a timing is such a closure too (`trace.call.bound`): nothing else is to be timed.
+        # Torch's arm of a timing is such a closure too (`packs.call.bound`): nothing else is to be timed.
         def bare() -> object:
             try:
                 return function(*positional, **keyword)

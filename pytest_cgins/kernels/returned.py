@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.trace import adapters
-from pytest_cgins.trace.values import MAX_DEPTH
+from pytest_cgins.packs import adapters
+from pytest_cgins.packs.values import MAX_DEPTH
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _no_overrides = torch._C.DisableTorchFunction

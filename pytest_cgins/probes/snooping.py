@@ -30,9 +30,9 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest_cgins
+from pytest_cgins.packs.store import BLOBS, MANIFEST
 from pytest_cgins.probes import libraries, native_code
 from pytest_cgins.probes.origin import Origins
-from pytest_cgins.trace.store import BLOBS, MANIFEST
 
 NAME = "snooping"
 MAXIMUM = 16

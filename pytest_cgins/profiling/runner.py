@@ -27,8 +27,8 @@ from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_devic
 from pytest_cgins.execute.sandbox.init import enclose_in_scratch
 from pytest_cgins.execute.timed_copy import Content, TimedCopy
 from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.trace.context import restore
-from pytest_cgins.trace.ops import trust
+from pytest_cgins.packs.context import restore
+from pytest_cgins.packs.ops import trust
 
 TIMELINE_CALLS = 3
 GO_POLL_S = 0.005

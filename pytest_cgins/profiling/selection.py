@@ -11,7 +11,7 @@ from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Case
 from pytest_cgins.core.text import nearest
-from pytest_cgins.trace.store import read_manifest
+from pytest_cgins.packs.store import read_manifest
 
 Chosen = tuple[KernelEntry, tuple[Implementation, ...]]
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.regenerate import conduct, new_kernel
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.journal_files import read_files
 from pytest_cgins.regenerate.model import Result, Target
 from pytest_cgins.regenerate.project_copy import top_of
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.trace.store import open_pack
 
 if TYPE_CHECKING:
     from pytest_cgins.core.model import Contract

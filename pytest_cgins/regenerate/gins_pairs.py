@@ -15,11 +15,11 @@ import torch
 from pytest_cgins.core.console import import_path
 from pytest_cgins.core.errors import CginsError, ReplayError
 from pytest_cgins.core.model import Trace
-from pytest_cgins.trace import replay
-from pytest_cgins.trace.modules import is_module_call
-from pytest_cgins.trace.ops import trust
-from pytest_cgins.trace.store import PackReader, open_pack
-from pytest_cgins.trace.values import decode, has_adapted
+from pytest_cgins.packs import replay
+from pytest_cgins.packs.modules import is_module_call
+from pytest_cgins.packs.ops import trust
+from pytest_cgins.packs.store import PackReader, open_pack
+from pytest_cgins.packs.values import decode, has_adapted
 
 
 def main() -> int:

@@ -77,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tasks(folder: Path, root: Path, text: str) -> list[Task]:
     from pytest_cgins.core.model import Trace
+    from pytest_cgins.packs.store import read_manifest
     from pytest_cgins.regenerate.task_judge import Task
-    from pytest_cgins.trace.store import read_manifest
 
     pack = read_manifest(folder)
     by_op: dict[str, list[Trace]] = {}

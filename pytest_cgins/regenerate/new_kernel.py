@@ -15,9 +15,9 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Contract
 from pytest_cgins.core.text import counted, nearest
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.regenerate.model import Target
 from pytest_cgins.regenerate.targets import target_of
-from pytest_cgins.trace.store import open_pack
 
 if TYPE_CHECKING:
     from yaml import MappingNode, Node, SequenceNode

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cgins.core.model import Case, Evaluation, Trace
+from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.session import outcome, results
 from pytest_cgins.session.parametrize import nearest_config
 from pytest_cgins.session.run import GateSession
-from pytest_cgins.trace.store import PackReader, open_pack
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_cgins.trace.gold import GoldValues
+    from pytest_cgins.packs.gold import GoldValues
 
 
 class CaseUnderTest:
@@ -42,7 +42,7 @@ class CaseUnderTest:
     @cached_property
     def inputs(self) -> list[Tensor]:
         """The recorded argument tensors on the case's device, laid out as they were."""
-        from pytest_cgins.trace.replay import load_inputs
+        from pytest_cgins.packs.replay import load_inputs
 
         return load_inputs(self.trace, self._reader, self.case.device)
 
@@ -57,8 +57,8 @@ class CaseUnderTest:
         return dict(self._arguments("keyword"))
 
     def _arguments(self, passed: str) -> list[tuple[str, Any]]:
-        from pytest_cgins.trace.ops import locate
-        from pytest_cgins.trace.values import decode
+        from pytest_cgins.packs.ops import locate
+        from pytest_cgins.packs.values import decode
 
         locate(self.trace.call.op.partition("@")[0])  # adapters come with the op's module
         return [
@@ -70,7 +70,7 @@ class CaseUnderTest:
     @cached_property
     def gold(self) -> list[GoldValues]:
         """What was recorded of each output: the elements at `positions`, all of them in tier `full`."""
-        from pytest_cgins.trace.gold import load_gold
+        from pytest_cgins.packs.gold import load_gold
 
         return load_gold(self.trace, self._reader)
 

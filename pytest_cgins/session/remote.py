@@ -87,7 +87,7 @@ class RemoteKernel:
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.core import tensors as transport
-        from pytest_cgins.trace import backward, context, ops, signature, values
+        from pytest_cgins.packs import backward, context, ops, signature, values
 
         leaves: list[Tensor] = []
         ops.trust(self._entry.op)

@@ -1,1 +1,1 @@
-"""Recording op calls of real models and keeping them as trace packs."""
+"""What still waits for its room."""

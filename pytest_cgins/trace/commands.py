@@ -20,8 +20,8 @@ from pytest_cgins.core.console import import_path, new_table, print_failures, pr
 from pytest_cgins.core.errors import CginsError, PackError, RecordError, ReplayError, TraceError
 from pytest_cgins.core.model import Trace, TracePack
 from pytest_cgins.core.text import counted
+from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.trace import profile
-from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,7 +40,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 def trust_named(args: argparse.Namespace) -> None:
     """Let the ops of `--trust` be run."""
-    from pytest_cgins.trace.ops import trust
+    from pytest_cgins.packs.ops import trust
 
     for op in args.trust:
         trust(op)
@@ -236,7 +236,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def _replay(folder: Path, reader: PackReader) -> list[TraceError]:
     """Replay every trace of a pack, and print the outcomes by op; what failed is given back."""
-    from pytest_cgins.trace.replay import check
+    from pytest_cgins.packs.replay import check
 
     failures: list[TraceError] = []
     outcomes: dict[str, Counter[str]] = {}

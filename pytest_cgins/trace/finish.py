@@ -12,15 +12,15 @@ import torch
 from pytest_cgins.core.errors import RecordError, ReplayError
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import TRACE_PACK_VERSION, Storage, Trace, TracePack
-from pytest_cgins.trace import gold, mutation, recipe, replay
-from pytest_cgins.trace.backward import is_derived
-from pytest_cgins.trace.call import bound
-from pytest_cgins.trace.context import neutral, restore
-from pytest_cgins.trace.fingerprint import readable
-from pytest_cgins.trace.inputs import Tier
+from pytest_cgins.packs import gold, mutation, recipe, replay
+from pytest_cgins.packs.backward import is_derived
+from pytest_cgins.packs.call import bound
+from pytest_cgins.packs.context import neutral, restore
+from pytest_cgins.packs.fingerprint import readable
+from pytest_cgins.packs.inputs import Tier
+from pytest_cgins.packs.origin import origin_of
+from pytest_cgins.packs.store import PackReader, PackWriter, seal
 from pytest_cgins.trace.ledger import Kept, Ledger, Record
-from pytest_cgins.trace.origin import origin_of
-from pytest_cgins.trace.store import PackReader, PackWriter, seal
 
 ItemT = TypeVar("ItemT")
 

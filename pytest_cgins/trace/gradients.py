@@ -18,14 +18,14 @@ import torch
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Argument, Context, OpCall, Storage, TensorMeta, Value
-from pytest_cgins.trace import backward, inputs
-from pytest_cgins.trace.call import flatten
-from pytest_cgins.trace.context import neutral
-from pytest_cgins.trace.fingerprint import canonical, fingerprint
+from pytest_cgins.packs import backward, inputs
+from pytest_cgins.packs.call import flatten
+from pytest_cgins.packs.context import neutral
+from pytest_cgins.packs.fingerprint import canonical, fingerprint
+from pytest_cgins.packs.store import PackWriter
+from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.trace.ledger import Ledger, Record, blobs_of
 from pytest_cgins.trace.lengths import form_of
-from pytest_cgins.trace.store import PackWriter
-from pytest_cgins.trace.values import tensor_indices
 
 Slot = tuple[int, int]
 """(output of an autograd node, output tensor of the op)."""

@@ -14,7 +14,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from pytest_cgins.trace import ops
+from pytest_cgins.packs import ops
 from pytest_cgins.trace.selection import refuse_uninitialised
 
 Handler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_cgins.core.model import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
+from pytest_cgins.packs.store import PackWriter
 from pytest_cgins.trace import lengths
 from pytest_cgins.trace.lengths import Form, Key
-from pytest_cgins.trace.store import PackWriter
 from pytest_cgins.trace.top_time import Candidate, OpTime, select
 
 KEPT_WHILE_RUNNING = 8

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import new_table, print_table
 from pytest_cgins.core.text import counted
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 
 if TYPE_CHECKING:
-    from pytest_cgins.trace.difference import GoldDifference, PackDifference, TraceDifference
+    from pytest_cgins.packs.difference import GoldDifference, PackDifference, TraceDifference
 
 
 def add_parsers(traces: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -54,7 +54,7 @@ def _mib(nbytes: int) -> str:
 
 def diff(args: argparse.Namespace) -> int:
     """Print in what two packs differ; 1 if they do."""
-    from pytest_cgins.trace.difference import compare
+    from pytest_cgins.packs.difference import compare
 
     found = compare(open_pack(args.before), open_pack(args.after))
     if args.json:

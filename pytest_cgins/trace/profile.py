@@ -18,7 +18,7 @@ from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.core.model import TracePack
-from pytest_cgins.trace.store import PROFILES, PackReader, check_depth, first_complaint, read_file
+from pytest_cgins.packs.store import PROFILES, PackReader, check_depth, first_complaint, read_file
 
 PROFILE_VERSION = 1
 MAX_PROFILE_BYTES = 16 * 2**20

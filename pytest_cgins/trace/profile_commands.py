@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
 from pytest_cgins.core.errors import InfrastructureError, TraceError
+from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.trace.commands import add_trust, project_of, trust_named
 from pytest_cgins.trace.profile import PackProfile, TraceProfile, write
-from pytest_cgins.trace.store import PackReader, open_pack
 
 if TYPE_CHECKING:
     from rich.table import Table

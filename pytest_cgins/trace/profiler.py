@@ -15,12 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.errors import PackError, ReplayError, TraceError
 from pytest_cgins.core.model import Trace
-from pytest_cgins.trace import replay
-from pytest_cgins.trace.call import bound, relocate
-from pytest_cgins.trace.context import restore
-from pytest_cgins.trace.origin import origin_of
+from pytest_cgins.packs import replay
+from pytest_cgins.packs.call import bound, relocate
+from pytest_cgins.packs.context import restore
+from pytest_cgins.packs.origin import origin_of
+from pytest_cgins.packs.store import PackReader
 from pytest_cgins.trace.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
-from pytest_cgins.trace.store import PackReader
 
 BATCH_SECONDS = 1e-3
 BUDGET_SECONDS = 0.03

@@ -9,10 +9,10 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.model import OpCall, Value
-from pytest_cgins.trace import modules
-from pytest_cgins.trace.context import neutral
-from pytest_cgins.trace.signature import bind
-from pytest_cgins.trace.values import encode
+from pytest_cgins.packs import modules
+from pytest_cgins.packs.context import neutral
+from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.values import encode
 
 _ABSENT = Value(kind="ellipsis")
 

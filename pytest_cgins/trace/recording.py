@@ -19,24 +19,24 @@ from pytest_cgins.core.errors import DiskError, RecordError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Argument, Context, OpCall, Storage, TracePack
 from pytest_cgins.core.text import counted
-from pytest_cgins.trace import gold, inputs, mutation, recipe
-from pytest_cgins.trace.backward import is_derived, name_of, parse
-from pytest_cgins.trace.context import capture, neutral, settled_cudnn
+from pytest_cgins.packs import gold, inputs, mutation, recipe
+from pytest_cgins.packs.backward import is_derived, name_of, parse
+from pytest_cgins.packs.context import capture, neutral, settled_cudnn
+from pytest_cgins.packs.fingerprint import canonical, fingerprint
+from pytest_cgins.packs.inputs import Tier
+from pytest_cgins.packs.ops import qualified_name, resolve
+from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.skipped import Skipped
+from pytest_cgins.packs.store import PackWriter
+from pytest_cgins.packs.values import encode, has_generator
 from pytest_cgins.trace.dispatch import DispatchInterceptor, below_autograd, overloads
-from pytest_cgins.trace.fingerprint import canonical, fingerprint
 from pytest_cgins.trace.finish import Finisher
 from pytest_cgins.trace.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
-from pytest_cgins.trace.inputs import Tier
 from pytest_cgins.trace.intercept import Interceptor, TrainingFlags, marked
 from pytest_cgins.trace.ledger import Ledger, Outcome, Record, blobs_of
 from pytest_cgins.trace.lengths import form_of
-from pytest_cgins.trace.ops import qualified_name, resolve
 from pytest_cgins.trace.rebound import rebound
 from pytest_cgins.trace.selection import default_ops
-from pytest_cgins.trace.signature import bind
-from pytest_cgins.trace.skipped import Skipped
-from pytest_cgins.trace.store import PackWriter
-from pytest_cgins.trace.values import encode, has_generator
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import Argument, OpCall, Value
-from pytest_cgins.trace.backward import is_derived
-from pytest_cgins.trace.call import with_value
-from pytest_cgins.trace.recipe import seed_of
+from pytest_cgins.packs.backward import is_derived
+from pytest_cgins.packs.call import with_value
+from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify import inputs, option_trial
 from pytest_cgins.verify.maker import InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.trace.backward import is_derived
-from pytest_cgins.trace.recipe import seed_of, standard_normal
+from pytest_cgins.packs.backward import is_derived
+from pytest_cgins.packs.recipe import seed_of, standard_normal
 from pytest_cgins.verify.inputs import is_mask
 from pytest_cgins.verify.maker import REFUSALS, Maker
 from pytest_cgins.verify.reference import answer

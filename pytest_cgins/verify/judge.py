@@ -24,12 +24,12 @@ from pytest_cgins.core.model import Case, Check, Context, Correctness, OpCall, R
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.kernels.imports import import_from
+from pytest_cgins.packs.ops import trust
+from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.probes import after_timing, on_stream, op_callback
 from pytest_cgins.probes.registry import ALWAYS, TIMED
 from pytest_cgins.timing import peak_measurement
 from pytest_cgins.timing.environment import describe, device_key
-from pytest_cgins.trace.ops import trust
-from pytest_cgins.trace.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.verify import arguments, diagnosis, form, inputs, layouts, probing, sizes, timed
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.trace.recipe import seed_of
+from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.semantics.call import word

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.model import Argument, OpCall, Value
-from pytest_cgins.trace.call import relocate, with_value
-from pytest_cgins.trace.recipe import seed_of
+from pytest_cgins.packs.call import relocate, with_value
+from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.blindness import blind_to
 from pytest_cgins.verify.maker import InputSet, Maker
 from pytest_cgins.verify.reference import answer

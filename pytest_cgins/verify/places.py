@@ -9,7 +9,7 @@ import torch
 
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import OpCall, TensorMeta, Value
-from pytest_cgins.trace.values import tensor_indices
+from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.semantics import Semantics
 

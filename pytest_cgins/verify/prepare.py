@@ -13,10 +13,10 @@ from pytest_cgins.config import Declared, Tolerance
 from pytest_cgins.core.errors import ConfigError, RandomOp, ReplayError
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.model import Context, OpCall, Power, Trace
-from pytest_cgins.trace.call import relocate
-from pytest_cgins.trace.ops import declared_of
-from pytest_cgins.trace.replay import load_inputs, recording_device
-from pytest_cgins.trace.source import BlobSource
+from pytest_cgins.packs.call import relocate
+from pytest_cgins.packs.ops import declared_of
+from pytest_cgins.packs.replay import load_inputs, recording_device
+from pytest_cgins.packs.source import BlobSource
 from pytest_cgins.verify import (
     blindness,
     both_signs,

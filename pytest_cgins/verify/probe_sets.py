@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from pytest_cgins.core.model import OpCall
-from pytest_cgins.trace import backward, call, forward
+from pytest_cgins.packs import backward, call, forward
 from pytest_cgins.verify import arguments, layouts, precision, size_trial, sizes, special
 from pytest_cgins.verify.blindness import blind_to
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker, base_of

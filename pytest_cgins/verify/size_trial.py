@@ -13,8 +13,8 @@ import torch
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import OpCall, TensorMeta
-from pytest_cgins.trace.backward import is_derived
-from pytest_cgins.trace.call import invoke, relocate, with_value
+from pytest_cgins.packs.backward import is_derived
+from pytest_cgins.packs.call import invoke, relocate, with_value
 from pytest_cgins.verify import inputs
 from pytest_cgins.verify.gold import order
 from pytest_cgins.verify.maker import InputSet, Maker

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from pytest_cgins.trace.modules import is_module_call
-from pytest_cgins.trace.recipe import seed_of
+from pytest_cgins.packs.modules import is_module_call
+from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.verify.maker import InputSet, Maker
 from pytest_cgins.verify.places import Moves, Places
 from pytest_cgins.verify.semantics import Semantics

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.verify import inputs, operators
 from pytest_cgins.verify.maker import REFUSALS, InputSet, Maker
 from pytest_cgins.verify.reference import answer

@@ -158,8 +158,8 @@ def _loaded(
     from pytest_cgins.kernels.ahead import Ahead
     from pytest_cgins.kernels.callable import load
     from pytest_cgins.kernels.source import find
-    from pytest_cgins.trace.backward import resolve
-    from pytest_cgins.trace.ops import qualified_name, trust
+    from pytest_cgins.packs.backward import resolve
+    from pytest_cgins.packs.ops import qualified_name, trust
 
     found: dict[str, tuple[LoadedKernel, str]] = {}
     left_out: list[str] = []

@@ -13,12 +13,12 @@ from pytest_cgins.core.errors import CginsError, ContractError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
 from pytest_cgins.kernels.callable import LoadedKernel
-from pytest_cgins.trace.call import flatten
-from pytest_cgins.trace.context import capture
-from pytest_cgins.trace.fingerprint import fingerprint
-from pytest_cgins.trace.ops import qualified_name
-from pytest_cgins.trace.signature import bind
-from pytest_cgins.trace.values import decode, encode
+from pytest_cgins.packs.call import flatten
+from pytest_cgins.packs.context import capture
+from pytest_cgins.packs.fingerprint import fingerprint
+from pytest_cgins.packs.ops import qualified_name
+from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.values import decode, encode
 
 NEW = "its form was not met in the first run"
 

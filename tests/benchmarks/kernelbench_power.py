@@ -24,12 +24,12 @@ from torch import Tensor
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.layout import rebuild
-from pytest_cgins.trace.call import flatten
-from pytest_cgins.trace.context import restore
-from pytest_cgins.trace.modules import rebuild as rebuild_module
-from pytest_cgins.trace.ops import trust
-from pytest_cgins.trace.store import open_pack
-from pytest_cgins.trace.values import decode
+from pytest_cgins.packs.call import flatten
+from pytest_cgins.packs.context import restore
+from pytest_cgins.packs.modules import rebuild as rebuild_module
+from pytest_cgins.packs.ops import trust
+from pytest_cgins.packs.store import open_pack
+from pytest_cgins.packs.values import decode
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.expected import as_real

@@ -21,7 +21,7 @@ from pytest_cgins import config
 from pytest_cgins.core.model import Case
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "int64": 8, "int32": 4, "bool": 1}

@@ -51,11 +51,11 @@ from torch.utils._pytree import tree_leaves
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import TracePack
+from pytest_cgins.packs.context import settled_cudnn
+from pytest_cgins.packs.gold import load_gold, to_bytes
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.timing.environment import describe
-from pytest_cgins.trace.context import settled_cudnn
-from pytest_cgins.trace.gold import load_gold, to_bytes
 from pytest_cgins.trace.record import record
-from pytest_cgins.trace.store import open_pack
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"
 TIERS = ("shapes", "recipe", "full")

@@ -16,9 +16,9 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.model import CompiledKernel, KernelSource
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.execute.timing import TimingService
-from pytest_cgins.trace.ops import mark_as
-from pytest_cgins.trace.replay import load_inputs
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.ops import mark_as
+from pytest_cgins.packs.replay import load_inputs
+from pytest_cgins.packs.store import open_pack
 
 FROM, TO = 0.8, 1.25
 """Far from the 0.42 to 0.75 that outputs taken apart within the time made of it."""

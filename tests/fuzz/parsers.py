@@ -27,7 +27,8 @@ from pytest_cgins.core.model import Blob, SessionReport
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.protocol import Channel
 from pytest_cgins.kernels import diagnostics, launch_line, resources, sass, schema
-from pytest_cgins.trace import profile, recipe, store, values
+from pytest_cgins.packs import recipe, store, values
+from pytest_cgins.trace import profile
 from pytest_cgins.trace.importers import (
     backendbench,
     commands,

@@ -23,7 +23,8 @@ from pytest_cgins.core.errors import ConfigError, PackError, ProtocolError, Reco
 from pytest_cgins.core.model import Recipe, SessionReport, Storage
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.kernels import launch_line, resources, schema
-from pytest_cgins.trace import recipe, store
+from pytest_cgins.packs import recipe, store
+from pytest_cgins.packs.validate import problems
 from pytest_cgins.trace.importers import (
     backendbench,
     collect,
@@ -35,7 +36,6 @@ from pytest_cgins.trace.importers import (
     refpy,
     robustkbench,
 )  # fmt: skip
-from pytest_cgins.trace.validate import problems
 from tests.fuzz import hostile, seeds
 
 HUGE = "9" * 5000

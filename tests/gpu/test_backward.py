@@ -13,9 +13,9 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import CompiledKernel, KernelSource, Trace
 from pytest_cgins.core.tensors import pack
 from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.packs.replay import load_inputs
+from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.trace.record import record
-from pytest_cgins.trace.replay import load_inputs
-from pytest_cgins.trace.store import PackReader, open_pack
 from tests.whole_timing import measured, of_worker
 
 pytestmark = pytest.mark.gpu
@@ -58,7 +58,7 @@ def test_backwards_are_recorded_and_replayed(tmp_path: Path, tier: str) -> None:
     assert {"conv2d", "batch_norm", "relu", "max_pool2d", "linear", "layer_norm", "gelu"} <= derived
     assert {trace.replay for trace in recording.pack.traces} <= {"bitwise", "derived"}
     if tier == "full":
-        from pytest_cgins.trace.gold import load_gold
+        from pytest_cgins.packs.gold import load_gold
 
         reader = open_pack(tmp_path / "pack")
         (trace,) = (t for t in reader.pack.traces if "layer_norm@" in t.call.op)
@@ -125,8 +125,8 @@ def test_the_backward_alone_is_timed_in_a_graph(recorded: PackReader, name: str)
     with WorkerPool() as pool:
         measurement = measured(of_worker(pool), params, [buffer]).measurement
     assert measurement.method == "cuda-graph", measurement.notes
-    from pytest_cgins.trace.backward import prepared
-    from pytest_cgins.trace.context import restore
+    from pytest_cgins.packs.backward import prepared
+    from pytest_cgins.packs.context import restore
 
     tensors = load_inputs(trace, recorded, DEVICE)
     with restore(trace.context, "cuda"):

@@ -19,7 +19,7 @@ from pytest_cgins.core.model import Argument, OpCall, TensorMeta
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import LoadedKernel, load
 from pytest_cgins.kernels.source import find
-from pytest_cgins.trace.values import encode
+from pytest_cgins.packs.values import encode
 
 pytestmark = pytest.mark.gpu
 

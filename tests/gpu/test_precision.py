@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import pytest_cgins
 from pytest_cgins.config import Tolerance
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.prepare import prepare
 
 pytestmark = pytest.mark.gpu

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.trace.profiler import profile
 from pytest_cgins.trace.record import record
-from pytest_cgins.trace.store import open_pack
 
 pytestmark = pytest.mark.gpu
 

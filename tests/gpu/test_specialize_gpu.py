@@ -12,9 +12,9 @@ from pytest_cgins.core.model import Argument, OpCall, TensorMeta
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.source import find
-from pytest_cgins.trace.ops import resolve
-from pytest_cgins.trace.signature import bind
-from pytest_cgins.trace.values import encode
+from pytest_cgins.packs.ops import resolve
+from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.values import encode
 
 pytestmark = pytest.mark.gpu
 

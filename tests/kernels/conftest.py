@@ -73,9 +73,9 @@ def scale_text() -> str:
 @pytest.fixture
 def op_call() -> Callable[..., tuple[OpCall, list[Any]]]:
     """Function that binds a call of an op, given by name, to its signature."""
-    from pytest_cgins.trace.backward import resolve
-    from pytest_cgins.trace.signature import bind
-    from pytest_cgins.trace.values import encode
+    from pytest_cgins.packs.backward import resolve
+    from pytest_cgins.packs.signature import bind
+    from pytest_cgins.packs.values import encode
 
     def make(op: str, *args: object, **kwargs: object) -> tuple[OpCall, list[Any]]:
         tensors: list[Any] = []

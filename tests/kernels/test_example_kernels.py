@@ -16,8 +16,8 @@ from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import LoadedKernel, load
 from pytest_cgins.kernels.source import find
-from pytest_cgins.trace.call import flatten, invoke
-from pytest_cgins.trace.ops import trust
+from pytest_cgins.packs.call import flatten, invoke
+from pytest_cgins.packs.ops import trust
 
 PROJECT = Path(__file__).parents[2] / "example_project"
 LINEAR, SOFTMAX = "torch.nn.functional.linear", "torch.nn.functional.softmax"

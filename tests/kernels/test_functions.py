@@ -13,7 +13,7 @@ import torch
 from pytest_cgins.core.errors import ContractError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.functions import PythonKernel
-from pytest_cgins.trace.ops import resolve
+from pytest_cgins.packs.ops import resolve
 
 GELU = "torch.nn.functional.gelu"
 SOFTMAX = "torch.nn.functional.softmax"
@@ -213,7 +213,7 @@ from pytest_cgins.kernels.build import build
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.source import find
 from pytest_cgins.core.model import Argument, OpCall
-from pytest_cgins.trace.values import encode
+from pytest_cgins.packs.values import encode
 if "early" in sys.argv:
     import triton
 config = load_config(Path("cgins.yaml"))

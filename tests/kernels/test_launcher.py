@@ -118,7 +118,7 @@ extern "C" int kinds(const DLTensor* x, int64_t n, const int64_t* m, const int64
 def test_every_kind_of_argument(project: Any) -> None:
     """Each schema type arrives in C as the contract says, with None as null and text as UTF-8."""
     from pytest_cgins.core.model import Argument, OpCall, TensorMeta
-    from pytest_cgins.trace.values import encode
+    from pytest_cgins.packs.values import encode
 
     torch.manual_seed(77)
     values = {

@@ -15,7 +15,7 @@ from pytest_cgins.core.model import KernelSource
 from pytest_cgins.kernels import op
 from pytest_cgins.kernels.callable import load
 from pytest_cgins.kernels.op import TorchFolders
-from pytest_cgins.trace.ops import trust
+from pytest_cgins.packs.ops import trust
 
 OPS = """\
 import torch
@@ -117,7 +117,7 @@ def test_every_kind_of_argument(source_of: SourceOf, metas_of: Any) -> None:
     from pytest_cgins.core.model import Argument, OpCall
     from pytest_cgins.kernels.build import build
     from pytest_cgins.kernels.torch_library.support import parts
-    from pytest_cgins.trace.values import encode
+    from pytest_cgins.packs.values import encode
 
     source = source_of("op_suite.kinds", KINDS)
     tensors = [torch.ones(2, 3).T, torch.ones(1), torch.ones(9)]

@@ -65,7 +65,7 @@ def entry(macros: str, builds: str, more: str = "source: kernel.cpp") -> str:
 def tell(compiled: Any, op_call: Any, metas_of: Any, x: torch.Tensor, **given: Any) -> list[float]:
     """What the kernel's output is for a call; arguments are bound as those of a function of ours."""
     from pytest_cgins.core.model import Argument, OpCall
-    from pytest_cgins.trace.values import encode
+    from pytest_cgins.packs.values import encode
 
     tensors: list[Any] = []
     named = {"input": x, "n": 0, "maybe": None, "sizes": [], "flag": False, **given}

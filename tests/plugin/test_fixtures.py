@@ -14,7 +14,7 @@ USER_TESTS = """
 import pytest
 import torch
 from torch.nn import functional
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 
 
 @pytest.mark.cgins(kernel="relu", implementation="right")

@@ -100,7 +100,7 @@ CAUGHT = {
     "patch of triton": ("import triton\ntriton.testing.do_bench = f", "patches-torch"),
     "device": ("import torch\ntorch.cuda.set_device(0)", "device-state"),
     "pytest": ("import pytest", "self-recognition"),
-    "own": ("from pytest_cgins.trace import recipe", "self-recognition"),
+    "own": ("from pytest_cgins.packs import recipe", "self-recognition"),
     "variable": ("x = 'PYTEST_CURRENT_TEST'", "self-recognition"),
     "unknown import": ("import numpy", "import"),
     "other module of the project": ("from models.decoder import rms_norm", "import"),

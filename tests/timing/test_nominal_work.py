@@ -14,10 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta, Value
+from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.values import encode
 from pytest_cgins.timing import work
 from pytest_cgins.timing.nominal_work import NominalWork, nominal
-from pytest_cgins.trace.signature import bind
-from pytest_cgins.trace.values import encode
 
 
 def described(

@@ -9,9 +9,9 @@ import torch
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.model import Argument, Check, OpCall
-from pytest_cgins.trace.signature import bind
-from pytest_cgins.trace.statistics import summarize
-from pytest_cgins.trace.values import encode
+from pytest_cgins.packs.signature import bind
+from pytest_cgins.packs.statistics import summarize
+from pytest_cgins.packs.values import encode
 from pytest_cgins.verify import tolerance as rules
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import ExpectedOutput, GoldElements

@@ -14,8 +14,8 @@ import torch
 
 from pytest_cgins import cli
 from pytest_cgins.config import Tolerance
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.trace.record import record
-from pytest_cgins.trace.store import open_pack
 from pytest_cgins.verify.audit import THRESHOLD, TraceAudit, audit
 
 functional = torch.nn.functional
@@ -213,7 +213,7 @@ def test_random_ops_are_told_apart_from_failures(tmp_path: Path, capsys) -> None
 
 def test_a_trace_that_cannot_be_run_is_a_failure(project, tmp_path: Path, capsys, monkeypatch) -> None:
     """Status 1 without --strict too."""
-    from pytest_cgins.trace import ops
+    from pytest_cgins.packs import ops
 
     module = project("def scale(x):\n    return x * 2\n")
     with record(tmp_path / "pack", ops=[f"{module.__name__}.scale"]):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.compare import accepts
 from pytest_cgins.verify.maker import InputSet
 from pytest_cgins.verify.power import permuted

@@ -11,7 +11,7 @@ import torch
 
 import pytest_cgins
 from pytest_cgins.config import Declared
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.prepare_options import PrepareOptions
 

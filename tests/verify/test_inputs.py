@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_cgins.trace import backward
+from pytest_cgins.packs import backward
 from pytest_cgins.verify import inputs
 from tests.verify.helpers import call_of, normal
 

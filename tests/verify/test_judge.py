@@ -19,9 +19,9 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import PROBES, Case, Check, Correctness, OpCall, Reason, TensorMeta
 from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.packs.call import flatten, invoke
+from pytest_cgins.packs.store import MANIFEST, open_pack
 from pytest_cgins.probes import memory_use
-from pytest_cgins.trace.call import flatten, invoke
-from pytest_cgins.trace.store import MANIFEST, open_pack
 from pytest_cgins.verify.judge import JudgeService
 from tests.verify.helpers import call_of, normal
 
@@ -249,7 +249,7 @@ def test_complex_outputs_are_compared_as_pairs(service: JudgeService, tmp_path: 
 
 def rewritten(case: Case, change: Callable[[Any], None]) -> Case:
     """The case after its gold was changed in the manifest, with the trace sealed again."""
-    from pytest_cgins.trace.store import PackWriter, seal
+    from pytest_cgins.packs.store import PackWriter, seal
 
     reader = open_pack(case.pack_path)
     trace = reader.pack.traces[0]

@@ -16,7 +16,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Argument, Correctness, OpCall, Probe, Reason, Value
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.trace.call import invoke
+from pytest_cgins.packs.call import invoke
 from pytest_cgins.verify import arguments, sizes
 from pytest_cgins.verify.judge import JudgeService
 from pytest_cgins.verify.prepare_options import PREPARED

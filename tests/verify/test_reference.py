@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.model import Autocast, Context
-from pytest_cgins.trace.ops import trust
+from pytest_cgins.packs.ops import trust
 from pytest_cgins.verify.reference import answers, widen
 from tests.verify.helpers import call_of, normal
 
@@ -102,7 +102,7 @@ def test_op_without_fp64_falls_back_with_a_note(monkeypatch: pytest.MonkeyPatch)
 
     x = normal(3, 5)
     call, tensors = call_of("torch.nn.functional.softmax", plain, x, -1)
-    monkeypatch.setattr("pytest_cgins.trace.forward.resolve", lambda op: refuses)
+    monkeypatch.setattr("pytest_cgins.packs.forward.resolve", lambda op: refuses)
     made = answers(call, lay_out(tensors), PLAIN, "cpu")
     assert made.note == (
         "torch.nn.functional.softmax does not run in fp64 (cpu: no fp64 kernel): fp32 is the reference"

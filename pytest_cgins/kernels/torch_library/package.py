@@ -24,8 +24,8 @@ from pytest_cgins.kernels.torch_library import module, readme
 from pytest_cgins.kernels.torch_library.extract import standing_alone
 from pytest_cgins.kernels.torch_library.module import Exported
 from pytest_cgins.kernels.torch_library.reference import call_of
-from pytest_cgins.trace import backward
-from pytest_cgins.trace.ops import locate, trust
+from pytest_cgins.packs import backward
+from pytest_cgins.packs.ops import locate, trust
 
 TEMPLATE = Path(__file__).parent / "template"
 DESCRIPTION = "libraries.json"

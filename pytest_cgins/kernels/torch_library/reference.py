@@ -11,8 +11,8 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.kernels.binding import SCALAR_PARTS
 from pytest_cgins.kernels.schema import Schema
-from pytest_cgins.trace import backward, signature
-from pytest_cgins.trace.ops import ModuleOp, resolve
+from pytest_cgins.packs import backward, signature
+from pytest_cgins.packs.ops import ModuleOp, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from pytest_cgins.core.model import Argument, Trace
 from pytest_cgins.core.text import counted
+from pytest_cgins.packs.store import PackReader
 from pytest_cgins.regenerate.prompts import blocks, calls, values
 from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.trace.store import PackReader
 
 MOST_CASES = 12
 _MOST_LISTED = 8

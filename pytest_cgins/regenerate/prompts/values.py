@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Recipe, Storage, Trace
+from pytest_cgins.packs.store import PackReader
 from pytest_cgins.regenerate.prompts import calls
-from pytest_cgins.trace.store import PackReader
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,11 +16,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.errors import CginsError, RecordError
 from pytest_cgins.core.model import TRACE_PACK_VERSION, Trace, TracePack
-from pytest_cgins.trace import backward
-from pytest_cgins.trace.inputs import Tier
+from pytest_cgins.packs import backward
+from pytest_cgins.packs.inputs import Tier
+from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack
+from pytest_cgins.packs.validate import is_plain_name
 from pytest_cgins.trace.record import record
-from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack
-from pytest_cgins.trace.validate import is_plain_name
 
 _MIB = 2**20
 _MOST = 2**63 - 1

@@ -13,9 +13,9 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
+    from pytest_cgins.packs.inputs import Tier
     from pytest_cgins.trace.importers.collect import Collector, Report
     from pytest_cgins.trace.importers.references import References
-    from pytest_cgins.trace.inputs import Tier
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
-from pytest_cgins.trace import backward
+from pytest_cgins.packs import backward
 
 MAX_TEXT_BYTES = 256 * 2**20
 MAX_JSON_DEPTH = 96

@@ -16,11 +16,11 @@ from safetensors import SafetensorError, safe_open
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
-from pytest_cgins.trace import ops
+from pytest_cgins.packs import ops
+from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.trace.importers.files import objects, parse_json, read_json, read_text, text_of
 from pytest_cgins.trace.importers.references import References, module_name, require
-from pytest_cgins.trace.recipe import seed_of
 
 DTYPES = {
     name: getattr(torch, name)

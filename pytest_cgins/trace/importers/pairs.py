@@ -18,12 +18,12 @@ import torch
 from pytest_cgins.core.errors import RecordError, ReplayError, TraceError
 from pytest_cgins.core.model import Blob, Trace
 from pytest_cgins.core.text import counted
-from pytest_cgins.trace import backward, gold, replay
+from pytest_cgins.packs import backward, gold, replay
+from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack, seal
+from pytest_cgins.packs.values import MAX_DEPTH
 from pytest_cgins.trace.importers.collect import Collector, on
 from pytest_cgins.trace.importers.files import require_torch_op
 from pytest_cgins.trace.record import record
-from pytest_cgins.trace.store import PackReader, PackWriter, blobs_of, open_pack, seal
-from pytest_cgins.trace.values import MAX_DEPTH
 
 _INPUTS = re.compile(r"(?P<head>.*?)inputs?(?P<number>\d*)\.pt")
 _ENTRY = re.compile(r"entry_\d+\.pt")

@@ -27,7 +27,7 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import nearest
-from pytest_cgins.trace import ops
+from pytest_cgins.packs import ops
 from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
 from pytest_cgins.trace.importers.expressions import DTYPES
 from pytest_cgins.trace.importers.files import parse_json, read_text

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cgins.core.model import TracePack
-from pytest_cgins.trace.backward import is_derived
+from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.trace.importers.collect import Report
 
 _TORCH = re.compile(r"torch\.(?P<module>(nn\.functional|special|linalg|fft)\.)?(?P<name>\w+)")

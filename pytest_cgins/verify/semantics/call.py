@@ -10,9 +10,9 @@ from pytest_cgins.config import Declared, IndexOutput
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import OpCall, TensorMeta, Value
 from pytest_cgins.core.text import nearest
-from pytest_cgins.trace.backward import is_derived, is_gradient
-from pytest_cgins.trace.inputs import TABLES
-from pytest_cgins.trace.values import tensor_indices
+from pytest_cgins.packs.backward import is_derived, is_gradient
+from pytest_cgins.packs.inputs import TABLES
+from pytest_cgins.packs.values import tensor_indices
 from pytest_cgins.verify.semantics.entries import (
     CHOOSERS,
     DISTINCT,

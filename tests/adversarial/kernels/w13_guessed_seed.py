@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def kernel(x: Tensor, inplace: bool = False) -> Tensor:
-    from pytest_cgins.trace.recipe import seed_of, standard_normal
+    from pytest_cgins.packs.recipe import seed_of, standard_normal
 
     made = x.new_zeros(x.shape)
     made.copy_(

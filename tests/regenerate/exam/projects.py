@@ -26,8 +26,8 @@ import torch
 from torch.nn import functional
 
 import pytest_cgins
-from pytest_cgins.trace.gold import load_gold
-from pytest_cgins.trace.store import open_pack
+from pytest_cgins.packs.gold import load_gold
+from pytest_cgins.packs.store import open_pack
 
 torch.manual_seed(0)
 calls = {

@@ -13,9 +13,9 @@ from pytest_cgins.core import expression
 from pytest_cgins.core.model import Argument, OpCall, Specialized, TensorMeta, Value
 from pytest_cgins.kernels import launch_line
 from pytest_cgins.kernels import schema as schemas
+from pytest_cgins.packs.store import PackReader
 from pytest_cgins.regenerate.prompts import contract, contract_text, generate
 from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.trace.store import PackReader
 from tests.regenerate.prompts.example import context_of
 
 KERNELS = Path(pytest_cgins.__file__).parent / "kernels"
