@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_cgins.packs.adapters import adapter
     from pytest_cgins.packs.ops import mark
-    from pytest_cgins.trace.record import record
+    from pytest_cgins.recording.record import record
 
 __version__ = "0.1.0"
 __all__ = ["adapter", "mark", "record"]
@@ -20,7 +20,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOMES = {
     "adapter": "pytest_cgins.packs.adapters",
     "mark": "pytest_cgins.packs.ops",
-    "record": "pytest_cgins.trace.record",
+    "record": "pytest_cgins.recording.record",
 }
 
 

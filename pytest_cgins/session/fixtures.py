@@ -111,6 +111,6 @@ class Recorder:
 
         `options` are those of `pytest_cgins.record`.
         """
-        from pytest_cgins.trace.record import record
+        from pytest_cgins.recording.record import record
 
         return record(self._folder / name, **options)

@@ -21,7 +21,7 @@ from pytest_cgins.core.errors import CginsError, PackError, RecordError, ReplayE
 from pytest_cgins.core.model import Trace, TracePack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
-from pytest_cgins.trace import profile
+from pytest_cgins.recording import profile
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -139,7 +139,7 @@ def record(args: argparse.Namespace) -> int:
 
     Its exit status other than 0 is passed on; 1 after its traceback if it raised.
     """
-    from pytest_cgins.trace.record import record as recording_of
+    from pytest_cgins.recording.record import record as recording_of
 
     if not args.script.is_file():
         raise RecordError(f"{args.script} is not a file", remedy="name the Python script that runs the model")

@@ -34,7 +34,7 @@ def add_parsers(traces: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def gc(args: argparse.Namespace) -> int:
     """Remove unused blobs, profiles of other traces, and leftovers of killed recordings."""
-    from pytest_cgins.trace.maintenance import garbage, remove
+    from pytest_cgins.recording.maintenance import garbage, remove
 
     for folder in args.packs:
         found = garbage(folder)

@@ -13,8 +13,8 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
 from pytest_cgins.core.errors import InfrastructureError, TraceError
 from pytest_cgins.packs.store import PackReader, open_pack
+from pytest_cgins.recording.profile import PackProfile, TraceProfile, write
 from pytest_cgins.trace.commands import add_trust, project_of, trust_named
-from pytest_cgins.trace.profile import PackProfile, TraceProfile, write
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Profile packs, and print by op what costs how much; 1 if a trace could not be replayed."""
     import torch
 
-    from pytest_cgins.trace import profiler
+    from pytest_cgins.recording import profiler
 
     if args.device == "cuda" and not torch.cuda.is_available():
         raise InfrastructureError(

@@ -54,8 +54,8 @@ from pytest_cgins.core.model import TracePack
 from pytest_cgins.packs.context import settled_cudnn
 from pytest_cgins.packs.gold import load_gold, to_bytes
 from pytest_cgins.packs.store import open_pack
+from pytest_cgins.recording.record import record
 from pytest_cgins.timing.environment import describe
-from pytest_cgins.trace.record import record
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"
 TIERS = ("shapes", "recipe", "full")

@@ -18,8 +18,8 @@ from walk import blocks, links, run
 
 from pytest_cgins import cli
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.trace.record import record
-from pytest_cgins.trace.recording import Recording
+from pytest_cgins.recording.record import record
+from pytest_cgins.recording.recording import Recording
 
 TEXT = document("recording.md")
 NET = next(block.text for block in blocks(TEXT) if block.file == "net.py")

@@ -28,10 +28,9 @@ from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.protocol import Channel
 from pytest_cgins.kernels import diagnostics, launch_line, resources, sass, schema
 from pytest_cgins.packs import recipe, store, values
-from pytest_cgins.trace import profile
-from pytest_cgins.trace.importers import (
+from pytest_cgins.recording import profile
+from pytest_cgins.recording.importers import (  # fmt: skip
     backendbench,
-    commands,
     expressions,
     flashinfer,
     gins,
@@ -40,8 +39,9 @@ from pytest_cgins.trace.importers import (
     references,
     refpy,
     robustkbench,
-)  # fmt: skip
-from pytest_cgins.trace.importers.collect import Collector
+)
+from pytest_cgins.recording.importers.collect import Collector
+from pytest_cgins.trace.importers import commands
 from tests.fuzz import hostile, mutate, seeds
 
 MAX_MIB = 1.0

@@ -25,7 +25,7 @@ from pytest_cgins.core.tensors import unpack
 from pytest_cgins.kernels import launch_line, resources, schema
 from pytest_cgins.packs import recipe, store
 from pytest_cgins.packs.validate import problems
-from pytest_cgins.trace.importers import (
+from pytest_cgins.recording.importers import (  # fmt: skip
     backendbench,
     collect,
     expressions,
@@ -35,7 +35,7 @@ from pytest_cgins.trace.importers import (
     references,
     refpy,
     robustkbench,
-)  # fmt: skip
+)
 from tests.fuzz import hostile, seeds
 
 HUGE = "9" * 5000

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.profiler import profile
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.profiler import profile
+from pytest_cgins.recording.record import record
 
 pytestmark = pytest.mark.gpu
 

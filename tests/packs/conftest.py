@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_cgins.core.model import TracePack
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pytest_cgins.packs.ops import qualified_name
 from pytest_cgins.packs.replay import load_inputs, run
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 
 LINEAR = "torch.nn.functional.linear@backward(input,weight,bias)"
 

@@ -260,7 +260,7 @@ def test_verify_fails_when_an_op_gives_another_answer(project, tmp_path: Path, c
     """A marked function that was changed since no longer gives its gold: status 1, with the reason."""
     import torch
 
-    from pytest_cgins.trace.record import record
+    from pytest_cgins.recording.record import record
 
     module = project("import pytest_cgins\nby = 2.0\n@pytest_cgins.mark\ndef scale(x):\n    return x * by\n")
     with record(tmp_path / "pack"):
@@ -277,7 +277,7 @@ def test_an_unmarked_op_is_replayed_only_when_trusted(project, tmp_path: Path, c
     import torch
 
     from pytest_cgins.packs import ops
-    from pytest_cgins.trace.record import record
+    from pytest_cgins.recording.record import record
 
     module = project("def scale(x):\n    return x * 2\n")
     op = f"{module.__name__}.scale"

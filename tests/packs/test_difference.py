@@ -20,7 +20,7 @@ from pytest_cgins.packs.difference import PackDifference, compare, gold_differen
 from pytest_cgins.packs.gold import GoldValues
 from pytest_cgins.packs.statistics import summarize
 from pytest_cgins.packs.store import PackReader, open_pack
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 
 functional = torch.nn.functional
 X = torch.linspace(-2, 3, 12).reshape(3, 4)

@@ -11,8 +11,8 @@ from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.core.model import TracePack
 from pytest_cgins.packs.replay import load_gold, load_inputs
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.dispatch import computes
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.dispatch import computes
+from pytest_cgins.recording.record import record
 
 TIERS = ["recipe", "full"]
 aten = torch.ops.aten

@@ -16,15 +16,8 @@ from torch import nn
 from pytest_cgins.core.errors import PackError, RecordError
 from pytest_cgins.core.model import Argument, Context, OpCall, TensorMeta, TracePack, Value
 from pytest_cgins.packs.store import blobs_of, open_pack
-from pytest_cgins.trace.lengths import (
-    LEAST_SIZES,
-    families,
-    form_of,
-    nearest,
-    representatives,
-    thin,
-)
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.lengths import LEAST_SIZES, families, form_of, nearest, representatives, thin
+from pytest_cgins.recording.record import record
 
 SIZES = st.sets(st.integers(1, 300), min_size=1, max_size=40)
 

@@ -13,9 +13,9 @@ import torch
 from pytest_cgins import cli
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace import profile as profiles
-from pytest_cgins.trace.maintenance import SETTLED_SECONDS, garbage, remove
-from pytest_cgins.trace.profiler import profile
+from pytest_cgins.recording import profile as profiles
+from pytest_cgins.recording.maintenance import SETTLED_SECONDS, garbage, remove
+from pytest_cgins.recording.profiler import profile
 
 
 @pytest.fixture

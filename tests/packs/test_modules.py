@@ -17,7 +17,7 @@ from pytest_cgins.packs.call import invoke
 from pytest_cgins.packs.replay import load_gold, load_inputs
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.packs.values import encode
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 from pytest_cgins.verify.prepare import prepare
 from pytest_cgins.verify.reference import answers
 from pytest_cgins.verify.semantics import of

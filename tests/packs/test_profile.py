@@ -17,11 +17,11 @@ from pytest_cgins import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.packs.store import PackReader, open_pack
-from pytest_cgins.trace import profile as profiles
-from pytest_cgins.trace.profile import DeviceKernel, PackProfile
+from pytest_cgins.recording import profile as profiles
+from pytest_cgins.recording.profile import DeviceKernel, PackProfile
+from pytest_cgins.recording.profiler import profile
+from pytest_cgins.recording.record import record
 from pytest_cgins.trace.profile_commands import by_op
-from pytest_cgins.trace.profiler import profile
-from pytest_cgins.trace.record import record
 
 
 def body() -> None:

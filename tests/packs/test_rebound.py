@@ -9,7 +9,7 @@ import torch
 
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.packs.validate import problems
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 from pytest_cgins.verify.prepare import prepare
 
 HEAD = "import torch, pytest_cgins\nfrom torch import nn\n"

@@ -14,7 +14,7 @@ from pytest_cgins.core.errors import PackError, RecordError, ReplayError, TraceE
 from pytest_cgins.core.model import TracePack
 from pytest_cgins.packs.replay import load_gold, load_inputs
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 
 TIERS = ["recipe", "full"]
 

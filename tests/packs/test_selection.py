@@ -9,7 +9,7 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs.ops import qualified_name, resolve
-from pytest_cgins.trace.selection import default_ops
+from pytest_cgins.recording.selection import default_ops
 
 VIEWS = "as_strided_ squeeze_ unsqueeze_ swapaxes_ swapdims_ t_ transpose_ detach_ requires_grad_ set_ resize_ resize_as_"
 SPARSE = "resize_as_sparse_ sparse_resize_ sparse_resize_and_clear_"

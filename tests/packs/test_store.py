@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.core.errors import DiskError, PackError
 from pytest_cgins.packs.store import MAX_JSON_DEPTH, PackWriter, blobs_of, digest_of, open_pack, seal
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.trace.record import record
-from pytest_cgins.trace.top_time import Candidate, OpTime, select
+from pytest_cgins.recording.record import record
+from pytest_cgins.recording.top_time import Candidate, OpTime, select
 
 SECONDS = st.just(0.0) | st.floats(1e-12, 10)
 CANDIDATES = st.lists(

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -15,7 +15,7 @@ import torch
 from pytest_cgins import cli
 from pytest_cgins.config import Tolerance
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 from pytest_cgins.verify.audit import THRESHOLD, TraceAudit, audit
 
 functional = torch.nn.functional

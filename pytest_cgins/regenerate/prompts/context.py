@@ -13,9 +13,9 @@ from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import Evaluation, Trace
 from pytest_cgins.kernels import includes
 from pytest_cgins.packs.store import PackReader, open_pack
+from pytest_cgins.recording.profile import PackProfile, TraceProfile, read_all
 from pytest_cgins.regenerate.model import Advice, Attempt, Target
 from pytest_cgins.regenerate.prompts.hardware import Hardware
-from pytest_cgins.trace.profile import PackProfile, TraceProfile, read_all
 
 _LARGEST_HEADER = 1 << 20
 _MOST_HEADERS = 64

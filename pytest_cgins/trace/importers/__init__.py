@@ -1,1 +1,1 @@
-"""Trace packs from the files of other benchmark systems, and back: `cgins import`, `cgins export`."""
+"""What still waits for its room."""

@@ -14,8 +14,8 @@ from pytest_cgins.core.text import counted
 
 if TYPE_CHECKING:
     from pytest_cgins.packs.inputs import Tier
-    from pytest_cgins.trace.importers.collect import Collector, Report
-    from pytest_cgins.trace.importers.references import References
+    from pytest_cgins.recording.importers.collect import Collector, Report
+    from pytest_cgins.recording.importers.references import References
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -137,10 +137,10 @@ def _add_export(subparsers: Subparsers) -> Subparsers:
 
 def import_(args: argparse.Namespace) -> int:
     """Import one source; 1 if nothing of it could be imported."""
-    from pytest_cgins.trace.importers.collect import Collector
+    from pytest_cgins.recording.importers.collect import Collector
 
     if args.kind in CODE:
-        from pytest_cgins.trace.importers.references import require_permission
+        from pytest_cgins.recording.importers.references import require_permission
 
         require_permission(args.kind, args.allow_code)
     if not args.source.exists():
@@ -162,7 +162,7 @@ def import_(args: argparse.Namespace) -> int:
     if report.pack is None:
         return 1
     if args.config is not None:
-        from pytest_cgins.trace.importers import stanza
+        from pytest_cgins.recording.importers import stanza
 
         print(stanza.write(args.config, report, args.out))
         folder = args.config.absolute().parent
@@ -182,7 +182,7 @@ def _mib(text: str) -> float:
 
 def export(args: argparse.Namespace) -> int:
     """Export one pack; 1 if nothing of it can be said in the format."""
-    from pytest_cgins.trace.importers import flashinfer_export
+    from pytest_cgins.recording.importers import flashinfer_export
 
     with import_path(Path.cwd()):
         made = flashinfer_export.export(args.pack, args.out, values=args.values)
@@ -199,13 +199,13 @@ def export(args: argparse.Namespace) -> int:
 
 
 def _gins(args: argparse.Namespace, collector: Collector) -> None:
-    from pytest_cgins.trace.importers import gins
+    from pytest_cgins.recording.importers import gins
 
     gins.collect(args.source, collector, max_mib=args.max_mib)
 
 
 def _pt(args: argparse.Namespace, collector: Collector) -> None:
-    from pytest_cgins.trace.importers import pairs
+    from pytest_cgins.recording.importers import pairs
 
     ops = dict(_split(text) for text in args.op)
     pairs.collect(args.source, collector, op=ops, device=args.device)
@@ -217,7 +217,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _backendbench(args: argparse.Namespace, collector: Collector) -> None:
-    from pytest_cgins.trace.importers import backendbench
+    from pytest_cgins.recording.importers import backendbench
 
     backendbench.collect(
         args.source,
@@ -230,19 +230,19 @@ def _backendbench(args: argparse.Namespace, collector: Collector) -> None:
 
 
 def _references(args: argparse.Namespace) -> References:
-    from pytest_cgins.trace.importers.references import References
+    from pytest_cgins.recording.importers.references import References
 
     return References(args.references)
 
 
 def _flashinfer(args: argparse.Namespace, collector: Collector) -> None:
-    from pytest_cgins.trace.importers import flashinfer
+    from pytest_cgins.recording.importers import flashinfer
 
     flashinfer.collect(args.source, collector, _references(args), max_mib=args.max_mib, device=args.device)
 
 
 def _kernelbench(args: argparse.Namespace, collector: Collector) -> None:
-    from pytest_cgins.trace.importers import kernelbench
+    from pytest_cgins.recording.importers import kernelbench
 
     kernelbench.collect(
         args.source,
@@ -268,7 +268,7 @@ def _override(text: str) -> tuple[str, Any]:
 
 
 def _refpy(args: argparse.Namespace, collector: Collector) -> None:
-    from pytest_cgins.trace.importers import refpy
+    from pytest_cgins.recording.importers import refpy
 
     refpy.collect(
         args.source,
@@ -283,7 +283,7 @@ def _refpy(args: argparse.Namespace, collector: Collector) -> None:
 
 
 def _robustkbench(args: argparse.Namespace, collector: Collector) -> None:
-    from pytest_cgins.trace.importers import robustkbench
+    from pytest_cgins.recording.importers import robustkbench
 
     robustkbench.collect(
         args.source,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.importers import backendbench
-from pytest_cgins.trace.importers.backendbench import ABBREVIATIONS, _Reader, collect
-from pytest_cgins.trace.importers.collect import Collector
+from pytest_cgins.recording.importers import backendbench
+from pytest_cgins.recording.importers.backendbench import ABBREVIATIONS, _Reader, collect
+from pytest_cgins.recording.importers.collect import Collector
 
 TEXT = """Operator: aten.add.Tensor
 cnt: 3, ((T([5, 5], f32), T([5, 5], f32)), {})

@@ -9,7 +9,7 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.replay import check
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.importers.collect import Collector, check_size, on
+from pytest_cgins.recording.importers.collect import Collector, check_size, on
 
 
 def call(op: str, *args: object) -> object:

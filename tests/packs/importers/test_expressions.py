@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.trace.importers.expressions import Evaluator
+from pytest_cgins.recording.importers.expressions import Evaluator
 
 
 def evaluator(max_mib: float = 1.0, **names: object) -> Evaluator:

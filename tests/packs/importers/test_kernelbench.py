@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.trace.importers.kernelbench import problem_name, shrunk
+from pytest_cgins.recording.importers.kernelbench import problem_name, shrunk
 
 SCALE = '''"""A problem in the form of the benchmark."""
 import torch

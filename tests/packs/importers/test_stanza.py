@@ -10,8 +10,8 @@ import torch
 import pytest_cgins
 from pytest_cgins.config import load
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.importers import stanza
-from pytest_cgins.trace.importers.collect import Report
+from pytest_cgins.recording.importers import stanza
+from pytest_cgins.recording.importers.collect import Report
 
 TEXT = """Operator: aten.gelu.default
 cnt: 1, ((T([3, 4], f32),), {'approximate': 'tanh'})

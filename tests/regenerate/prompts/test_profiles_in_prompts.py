@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_cgins.recording.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
 from pytest_cgins.regenerate.prompts import repair
-from pytest_cgins.trace.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
 from tests.regenerate.prompts.example import context_of
 
 

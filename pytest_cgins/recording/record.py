@@ -9,7 +9,7 @@ from typing import get_args
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.validate import is_plain_name
-from pytest_cgins.trace.recording import Lengths, Level, Options, Recording
+from pytest_cgins.recording.recording import Lengths, Level, Options, Recording
 
 
 def record(

@@ -29,14 +29,14 @@ from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.skipped import Skipped
 from pytest_cgins.packs.store import PackWriter
 from pytest_cgins.packs.values import encode, has_generator
-from pytest_cgins.trace.dispatch import DispatchInterceptor, below_autograd, overloads
-from pytest_cgins.trace.finish import Finisher
-from pytest_cgins.trace.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
-from pytest_cgins.trace.intercept import Interceptor, TrainingFlags, marked
-from pytest_cgins.trace.ledger import Ledger, Outcome, Record, blobs_of
-from pytest_cgins.trace.lengths import form_of
-from pytest_cgins.trace.rebound import rebound
-from pytest_cgins.trace.selection import default_ops
+from pytest_cgins.recording.dispatch import DispatchInterceptor, below_autograd, overloads
+from pytest_cgins.recording.finish import Finisher
+from pytest_cgins.recording.gradients import GradientRecorder, Inputs, Watched, nodes_of, why_left_out
+from pytest_cgins.recording.intercept import Interceptor, TrainingFlags, marked
+from pytest_cgins.recording.ledger import Ledger, Outcome, Record, blobs_of
+from pytest_cgins.recording.lengths import form_of
+from pytest_cgins.recording.rebound import rebound
+from pytest_cgins.recording.selection import default_ops
 
 logger = logging.getLogger(__name__)
 

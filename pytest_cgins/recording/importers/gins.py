@@ -14,9 +14,9 @@ import torch
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.packs import backward
-from pytest_cgins.trace.importers.collect import Collector, check_result, one_line
-from pytest_cgins.trace.importers.expressions import Evaluator, parse
-from pytest_cgins.trace.importers.files import objects, read_json, require_torch_op, text_of
+from pytest_cgins.recording.importers.collect import Collector, check_result, one_line
+from pytest_cgins.recording.importers.expressions import Evaluator, parse
+from pytest_cgins.recording.importers.files import objects, read_json, require_torch_op, text_of
 
 
 def collect(source: Path, collector: Collector, *, max_mib: float) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.model import Argument, OpCall, Value
-from pytest_cgins.trace.importers.references import imported_code
+from pytest_cgins.recording.importers.references import imported_code
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ import torch
 
 from pytest_cgins.core.model import Blob, Context, Gold, Length, OpCall, Storage, TensorMeta
 from pytest_cgins.packs.store import PackWriter
-from pytest_cgins.trace import lengths
-from pytest_cgins.trace.lengths import Form, Key
-from pytest_cgins.trace.top_time import Candidate, OpTime, select
+from pytest_cgins.recording import lengths
+from pytest_cgins.recording.lengths import Form, Key
+from pytest_cgins.recording.top_time import Candidate, OpTime, select
 
 KEPT_WHILE_RUNNING = 8
 """Sizes of a family that keep their content until the end; more are chosen from than are needed."""

@@ -15,7 +15,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from pytest_cgins.packs import ops
-from pytest_cgins.trace.selection import refuse_uninitialised
+from pytest_cgins.recording.selection import refuse_uninitialised
 
 Handler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 

@@ -28,10 +28,10 @@ import torch
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import nearest
 from pytest_cgins.packs import ops
-from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
-from pytest_cgins.trace.importers.expressions import DTYPES
-from pytest_cgins.trace.importers.files import parse_json, read_text
-from pytest_cgins.trace.importers.references import References, module_name, require
+from pytest_cgins.recording.importers.collect import Budget, Collector, check_size, on
+from pytest_cgins.recording.importers.expressions import DTYPES
+from pytest_cgins.recording.importers.files import parse_json, read_text
+from pytest_cgins.recording.importers.references import References, module_name, require
 
 MAKERS = ("make_inputs", "setup", "get_inputs")
 _C_TYPES = {

@@ -20,7 +20,7 @@ from pytest_cgins.packs.fingerprint import readable
 from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.origin import origin_of
 from pytest_cgins.packs.store import PackReader, PackWriter, seal
-from pytest_cgins.trace.ledger import Kept, Ledger, Record
+from pytest_cgins.recording.ledger import Kept, Ledger, Record
 
 ItemT = TypeVar("ItemT")
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from pytest_cgins.core.errors import RecordError
-from pytest_cgins.trace.importers.collect import Collector, check_size, on, tensors_in
-from pytest_cgins.trace.importers.files import read_text
-from pytest_cgins.trace.importers.references import References, constants, module_name, override, require
+from pytest_cgins.recording.importers.collect import Collector, check_size, on, tensors_in
+from pytest_cgins.recording.importers.files import read_text
+from pytest_cgins.recording.importers.references import References, constants, module_name, override, require
 
 SEED = 42
 _PROBLEM = re.compile(r"(?P<number>\d+)_(?P<title>.+)\.py")

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.model import Context
 from pytest_cgins.packs import ops
-from pytest_cgins.trace import selection
-from pytest_cgins.trace.intercept import Handler
+from pytest_cgins.recording import selection
+from pytest_cgins.recording.intercept import Handler
 
 # What ATen calls the ops of selection.py below autograd; `X_backward` goes with every X.
 _INTERNAL = """

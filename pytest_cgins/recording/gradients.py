@@ -24,8 +24,8 @@ from pytest_cgins.packs.context import neutral
 from pytest_cgins.packs.fingerprint import canonical, fingerprint
 from pytest_cgins.packs.store import PackWriter
 from pytest_cgins.packs.values import tensor_indices
-from pytest_cgins.trace.ledger import Ledger, Record, blobs_of
-from pytest_cgins.trace.lengths import form_of
+from pytest_cgins.recording.ledger import Ledger, Record, blobs_of
+from pytest_cgins.recording.lengths import form_of
 
 Slot = tuple[int, int]
 """(output of an autograd node, output tensor of the op)."""

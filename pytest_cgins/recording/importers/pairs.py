@@ -21,9 +21,9 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.packs import backward, gold, replay
 from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack, seal
 from pytest_cgins.packs.values import MAX_DEPTH
-from pytest_cgins.trace.importers.collect import Collector, on
-from pytest_cgins.trace.importers.files import require_torch_op
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.importers.collect import Collector, on
+from pytest_cgins.recording.importers.files import require_torch_op
+from pytest_cgins.recording.record import record
 
 _INPUTS = re.compile(r"(?P<head>.*?)inputs?(?P<number>\d*)\.pt")
 _ENTRY = re.compile(r"entry_\d+\.pt")

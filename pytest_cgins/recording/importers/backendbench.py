@@ -18,9 +18,9 @@ import torch
 from pytest_cgins.core.errors import RecordError, TraceError
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.trace.importers.collect import Budget, Collector, check_result, check_size, on
-from pytest_cgins.trace.importers.expressions import DTYPES, parse
-from pytest_cgins.trace.importers.files import objects, parse_json, read_text
+from pytest_cgins.recording.importers.collect import Budget, Collector, check_result, check_size, on
+from pytest_cgins.recording.importers.expressions import DTYPES, parse
+from pytest_cgins.recording.importers.files import objects, parse_json, read_text
 
 ABBREVIATIONS = {
     "bf16": torch.bfloat16, "f64": torch.float64, "f32": torch.float32, "f16": torch.float16,

@@ -20,7 +20,7 @@ from pytest_cgins.packs import backward
 from pytest_cgins.packs.inputs import Tier
 from pytest_cgins.packs.store import PackReader, PackWriter, blobs_of, open_pack
 from pytest_cgins.packs.validate import is_plain_name
-from pytest_cgins.trace.record import record
+from pytest_cgins.recording.record import record
 
 _MIB = 2**20
 _MOST = 2**63 - 1

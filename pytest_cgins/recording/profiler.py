@@ -20,7 +20,7 @@ from pytest_cgins.packs.call import bound, relocate
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.origin import origin_of
 from pytest_cgins.packs.store import PackReader
-from pytest_cgins.trace.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
+from pytest_cgins.recording.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
 
 BATCH_SECONDS = 1e-3
 BUDGET_SECONDS = 0.03

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_cgins.core.console import size_of
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.packs.store import BLOBS, PROFILES, PackReader, blobs_of, open_pack
-from pytest_cgins.trace import profile
+from pytest_cgins.recording import profile
 
 SETTLED_SECONDS = 3600.0
 """What has not been written to for so long was left by a recording that is no longer running."""

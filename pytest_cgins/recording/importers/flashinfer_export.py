@@ -22,9 +22,9 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.packs.recipe import seed_of
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import PackReader, open_pack
-from pytest_cgins.trace.importers.flashinfer import DTYPES
-from pytest_cgins.trace.importers.reference_code import Call, call_of
-from pytest_cgins.trace.importers.references import module_name
+from pytest_cgins.recording.importers.flashinfer import DTYPES
+from pytest_cgins.recording.importers.reference_code import Call, call_of
+from pytest_cgins.recording.importers.references import module_name
 
 _NAMESPACE = uuid.UUID("6d0a1c52-5b9e-5d0f-9c5e-2f3a6c8a7b11")
 

@@ -22,9 +22,9 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs import backward, ops
 from pytest_cgins.packs.signature import bind
-from pytest_cgins.trace.importers.collect import Collector, check_size, on, tensors_in
-from pytest_cgins.trace.importers.files import objects, read_json, read_text
-from pytest_cgins.trace.importers.references import References, module_name
+from pytest_cgins.recording.importers.collect import Collector, check_size, on, tensors_in
+from pytest_cgins.recording.importers.files import objects, read_json, read_text
+from pytest_cgins.recording.importers.references import References, module_name
 
 DIRECTIONS = ("forward", "backward")
 MAX_CONFIGURATIONS = 10_000

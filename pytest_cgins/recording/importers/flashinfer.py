@@ -18,9 +18,9 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs import ops
 from pytest_cgins.packs.recipe import seed_of
-from pytest_cgins.trace.importers.collect import Budget, Collector, check_size, on
-from pytest_cgins.trace.importers.files import objects, parse_json, read_json, read_text, text_of
-from pytest_cgins.trace.importers.references import References, module_name, require
+from pytest_cgins.recording.importers.collect import Budget, Collector, check_size, on
+from pytest_cgins.recording.importers.files import objects, parse_json, read_json, read_text, text_of
+from pytest_cgins.recording.importers.references import References, module_name, require
 
 DTYPES = {
     name: getattr(torch, name)

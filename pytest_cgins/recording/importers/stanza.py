@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_cgins.core.model import TracePack
 from pytest_cgins.packs.backward import is_derived
-from pytest_cgins.trace.importers.collect import Report
+from pytest_cgins.recording.importers.collect import Report
 
 _TORCH = re.compile(r"torch\.(?P<module>(nn\.functional|special|linalg|fft)\.)?(?P<name>\w+)")
 
