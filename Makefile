@@ -54,7 +54,7 @@ test-fast: $(STAMP)
 
 # The machine with the GPU often brings its own torch: nothing is installed here.
 test-gpu:
-	$(PYTHON) -m pytest -p no:cgins -p pytest_cgins.plugin -m gpu tests/gpu tests/kernels/test_cuda.py
+	$(PYTHON) -m pytest -p no:cgins -p pytest_cgins.plugin -m gpu tests/gpu tests/building/test_cuda.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from pytest_cgins import __version__
-from pytest_cgins.base_kernels import BaseKernel
+from pytest_cgins.building.revision.base_kernels import BaseKernel
 from pytest_cgins.calibration import (
     BOUNDS_NS,
     CALIBRATION_VERSION,

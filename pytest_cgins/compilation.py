@@ -14,6 +14,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytest_cgins import gate
+from pytest_cgins.building import resources
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.compilers import architectures, toolchain
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.progress import Progress
+from pytest_cgins.building.revision import checkout as revisions
+from pytest_cgins.building.revision.base_sources import Absent, BaseSources
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import (
     BuildError,
@@ -33,12 +40,6 @@ from pytest_cgins.core.model import (
     Verdict,
 )
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.kernels import architectures, resources, toolchain
-from pytest_cgins.kernels import revision as revisions
-from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.base import Absent, BaseSources
-from pytest_cgins.kernels.progress import Progress
-from pytest_cgins.kernels.source import find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import evidence, gate, kernel_timing
-from pytest_cgins.base_kernels import BaseKernels
+from pytest_cgins.building import stream_lines
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.builders import doomed
+from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.building.compilers.running import Fence
+from pytest_cgins.building.kernel_builds import Supply
+from pytest_cgins.building.progress import Progress
+from pytest_cgins.building.revision.base_kernels import BaseKernels
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core import documents
@@ -43,13 +51,6 @@ from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.kernels import doomed, stream_lines
-from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.cache import default_cache
-from pytest_cgins.kernels.compilers import Fence
-from pytest_cgins.kernels.progress import Progress
-from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.kernels.supply import Supply
 from pytest_cgins.probes.registry import SPECS, switched_on, wrong_when
 from pytest_cgins.sanitize import Sanitizers
 from pytest_cgins.timing import lock

@@ -12,11 +12,12 @@ from typing import Any
 
 from pytest_cgins import __version__
 from pytest_cgins import config as configuration
+from pytest_cgins.building import build
+from pytest_cgins.building.cache.headers import file_digest
+from pytest_cgins.building.contracts import source
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Case, CompiledKernel, Evaluation, Tested
-from pytest_cgins.kernels import build, source
-from pytest_cgins.kernels.headers import file_digest
 
 Entry = tuple[KernelEntry, Implementation]
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_cgins import kernel_timing
-from pytest_cgins.base_kernels import BaseKernel, BaseKernels
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core import documents
@@ -18,8 +20,6 @@ from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, S
 from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.gate_timing import decide_timing
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.roofline import with_roofline
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks

@@ -13,7 +13,7 @@ import torch
 import pytest_cgins
 from pytest_cgins import baseline
 from pytest_cgins.baseline import Held, held_against
-from pytest_cgins.kernels.revision import MERGE_BASE, NONE, TARGETS
+from pytest_cgins.building.revision.checkout import MERGE_BASE, NONE, TARGETS
 
 TEXT = """\
 version: 1

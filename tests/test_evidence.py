@@ -11,10 +11,11 @@ import torch
 
 import pytest_cgins
 from pytest_cgins import evidence
+from pytest_cgins.building import build
+from pytest_cgins.building.contracts import source
 from pytest_cgins.cases import cases_of
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.kernels import build, source
 
 KERNEL = """\
 // cgins: relu(Tensor input, bool inplace=False) -> Tensor

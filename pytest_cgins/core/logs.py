@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 ROOT = "pytest_cgins"
-BUILDS = "pytest_cgins.kernels"
+BUILDS = "pytest_cgins.building"
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT = "warning"
 

@@ -9,11 +9,11 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_cgins.building.builders import cutlass as installed_cutlass
+from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.findings import Finding, State
-from pytest_cgins.kernels import cutlass as installed_cutlass
-from pytest_cgins.kernels import toolchain
 
 CUDA = "CUDA"
 OLDEST_GCC = (11,)

@@ -6,17 +6,17 @@ import json
 import sys
 from dataclasses import replace
 
+from pytest_cgins.building.nvrtc import cuda_headers
+from pytest_cgins.building.nvrtc import library as compiler
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.compilers import CUDA
 from pytest_cgins.doctor.findings import Finding
-from pytest_cgins.kernels import cuda_headers
-from pytest_cgins.kernels import nvrtc as compiler
 
 # A library of the wrong machine or a broken one may take its process down.
 TRIAL = """\
 import json
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.kernels import nvrtc
+from pytest_cgins.building import nvrtc
 try:
     result = nvrtc.compile("__global__ void k() {}", "trial.cu", f"sm_{nvrtc.supported()[0]}")
     trouble = "" if result.cubin else result.log

@@ -7,10 +7,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from pytest_cgins.building.build import default_cache
 from pytest_cgins.core.text import counted
 from pytest_cgins.doctor import parse
 from pytest_cgins.doctor.findings import Finding, State
-from pytest_cgins.kernels.build import default_cache
 
 STORAGE = "Storage"
 LEAST_FREE_NBYTES = 1 << 30

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.cache.headers import file_digest
+from pytest_cgins.building.loading.callable import LoadedKernel, load
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.core.model import CompiledKernel
-from pytest_cgins.kernels.callable import LoadedKernel, load
-from pytest_cgins.kernels.headers import file_digest
 
 
 class KernelCache:

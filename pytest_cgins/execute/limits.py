@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_cgins.building.cache.space import parse_size
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.kernels.cache_space import parse_size
 
 MEMORY_VARIABLE = "CGINS_WORKER_MEMORY"
 """Environment variable with the limit of one worker's resident memory, as `8GiB` or `500MB`."""

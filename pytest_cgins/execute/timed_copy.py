@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.callable import LoadedKernel
+from pytest_cgins.building.loading.launcher import poison, reusing
+from pytest_cgins.building.loading.returned import address, plain, require_plain, tensors_of, twin
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import OpCall, TensorMeta
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.execute.kernels import wait_for_device
-from pytest_cgins.kernels.callable import LoadedKernel
-from pytest_cgins.kernels.launcher import poison, reusing
-from pytest_cgins.kernels.returned import address, plain, require_plain, tensors_of, twin
 
 
 class Content:

@@ -15,6 +15,9 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.exceptions import kind_of, told
+from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core import documents
 from pytest_cgins.core.bits import all_same, snapshot
 from pytest_cgins.core.buffers import Buffer
@@ -27,9 +30,6 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.execute import graph_replay
 from pytest_cgins.execute.kernels import KernelCache, make_ready, use_device, wait_for_device
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
-from pytest_cgins.kernels.exceptions import kind_of, told
-from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.kernels.returned import address
 from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore

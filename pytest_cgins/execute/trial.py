@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel
+from pytest_cgins.building.loading.returned import address, place, plain, twin
 from pytest_cgins.core import documents
 from pytest_cgins.core.bits import copy_element, copy_memory, same_memory, snapshot
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Context, OpCall, TensorMeta
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.kernels import stream_of_its_own, wait_for_stream
-from pytest_cgins.kernels.callable import BoundCall, LoadedKernel
-from pytest_cgins.kernels.returned import address, place, plain, twin
 from pytest_cgins.packs.context import restore
 from pytest_cgins.probes.on_stream import capturing
 from pytest_cgins.probes.plain_outputs import unlike

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.callable import LoadedKernel
+from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.building.loading.launcher import put_nothing_around
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.dtypes import ITEMSIZE
@@ -26,9 +29,6 @@ from pytest_cgins.execute.kernels import (
 )
 from pytest_cgins.execute.trial import SetTrial
 from pytest_cgins.execute.worker import become_ordinary, describe
-from pytest_cgins.kernels.callable import LoadedKernel
-from pytest_cgins.kernels.imports import import_from
-from pytest_cgins.kernels.launcher import put_nothing_around
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
 from pytest_cgins.probes.late_work import Threads

@@ -24,13 +24,21 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_cgins.building.loading.exceptions import (
+    MAXIMUM_TEXT,
+    bounded,
+    cut,
+    is_stuck,
+    kind_of,
+    printable,
+    told,
+)
 from pytest_cgins.core import errors
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, ProtocolError
 from pytest_cgins.execute.environment import shield
 from pytest_cgins.execute.protocol import CONNECTION_CUT, DONE, START, Channel
 from pytest_cgins.execute.sandbox.init import enclose_in_scratch
-from pytest_cgins.kernels.exceptions import MAXIMUM_TEXT, bounded, cut, is_stuck, kind_of, printable, told
 
 ENCLOSE_VARIABLE = "CGINS_ENCLOSE"
 """Set for a worker that shares its sandbox with a tool: it fences itself in further before it serves."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 
+from pytest_cgins.building.revision.checkout import LFS_POINTER
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.github.git import Git
-from pytest_cgins.kernels.revision import LFS_POINTER
 
 
 def stored(git: Git, commit: str, path: str, content: bytes, made_on: str) -> bytes | None:

@@ -1,1 +1,1 @@
-"""Finding, checking, building and loading kernels."""
+"""What still waits for its room."""

@@ -9,10 +9,10 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from pytest_cgins.building.cache import space
+from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.core.console import print_table
 from pytest_cgins.core.text import counted
-from pytest_cgins.kernels import cache_space
-from pytest_cgins.kernels.cache import default_cache
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -53,7 +53,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 def size(text: str) -> int:
     """Type of an argument: bytes of `500MB`."""
     try:
-        return cache_space.parse_size(text)
+        return space.parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}: write 500MB or 2GiB") from None
 
@@ -69,12 +69,12 @@ def age(text: str) -> float:
 def run_ls(arguments: argparse.Namespace) -> int:
     """Print what the cache holds."""
     folder = default_cache()
-    entries = cache_space.stored(folder)
+    entries = space.stored(folder)
     if arguments.json:
         builds = [{**asdict(entry), "folder": str(entry.folder)} for entry in entries]
         document = {
             "folder": str(folder),
-            "limit_nbytes": cache_space.limit_nbytes(),
+            "limit_nbytes": space.limit_nbytes(),
             "nbytes": sum(entry.nbytes for entry in entries),
             "builds": builds,
         }
@@ -98,7 +98,7 @@ def run_ls(arguments: argparse.Namespace) -> int:
             )  # fmt: skip
         print_table(table)
     total = sum(entry.nbytes for entry in entries)
-    limit = shown_size(cache_space.limit_nbytes())
+    limit = shown_size(space.limit_nbytes())
     print(f"{counted(len(entries), 'build')}, {shown_size(total)} of at most {limit} in {folder}")
     return 0
 
@@ -107,14 +107,14 @@ def run_prune(arguments: argparse.Namespace) -> int:
     """Remove builds and say how much."""
     folder = default_cache()
     chosen = arguments.all or arguments.max_size is not None or arguments.older_than is not None
-    removed = cache_space.prune(
+    removed = space.prune(
         folder,
-        max_nbytes=arguments.max_size if chosen else cache_space.limit_nbytes(),
+        max_nbytes=arguments.max_size if chosen else space.limit_nbytes(),
         older_than_s=arguments.older_than,
         everything=arguments.all,
         dry_run=arguments.dry_run,
     )
-    left = cache_space.stored(folder)
+    left = space.stored(folder)
     if arguments.dry_run:
         gone = {entry.key for entry in removed}
         left = [entry for entry in left if entry.key not in gone]

@@ -43,9 +43,9 @@ def add_config_option(parser: argparse.ArgumentParser, what: str = "") -> None:
 
 def run_schema(arguments: argparse.Namespace) -> int:
     """Print the prototypes of a kernel's launchers and device kernels, or of one source file."""
-    from pytest_cgins.kernels import launch_line
-    from pytest_cgins.kernels import schema as schemas
-    from pytest_cgins.kernels.source import read, wants_workspace
+    from pytest_cgins.building.contracts import launch_line
+    from pytest_cgins.building.contracts import schema as schemas
+    from pytest_cgins.building.contracts.source import read, wants_workspace
 
     if arguments.op:
         return _print_schemas_of(arguments.op)
@@ -69,9 +69,9 @@ def run_schema(arguments: argparse.Namespace) -> int:
 
 def _print_schemas_of(name: str) -> int:
     """Print a line for each overload of an op that the language of schema lines can say."""
+    from pytest_cgins.building.contracts import schema as schemas
+    from pytest_cgins.building.contracts.torch_schema import overloads
     from pytest_cgins.core.errors import SourceError
-    from pytest_cgins.kernels import schema as schemas
-    from pytest_cgins.kernels.torch_schema import overloads
     from pytest_cgins.packs import ops
 
     full = ops.full_names(name)

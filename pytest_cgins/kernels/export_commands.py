@@ -57,8 +57,8 @@ def run_export(arguments: argparse.Namespace) -> int:
     """Write the package, and say what to do with it."""
     import sys
 
+    from pytest_cgins.building.torch_library import package
     from pytest_cgins.config import load
-    from pytest_cgins.kernels.torch_library import package
 
     config = load(arguments.config, require_traces=False)
     known = {kernel.name: kernel for kernel in config.kernels}

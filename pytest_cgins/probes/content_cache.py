@@ -26,10 +26,10 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.exceptions import kind_of
+from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bits import memory_of
 from pytest_cgins.core.text import counted
-from pytest_cgins.kernels.exceptions import kind_of
-from pytest_cgins.kernels.returned import address
 from pytest_cgins.probes.signs import evidence
 from pytest_cgins.timing.cpu import forget_branches
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.core.text import counted
-from pytest_cgins.kernels import cuda_driver as driver
 
 NAME = "l2_carve_out"
 _PERSISTING_L2_NBYTES = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 import torch
 
+from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bits import all_same, same
-from pytest_cgins.kernels.returned import address
 from pytest_cgins.probes.trial import Deviation, Trial
 
 NAME = "late_work"

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import torch
 
-from pytest_cgins.kernels import cuda_driver as driver
+from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.probes import own_memory
 
 _PAGE_NBYTES = os.sysconf("SC_PAGE_SIZE")

@@ -31,8 +31,8 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.bits import memory_of
-from pytest_cgins.kernels import cuda_driver
 from pytest_cgins.probes.raised import attempt
 from pytest_cgins.probes.trial import PreparedCall, Trial
 

@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import torch
 
+from pytest_cgins.building.loading import cuda_driver as driver
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.kernels import cuda_driver as driver
 from pytest_cgins.timing import nvml
 from pytest_cgins.timing.nvml import cuda_uuids as _names
 

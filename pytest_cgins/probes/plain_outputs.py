@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import torch
 
-from pytest_cgins.kernels.returned import unlike_plain
+from pytest_cgins.building.loading.returned import unlike_plain
 
 NAME = "plain_outputs"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pytest_cgins.kernels.exceptions import kind_of, told
+from pytest_cgins.building.loading.exceptions import kind_of, told
 
 _MAXIMUM_TEXT = 2000
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import torch
 
-from pytest_cgins.kernels.launcher import poison
+from pytest_cgins.building.loading.launcher import poison
 
 _ALLOCATORS = frozenset(
     f"aten::{name}"

@@ -15,7 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_cgins.kernels.launcher import Launcher
+from pytest_cgins.building.loading.launcher import Launcher
 from pytest_cgins.probes import (
     audit,
     floating_point,

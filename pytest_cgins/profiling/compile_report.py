@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_cgins.building import resources, sass
+from pytest_cgins.building.cache.store import RECORD
+from pytest_cgins.building.compilers import architectures
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import CompiledKernel
-from pytest_cgins.kernels import architectures, resources, sass
-from pytest_cgins.kernels.cache import RECORD
 from pytest_cgins.profiling.model import CompiledFunction
 
 MOST_WARNINGS = 20

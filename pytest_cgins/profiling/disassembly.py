@@ -11,17 +11,17 @@ from importlib import import_module
 from pathlib import Path
 
 from pytest_cgins import config as configuration
+from pytest_cgins.building import resources, sass
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.kernel_builds import has_driver
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.core.model import Case
 from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels import resources, sass
-from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.cache import default_cache
-from pytest_cgins.kernels.source import find
-from pytest_cgins.kernels.supply import has_driver
 from pytest_cgins.profiling import selection
 from pytest_cgins.profiling.child import Child
 from pytest_cgins.profiling.compile_report import archs_of

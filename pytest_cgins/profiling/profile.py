@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, InfrastructureError
@@ -19,7 +20,6 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.profiling import compile_report, metrics
 from pytest_cgins.profiling import ncu as tool
 from pytest_cgins.profiling.child import Begun, Child, Told

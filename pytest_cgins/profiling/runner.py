@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Context
@@ -26,7 +27,6 @@ from pytest_cgins.core.tensors import Kept
 from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
 from pytest_cgins.execute.sandbox.init import enclose_in_scratch
 from pytest_cgins.execute.timed_copy import Content, TimedCopy
-from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
 

@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from pytest_cgins.building.builders import plan as plans
+from pytest_cgins.building.contracts.source import find
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import KernelSource
 from pytest_cgins.doctor import compilers, tools
 from pytest_cgins.doctor.findings import Finding
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels import plan as plans
-from pytest_cgins.kernels.source import find
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, TidyEvidence, TidyFinding
 
 CHECKS = (

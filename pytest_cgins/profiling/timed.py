@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Environment, Evaluation
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.profiling import selection
 from pytest_cgins.timing_stage import TimingOptions
 

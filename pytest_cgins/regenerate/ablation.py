@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.case_timing import Noise, NoiseOf
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
@@ -18,7 +19,6 @@ from pytest_cgins.core.model import Environment, Evaluation, Status
 from pytest_cgins.evaluate import Evaluator, worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.profiling.attribution import attribute
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, Attribution, AttributionEvidence
 from pytest_cgins.profiling.selection import label

@@ -189,7 +189,7 @@ def _ran(
     *,
     made_project: bool = False,
 ) -> Ran | None:
-    from pytest_cgins.kernels.revision import NONE
+    from pytest_cgins.building.revision.checkout import NONE
     from pytest_cgins.regenerate import conduct, run
     from pytest_cgins.regenerate.project_copy import head
 

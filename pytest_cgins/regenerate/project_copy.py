@@ -15,10 +15,12 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cgins.base_kernels import READ_BY_PYTHON
+from pytest_cgins.building.builders import plan
+from pytest_cgins.building.contracts import source
+from pytest_cgins.building.revision import checkout as revision
+from pytest_cgins.building.revision.base_kernels import READ_BY_PYTHON
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import RegenerateError, RevisionError, SourceError
-from pytest_cgins.kernels import plan, revision, source
 from pytest_cgins.methods import memory_file
 
 LIMIT_NBYTES = 4 << 20

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins import __version__
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.revision import checkout
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
@@ -18,8 +20,6 @@ from pytest_cgins.evaluate import worker_environment
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.builds import BuildFence
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels import revision
-from pytest_cgins.kernels.ahead import Ahead
 from pytest_cgins.methods import memory_file
 from pytest_cgins.methods.classes import Tried
 from pytest_cgins.regenerate import exchange_place, guard, scratch, standing, static_check
@@ -229,7 +229,7 @@ class Run:
         # The base is a commit of when the run began, not what its name means by now.
         kept = journal.guarded(target)
         base = kept.files.get(guard.BASE) if kept is not None else None
-        baseline = journal.record.baseline if base is None else base or revision.NONE
+        baseline = journal.record.baseline if base is None else base or checkout.NONE
         copy = _copy(self._config, target, folder / target.name, baseline, journal.overlay(target))
         moved = self._moved(target, copy, {})
         if moved and journal.result(target) is None:

@@ -16,10 +16,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from pytest_cgins.building.build_queue import Ahead, default_jobs
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.kernels.ahead import Ahead, default_jobs
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 
 CORES = 2

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.building.contracts import torch_schema
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core import documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
-from pytest_cgins.kernels import torch_schema
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.model import Answer, Message, Request
 from pytest_cgins.regenerate.prompts import blocks, calls, definitions

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import RegenerateError
@@ -23,8 +25,6 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.profiling import disassembly, environment, ncu, selection, tidy
 from pytest_cgins.profiling.model import SassRow, TidyFinding
 from pytest_cgins.profiling.profile import Profiler

@@ -16,9 +16,9 @@ from pytest_cgins.core.errors import CginsError, ConfigError
 from pytest_cgins.kernels.commands import add_config_option
 
 if TYPE_CHECKING:
+    from pytest_cgins.building.build_queue import Ahead
     from pytest_cgins.config import Config, Implementation, KernelEntry
     from pytest_cgins.core.model import Compilation, SessionReport
-    from pytest_cgins.kernels.ahead import Ahead
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -79,7 +79,7 @@ def run_build(arguments: argparse.Namespace) -> int:
         ConfigError: the file or the arguments are wrong.
         RevisionError: the commit to compare with is unknown.
     """
-    from pytest_cgins.kernels.ahead import Ahead
+    from pytest_cgins.building.build_queue import Ahead
 
     if arguments.arch is not None and not arguments.arch.strip(", "):
         raise ConfigError(
@@ -127,8 +127,8 @@ def _build(
     to_stderr: bool = False,
 ) -> int:
     """Build for this machine; a line an implementation, in the order of the file."""
+    from pytest_cgins.building.contracts.source import find
     from pytest_cgins.core.model import KernelSource
-    from pytest_cgins.kernels.source import find
 
     out = sys.stderr if to_stderr else sys.stdout
     sources: list[KernelSource | CginsError] = []

@@ -20,10 +20,10 @@ import pytest
 from pytest_cgins import config as configuration
 from pytest_cgins import evidence
 from pytest_cgins.baseline import Held, held_against
+from pytest_cgins.building.revision.checkout import target_branch
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.core.options import BASELINE
-from pytest_cgins.kernels.revision import target_branch
 from pytest_cgins.session.collect import CginsFile
 
 RUNS_KERNELS = frozenset({"cgins_kernel", "cgins_benchmark"})

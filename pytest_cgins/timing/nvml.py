@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.kernels import cuda_driver
 
 LIBRARY = "libnvidia-ml.so.1"
 THROTTLE_REASONS = {

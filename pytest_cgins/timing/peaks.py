@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from pytest_cgins.kernels import cuda_driver as driver
+from pytest_cgins.building.loading import cuda_driver as driver
 
 CLOCK_RATE_KHZ = 13  # CU_DEVICE_ATTRIBUTE_…
 MEMORY_CLOCK_RATE_KHZ = 36

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pytest_cgins.building.loading.launcher import POISON_BYTE
 from pytest_cgins.core.model import Check, Reason, WorstElement
 from pytest_cgins.core.text import counted
-from pytest_cgins.kernels.launcher import POISON_BYTE
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.locate import describe
 from pytest_cgins.verify.text import number, position, subject

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.config import ProbeException, Repeatability, Tolerance
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
@@ -23,7 +24,6 @@ from pytest_cgins.core.layout import lay_out, rebuild
 from pytest_cgins.core.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.text import counted
-from pytest_cgins.kernels.imports import import_from
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
 from pytest_cgins.probes import after_timing, on_stream, op_callback

@@ -15,10 +15,10 @@ from pytest_cgins.kernels.commands import add_config_option
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from pytest_cgins.building.loading.callable import LoadedKernel
     from pytest_cgins.config import Config
     from pytest_cgins.config.model import Implementation, KernelEntry
     from pytest_cgins.core.errors import CginsError
-    from pytest_cgins.kernels.callable import LoadedKernel
     from pytest_cgins.whole_model.document import ModelBench
 
 FILE = Path(".cgins/model_bench.json")
@@ -76,10 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
     import torch
 
+    from pytest_cgins.building.loading.imports import import_from
     from pytest_cgins.config import TimingGate
     from pytest_cgins.core.console import import_path
     from pytest_cgins.core.errors import InfrastructureError
-    from pytest_cgins.kernels.imports import import_from
     from pytest_cgins.profiling import bench as ratios
     from pytest_cgins.timing.environment import describe
     from pytest_cgins.whole_model import bench, workload
@@ -154,10 +154,10 @@ def _loaded(
     Raises:
         CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
     """
+    from pytest_cgins.building.build_queue import Ahead
+    from pytest_cgins.building.contracts.source import find
+    from pytest_cgins.building.loading.callable import load
     from pytest_cgins.core.errors import CginsError
-    from pytest_cgins.kernels.ahead import Ahead
-    from pytest_cgins.kernels.callable import load
-    from pytest_cgins.kernels.source import find
     from pytest_cgins.packs.backward import resolve
     from pytest_cgins.packs.ops import qualified_name, trust
 

@@ -209,9 +209,9 @@ def receive(process: subprocess.Popen[str]) -> dict[str, Any] | None:
 
 def serve(folder: Path) -> int:
     """Build, load and call what standard input names, line by line."""
+    from pytest_cgins.building.build import build
     from pytest_cgins.core.errors import CginsError
     from pytest_cgins.core.model import KernelSource
-    from pytest_cgins.kernels.build import build
 
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:

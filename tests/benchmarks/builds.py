@@ -113,7 +113,7 @@ def finished(started: float, function: Callable[..., Any], device: str) -> float
 def project(folder: Path, implementation: str) -> Callable[[], Any]:
     """A project with one kernel; what finds its source, as the gate does for an edited file."""
     from pytest_cgins import config as configuration
-    from pytest_cgins.kernels.source import find
+    from pytest_cgins.building.contracts.source import find
 
     stanza, file, text = IMPLEMENTATIONS[implementation]
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def project(folder: Path, implementation: str) -> Callable[[], Any]:
 
 def callable_of(compiled: Any) -> Callable[..., Any]:
     """A built kernel as a function of a tensor and a number, bound as the gate binds it."""
-    from pytest_cgins.kernels.callable import load
+    from pytest_cgins.building.loading.callable import load
 
     loaded = load(compiled)
 
@@ -162,8 +162,8 @@ def cold(implementation: str, *, warmed_by: str = "") -> Callable[[Path], float]
     """
 
     def measure(folder: Path) -> float:
-        import pytest_cgins.kernels.callable  # noqa: F401 (what load_inline's side has imported by now, too)
-        from pytest_cgins.kernels.build import build
+        import pytest_cgins.building.loading.callable  # noqa: F401 (what load_inline's side has imported by now, too)
+        from pytest_cgins.building.build import build
 
         if warmed_by:
             build(project(folder / "other", warmed_by)())
@@ -183,7 +183,7 @@ def hit(implementation: str) -> Callable[[Path], float]:
     """The same in another process, when nothing has changed: find, look up, load."""
 
     def measure(folder: Path) -> float:
-        from pytest_cgins.kernels.build import build
+        from pytest_cgins.building.build import build
 
         find = project(folder / "project", implementation)
         source = find()
@@ -202,8 +202,8 @@ def hit(implementation: str) -> Callable[[Path], float]:
 
 def operator(folder: Path) -> float:
     """A launcher as `torch.ops.cgins.scale`."""
-    import pytest_cgins.kernels.callable  # noqa: F401 (as for the others)
-    from pytest_cgins.kernels import op
+    import pytest_cgins.building.loading.callable  # noqa: F401 (as for the others)
+    from pytest_cgins.building.builders import op
 
     find = project(folder / "project", "launcher CUDA")
     started = time.perf_counter()
@@ -214,8 +214,8 @@ def refused(implementation: str) -> Callable[[Path], float]:
     """From an edited source to the compiler's message in the caller's hands."""
 
     def measure(folder: Path) -> float:
+        from pytest_cgins.building.build import build
         from pytest_cgins.core.errors import BuildError
-        from pytest_cgins.kernels.build import build
 
         find = project(folder / "project", implementation)
         build(project(folder / "other", implementation.replace(", broken", ""))())  # the compiler's first use
@@ -234,7 +234,7 @@ def refused(implementation: str) -> Callable[[Path], float]:
 
 def prefilter(folder: Path) -> float:
     """A launcher's device-code error through NVRTC, before nvcc would be started."""
-    from pytest_cgins.kernels import prefilter
+    from pytest_cgins.building.builders import prefilter
 
     find = project(folder / "project", "launcher CUDA, broken")
 
@@ -272,8 +272,8 @@ def examples(*, warm: bool) -> Callable[[Path], float]:
 def cute_gemm(folder: Path) -> float:
     """The example project's GEMM in CuTe, on tensor cores."""
     from pytest_cgins import config as configuration
-    from pytest_cgins.kernels.build import build
-    from pytest_cgins.kernels.source import find
+    from pytest_cgins.building.build import build
+    from pytest_cgins.building.contracts.source import find
 
     config = configuration.load(EXAMPLE / "cgins.yaml")
     kernel = next(kernel for kernel in config.kernels if kernel.name == "linear")

@@ -75,7 +75,7 @@ def test_warnings_name_their_level() -> None:
 
     def text(level: int) -> str:
         return logs.text(
-            logging.LogRecord("pytest_cgins.kernels.cache", level, "", 1, "%s waits", ("x",), None)
+            logging.LogRecord("pytest_cgins.building.cache.store", level, "", 1, "%s waits", ("x",), None)
         )
 
     assert text(logging.INFO) == "cgins.kernels.cache: x waits"

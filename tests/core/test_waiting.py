@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import history_file
+from pytest_cgins.building.cache import locks
+from pytest_cgins.building.compilers import slots
 from pytest_cgins.core import logs, waiting
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait, Waited
 from pytest_cgins.github.git import Git
 from pytest_cgins.github.remote import parse
 from pytest_cgins.github.transport import Transport
-from pytest_cgins.kernels import locks, slots
 from pytest_cgins.methods import memory_file
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
@@ -35,7 +36,7 @@ from tests.regenerate.provider_help import KEY, KEY_ENV, place_of, request, sett
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pytest_cgins.kernels import locks, slots
+from pytest_cgins.building import locks, slots
 from pytest_cgins.timing import lock
 kind, path, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 if kind == "file":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.kernels import toolchain
+from pytest_cgins.building.compilers import toolchain
 
 FakeTool = Callable[..., str]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_cgins.building.builders import cutlass as cutlass_headers
 from pytest_cgins.doctor import compilers
 from pytest_cgins.doctor.findings import Finding
-from pytest_cgins.kernels import cutlass as cutlass_headers
 
 if TYPE_CHECKING:
     from conftest import FakeTool

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.building.nvrtc import cuda_headers
 from pytest_cgins.doctor import nvrtc
 from pytest_cgins.doctor.findings import Finding
-from pytest_cgins.kernels import cuda_headers
 
 OK = Finding(group="CUDA", name="NVRTC", state="ok", version="13.0")
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.execute.kernels import KernelCache
 from pytest_cgins.execute.timed_copy import Content, Rotating, TimedCopy, exchange
-from pytest_cgins.kernels.callable import LoadedKernel
 
 FIRST, SECOND = torch.linspace(-1, 1, 6), torch.linspace(2, -2, 6)
 MakeContent = Callable[..., Content]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
 from pytest_cgins.core.bits import same
 from pytest_cgins.core.errors import ProtocolError, WorkerCrashed
@@ -16,7 +17,6 @@ from pytest_cgins.core.model import Autocast, Context, KernelSource
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.execute.verification import VerificationService
-from pytest_cgins.kernels.build import build
 
 INPUT = torch.tensor([[-1.0, 2.0, -3.0], [4.0, -5.0, float("nan")]])
 

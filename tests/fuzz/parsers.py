@@ -19,6 +19,9 @@ from typing import Any
 import torch
 
 from pytest_cgins import history_file
+from pytest_cgins.building import resources, sass
+from pytest_cgins.building.compilers import diagnostics
+from pytest_cgins.building.contracts import launch_line, schema
 from pytest_cgins.config.load import load
 from pytest_cgins.core import documents, expression
 from pytest_cgins.core.buffers import Buffer
@@ -26,7 +29,6 @@ from pytest_cgins.core.errors import CginsError, RecordError
 from pytest_cgins.core.model import Blob, SessionReport
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.protocol import Channel
-from pytest_cgins.kernels import diagnostics, launch_line, resources, sass, schema
 from pytest_cgins.packs import recipe, store, values
 from pytest_cgins.recording import profile
 from pytest_cgins.recording.importers import (  # fmt: skip

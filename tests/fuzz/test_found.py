@@ -16,13 +16,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_cgins.building import resources
+from pytest_cgins.building.contracts import launch_line, schema
 from pytest_cgins.config.load import load
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ConfigError, PackError, ProtocolError, RecordError, SourceError
 from pytest_cgins.core.model import Recipe, SessionReport, Storage
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.kernels import launch_line, resources, schema
 from pytest_cgins.packs import recipe, store
 from pytest_cgins.packs.validate import problems
 from pytest_cgins.recording.importers import (  # fmt: skip

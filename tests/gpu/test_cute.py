@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+from pytest_cgins.building.build import build
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.loading.callable import LoadedKernel, load
 from pytest_cgins.config import load as load_config
 from pytest_cgins.core.errors import ContractError
 from pytest_cgins.core.model import Argument, OpCall, TensorMeta
-from pytest_cgins.kernels.build import build
-from pytest_cgins.kernels.callable import LoadedKernel, load
-from pytest_cgins.kernels.source import find
 from pytest_cgins.packs.values import encode
 
 pytestmark = pytest.mark.gpu

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.building.builders import op
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.torch_library import package
 from pytest_cgins.config import load
-from pytest_cgins.kernels import op
-from pytest_cgins.kernels.source import find
-from pytest_cgins.kernels.torch_library import package
 
 pytestmark = pytest.mark.gpu
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.building import build as builds
+from pytest_cgins.building.loading.extension_function import modules_of
 from pytest_cgins.core.model import KernelSource
-from pytest_cgins.kernels import build as builds
-from pytest_cgins.kernels.extension_function import modules_of
 
 pytestmark = pytest.mark.gpu
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.kernels import sass
+from pytest_cgins.building import sass
 from pytest_cgins.methods import registry
 from pytest_cgins.methods.model import Method, Signature
 from pytest_cgins.methods.sass_signature import check, instructions, signature_for, unread

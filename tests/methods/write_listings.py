@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from pytest_cgins.kernels import sass
+from pytest_cgins.building import sass
 
 HERE = Path(__file__).parent
 ARCHS = ("sm_80", "sm_90a", "sm_100a")

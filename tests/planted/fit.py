@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import WorkerError
 from pytest_cgins.core.layout import rebuild
@@ -16,7 +17,6 @@ from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.kernels.build import build
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.verify.expected import ExpectedOutput

@@ -14,10 +14,10 @@ import yaml
 
 import pytest_cgins
 from pytest_cgins import config
+from pytest_cgins.building.build import build
+from pytest_cgins.building.contracts.source import find
 from pytest_cgins.core.errors import BuildError
 from pytest_cgins.core.model import KernelSource
-from pytest_cgins.kernels.build import build
-from pytest_cgins.kernels.source import find
 from tests.planted.calls import OPS, Calls
 from tests.planted.edits import KERNELS, Source
 

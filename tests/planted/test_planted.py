@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_cgins.building.build import default_cache
 from pytest_cgins.core.model import Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.kernels.build import default_cache
 from tests.planted import edits, project
 from tests.planted.outcome import ELSEWHERE, Outcome, evaluate, listed
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pytest_cgins.kernels.revision import TARGETS
+from pytest_cgins.building.revision.checkout import TARGETS
 from pytest_cgins.session.coverage import Coverage, _is_given
 
 if TYPE_CHECKING:

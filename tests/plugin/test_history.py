@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.branch import BRANCH_VARIABLES
+from pytest_cgins.building.revision.checkout import TARGETS
 from pytest_cgins.history_file import read
-from pytest_cgins.kernels.revision import TARGETS
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import KernelSource
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.timing import TimingService
-from pytest_cgins.kernels.build import build
 from pytest_cgins.probes import after_timing
 from pytest_cgins.probes.registry import wrong_when
 from tests.whole_timing import here, measured

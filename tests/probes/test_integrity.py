@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.kernels import launcher
+from pytest_cgins.building.loading import launcher
 from pytest_cgins.probes import integrity, settings
 from pytest_cgins.probes.origin import Origins
 
@@ -59,8 +59,8 @@ def _message(watched: Watched, text: str) -> str:
         ),
         ("import os; del os.listdir", "replaced os.listdir by nothing"),
         (
-            "import sys; sys.modules['pytest_cgins.kernels.launcher'].GUARD_NBYTES = 0",
-            "replaced pytest_cgins.kernels.launcher.GUARD_NBYTES by a builtins.int",
+            "import sys; sys.modules['pytest_cgins.building.loading.launcher'].GUARD_NBYTES = 0",
+            "replaced pytest_cgins.building.loading.launcher.GUARD_NBYTES by a builtins.int",
         ),
         (
             "import sys; sys.modules['pytest_cgins.probes.integrity'].Integrity.check = lambda *a: None",

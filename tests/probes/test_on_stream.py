@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.building.loading import cuda_driver
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.kernels import cuda_driver
 from pytest_cgins.probes import on_stream
 
 STREAM, GRAPH = 77, 99

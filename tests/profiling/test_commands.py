@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import pytest
 
+from pytest_cgins.building import sass
+from pytest_cgins.building.compilers.toolchain import nvcc
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.kernels import sass
-from pytest_cgins.kernels.toolchain import nvcc
 from pytest_cgins.profiling import model
 
 PROJECT = Path(__file__).parents[1] / "plugin" / "project"

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.building import sass
+from pytest_cgins.building.build import build
+from pytest_cgins.building.builders import device_image
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.nvrtc import library
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.kernels import device_image, nvrtc, sass
-from pytest_cgins.kernels.build import build
-from pytest_cgins.kernels.source import find
 from pytest_cgins.profiling import compile_report
 from pytest_cgins.profiling.disassembly import of_library
 
@@ -34,7 +36,7 @@ def test_each_function_is_counted_once(tmp_path: Path) -> None:
     config = load(tmp_path / "cgins.yaml")
     entry = config.kernels[0]
     try:
-        nvrtc.identity()
+        library.identity()
         compiled = build(find(config, entry, entry.implementations[0]))
     except InfrastructureError as error:
         pytest.skip(f"no NVRTC: {error.what}")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Case
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels.cache import default_cache
 from pytest_cgins.profiling import profile
 from pytest_cgins.profiling.child import Child
 from pytest_cgins.profiling.ncu import Ncu

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import config as configuration
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import JournalError, RegenerateError
-from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.regenerate import journal_files, run, scratch, targets
 from pytest_cgins.regenerate.journal import Journal, runs_in
 from tests.regenerate import projects

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pytest_cgins import config as configuration
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator, worker_environment
 from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.kernels.ahead import Ahead
-from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.regenerate import side_by_side, targets
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.side_by_side import Room
@@ -141,7 +141,7 @@ def test_nothing_is_built_twice(
     """Checks, times, the acceptance, evidence of another run's copy and that run itself take what the first check built."""
     bench, _ = make_bench()
     first, second = relu("a"), relu("b")
-    with caplog.at_level(logging.DEBUG, "pytest_cgins.kernels.build"):
+    with caplog.at_level(logging.DEBUG, "pytest_cgins.building.build"):
         bench.begin([first, second], None)
         for files in (first, second):
             assert bench.check(files).evaluations[0].verdict.status is Status.PASSED

@@ -180,7 +180,7 @@ def test_aten_is_not_overridden() -> None:
 
 def test_examples_of_the_contract() -> None:
     """What the contract's own document shows is legal."""
-    document = (Path(__file__).parents[2] / "pytest_cgins" / "kernels" / "CONTRACT.md").read_text()
+    document = (Path(__file__).parents[2] / "pytest_cgins" / "building" / "CONTRACT.md").read_text()
     examples = re.findall(r"```(?:c\+\+|cuda)\n(.*?)```", document, re.DOTALL)
     assert len(examples) > 5
     assert [codes(example) for example in examples] == [[]] * len(examples)

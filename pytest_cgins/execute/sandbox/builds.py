@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cgins.building.builders import cutlass
+from pytest_cgins.building.builders import plan as plans
+from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.execute.sandbox.fence import Sandbox, quickest_way
-from pytest_cgins.kernels import cutlass, toolchain
-from pytest_cgins.kernels import plan as plans
 
 # Of an installation that may be a home folder: never all of it.
 _PARTS = ("bin", "lib", "lib64", "libexec", "include", "nvvm", "targets", "*-linux-*")

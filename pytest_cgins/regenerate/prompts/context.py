@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_cgins.building.builders import includes
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import Evaluation, Trace
-from pytest_cgins.kernels import includes
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.profile import PackProfile, TraceProfile, read_all
 from pytest_cgins.regenerate.model import Advice, Attempt, Target

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_cgins.building.contracts import launch_line
+from pytest_cgins.building.contracts import schema as schemas
+from pytest_cgins.building.contracts.schema import Schema
+from pytest_cgins.building.contracts.source import wants_workspace
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import Specialized, Trace
-from pytest_cgins.kernels import launch_line
-from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.kernels.schema import Schema
-from pytest_cgins.kernels.source import wants_workspace
 from pytest_cgins.regenerate.prompts import (
     blocks,
     calls,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_cgins.kernels.schema import Schema, SchemaArgument
+from pytest_cgins.building.contracts.schema import Schema, SchemaArgument
 from pytest_cgins.regenerate.prompts.context import Context
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from pytest_cgins.building.contracts import torch_schema
 from pytest_cgins.core import syntax
-from pytest_cgins.kernels import torch_schema
 from pytest_cgins.regenerate.prompts import blocks
 from pytest_cgins.regenerate.prompts.context import Context, relative
 

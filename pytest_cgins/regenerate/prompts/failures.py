@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.building.compilers import diagnostics
 from pytest_cgins.core.model import Check, Evaluation, Probe, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.kernels import diagnostics
 from pytest_cgins.regenerate.model import Attempt
 from pytest_cgins.regenerate.prompts import blocks
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pytest_cgins.building.contracts import schema as schemas
+from pytest_cgins.building.contracts.schema import SchemaArgument
+from pytest_cgins.building.contracts.source import read
+from pytest_cgins.building.contracts.torch_schema import defaults, overloads
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import Argument, Trace
-from pytest_cgins.kernels import schema as schemas
-from pytest_cgins.kernels.schema import SchemaArgument
-from pytest_cgins.kernels.source import read
-from pytest_cgins.kernels.torch_schema import defaults, overloads
 from pytest_cgins.regenerate.prompts import calls, schema_types
 
 _C_NAMES = frozenset(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_cgins.building.contracts.schema import SchemaArgument
 from pytest_cgins.core.model import Value
-from pytest_cgins.kernels.schema import SchemaArgument
 from pytest_cgins.regenerate.prompts import calls
 
 _SCALARS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}

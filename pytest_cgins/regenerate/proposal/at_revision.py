@@ -7,10 +7,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cgins.building.revision.checkout import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
+from pytest_cgins.building.revision.checkout import _git as git
 from pytest_cgins.config import Config, load
 from pytest_cgins.core.errors import ProposalError
-from pytest_cgins.kernels.revision import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
-from pytest_cgins.kernels.revision import _git as git
 from pytest_cgins.regenerate.proposal.read import digest_of
 
 _DEPTH = 12

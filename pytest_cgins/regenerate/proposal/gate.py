@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.building.revision.checkout import _git as git
 from pytest_cgins.config import load
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import CginsError, ProposalError
 from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.secrets import without_secrets
-from pytest_cgins.kernels.revision import NONE
-from pytest_cgins.kernels.revision import _git as git
 from pytest_cgins.regenerate.proposal.read import Contents
 from pytest_cgins.regenerate.proposal.tree import write_files
 from pytest_cgins.regenerate.targets import is_of

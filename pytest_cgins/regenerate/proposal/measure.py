@@ -131,11 +131,11 @@ def _config(plan: Plan) -> Config:
 
 
 def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> Bench:
+    from pytest_cgins.building.build_queue import Ahead
     from pytest_cgins.calibration import Calibrations
     from pytest_cgins.evaluate import worker_environment
     from pytest_cgins.execute.pool import WorkerPool
     from pytest_cgins.execute.sandbox.builds import BuildFence
-    from pytest_cgins.kernels.ahead import Ahead
     from pytest_cgins.regenerate import conduct
     from pytest_cgins.regenerate.side_by_side import Room
     from pytest_cgins.regenerate.trial import Bench, TrialSettings

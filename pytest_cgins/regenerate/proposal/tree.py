@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from pytest_cgins.building.contracts import source
+from pytest_cgins.building.revision.checkout import _git as git
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import ProposalError, RevisionError
-from pytest_cgins.kernels import source
-from pytest_cgins.kernels.revision import _git as git
 from pytest_cgins.regenerate.proposal import entry as proposal_entry
 from pytest_cgins.regenerate.proposal.read import FILE_LIMIT_NBYTES, Contents
 

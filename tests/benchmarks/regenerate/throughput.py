@@ -35,11 +35,11 @@ from typing import Any
 from project import EXAMPLE, REPOSITORY, environment
 
 from pytest_cgins import config as configuration
+from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.core import documents
 from pytest_cgins.core.options import POLICIES
-from pytest_cgins.kernels.revision import NONE
 from pytest_cgins.regenerate import conduct, run, static_check, targets
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal import Journal

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.config import load
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernels import toolchain
-from pytest_cgins.kernels.ahead import Ahead
 
 from .conftest import run
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 import pytest_cgins
+from pytest_cgins.building.contracts import launch_line
+from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.core import expression
 from pytest_cgins.core.model import Argument, OpCall, Specialized, TensorMeta, Value
-from pytest_cgins.kernels import launch_line
-from pytest_cgins.kernels import schema as schemas
 from pytest_cgins.packs.store import PackReader
 from pytest_cgins.regenerate.prompts import contract, contract_text, generate
 from pytest_cgins.regenerate.prompts.context import Context
 from tests.regenerate.prompts.example import context_of
 
-KERNELS = Path(pytest_cgins.__file__).parent / "kernels"
+KERNELS = Path(pytest_cgins.__file__).parent / "building"
 HEADER = (KERNELS / "include" / "cgins.h").read_text()
 DOCUMENT = (KERNELS / "CONTRACT.md").read_text()
 OF_THE_TOOL = {"CGINS_H_", "CGINS_CONTRACT_VERSION", "CGINS_MESSAGE_NBYTES", "CGINS_HOST_DEVICE", "cgins_last_error",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.kernels import schema as schemas
+from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.regenerate.prompts import blocks, hardware, schema_line, workload
 from pytest_cgins.regenerate.prompts.advise import read_advice
 from tests.regenerate.prompts.example import config, context_of

@@ -1,0 +1,214 @@
+"""CUDA launchers: nvcc without any torch header, for explicitly named architectures."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_cgins.building.builders import cutlass, nvcc_phases, specialize
+from pytest_cgins.building.builders import plan as plans
+from pytest_cgins.building.compilers import architectures, toolchain
+from pytest_cgins.building.compilers.process import Outcome, run_stages
+from pytest_cgins.building.contracts.source import portable_flags
+from pytest_cgins.core.errors import SourceError
+from pytest_cgins.core.model import KernelSource
+
+# ptxas says what each function takes: `resources` reads it in the log.
+FLAGS = ("-O3", "-lineinfo", "-std=c++17", "-cudart=static", "-Xcompiler=-fPIC", "-Xptxas=-v")
+
+# Relocatable device code, and what may bring it in: libraries, objects, files of further options.
+DEVICE_LINK = re.compile(
+    r"rdc|relocatable|lto|link|^--?(?:dc|dw|device-|l|L|optf|options-file)|^@|\.(?:a|o)$"
+)
+
+
+def plan(source: KernelSource, *, linked: bool = True) -> plans.Plan:
+    """How to build a CUDA launcher.
+
+    Args:
+        source: the launcher.
+        linked: whether to make the library, or an object `0.o` a source.
+
+    Raises:
+        SourceError: its schema line is missing or wrong, or an architecture has no such name.
+        InfrastructureError: there is no nvcc, or no CUTLASS for a source that includes it.
+    """
+    compiler = toolchain.nvcc()
+    archs = source.archs or architectures.present_archs()
+    _refuse_device_link(source)
+    headers = cutlass.headers_for(source)
+    statics = own_statics(source.flags)
+    flags = [
+        *FLAGS,
+        *statics,
+        *code_generation(archs),
+        *source.flags,
+        *headers.flags,
+        *_library_folder(compiler),
+    ]
+    prototype, declarations = plans.launcher_prototype(source)
+    return plans.Plan(
+        compiler="nvcc",
+        archs=tuple(archs),
+        identity=(
+            toolchain.version(compiler), toolchain.version(toolchain.cxx()), *FLAGS, *statics, *archs,
+            *portable_flags(source.flags), declarations, headers.version, *specialize.identity(source),
+            *plans.environment_identity(
+                "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "LIBRARY_PATH"
+            ),
+        ),
+        roots=(*plans.header_roots(source), *headers.roots),
+        prototyped=True,
+        run=_Run(source, archs, compiler, tuple(flags), prototype, linked),
+    )  # fmt: skip
+
+
+def own_statics(flags: Sequence[str]) -> tuple[str, ...]:
+    """What tells nvcc's host compiler to keep statics to the library; see `toolchain.own_statics`.
+
+    Args:
+        flags: of nvcc, in which another host compiler may be named than g++.
+    """
+    variables = (os.environ.get(f"NVCC_{name}_FLAGS", "").split() for name in ("PREPEND", "APPEND"))
+    words = [word for part in (*variables, flags) for word in part]
+    host = os.environ.get("NVCC_CCBIN") or "g++"
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        named = re.fullmatch(r"--?(?:ccbin|compiler-bindir)(?:=(.*))?", word, re.DOTALL)
+        if named:
+            host = named[1] or following
+    return tuple(f"-Xcompiler={flag}" for flag in toolchain.own_statics((host,)))
+
+
+def code_generation(archs: tuple[str, ...]) -> list[str]:
+    """`-gencode` flags: machine code for `sm_90a`, PTX for `compute_80`.
+
+    Raises:
+        SourceError: a name is neither.
+    """
+    for arch in archs:
+        architectures.number(arch)
+    return [f"-gencode=arch=compute_{arch.partition('_')[2]},code={arch}" for arch in archs]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Compiles a launcher's sources, the host's and the device's code side by side, and links them."""
+
+    source: KernelSource
+    archs: tuple[str, ...]
+    compiler: tuple[str, ...]
+    flags: tuple[str, ...]
+    prototype: str
+    linked: bool
+
+    def __call__(self, folder: Path, name: str, deadline: float) -> Outcome:
+        """See `plan.Run`."""
+        architectures.require_known(self.archs, self.compiler)
+        for file, text in {plans.PROTOTYPE: self.prototype, **plans.dispatcher(self.source)}.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        stages: list[list[Sequence[str]]] = []
+        typed: list[list[str]] = []
+        environment: dict[str, str] = {}
+        builds = specialize.flags(self.source)
+        objects: list[str] = []
+        for number, macros in enumerate(builds):
+            name_of_build = f"build{number}-" if len(builds) > 1 else ""
+            compile_each = _commands(
+                self.source, [*self.compiler], [*self.flags, *macros], folder, name_of_build
+            )
+            stages += self._compile(compile_each, folder, name_of_build, environment)
+            typed += compile_each
+            made = [command[-1] for command in compile_each]
+            if len(builds) > 1:
+                joined = specialize.join(self.source, number, made)
+                stages += [[command] for command in joined]
+                typed += joined
+                made = [f"{number}.o"]
+            objects += made
+        if len(builds) > 1:
+            stages.append([specialize.compile_dispatcher(folder, plans.INCLUDE)])
+            objects.append("dispatcher.o")
+        if self.linked:
+            link = _link(self.source, [*self.compiler], [*self.flags], objects)
+            stages.append([link])
+            typed.append(link)
+        outcome = run_stages(stages, folder, name, deadline, environment)
+        return replace(outcome, command="\n".join(shlex.join(command) for command in typed))
+
+    def _compile(
+        self, compile_each: list[list[str]], folder: Path, name_of_build: str, environment: dict[str, str]
+    ) -> list[list[Sequence[str]]]:
+        """Stages that compile the sources of one build; what they need of the environment is added."""
+        front: list[Sequence[str]] = []
+        back: list[Sequence[str]] = []
+        for index, command in enumerate(compile_each):
+            depfile = f"{name_of_build}{index}.d"
+            parts = nvcc_phases.phases(
+                command, folder, depfile, temporary=folder / f"{name_of_build}phases{index}", depend="-MD"
+            )
+            if parts is None:
+                front.append([*command, "-MD", "-MF", depfile])
+                continue
+            for file, text in parts.files.items():
+                Path(file).write_text(text, encoding="utf-8")
+            front += [["sh", "-c", chain] for chain in parts.front]
+            back.append(["sh", "-c", parts.back])
+            environment |= parts.environment
+        return [stage for stage in (front, back) if stage]
+
+
+def _library_folder(compiler: tuple[str, ...]) -> list[str]:
+    """Where a toolkit from the package registry has its libraries: its own settings say `lib64`."""
+    folder = Path(compiler[0]).parents[1] / "lib"
+    return [f"-L{folder}"] if (folder / "libcudart_static.a").is_file() else []
+
+
+def device_link(flags: Sequence[str]) -> list[str]:
+    """What to tell nvcc at the link: where no device code refers to another file's, that its link is left out.
+
+    It takes a tenth of a small kernel's build.
+    """
+    appended = f"{os.environ.get('NVCC_PREPEND_FLAGS', '')} {os.environ.get('NVCC_APPEND_FLAGS', '')}".split()
+    return [] if any(DEVICE_LINK.search(flag) for flag in (*flags, *appended)) else ["-nodlink"]
+
+
+def _refuse_device_link(source: KernelSource) -> None:
+    """Device code that is linked has one name in all builds: they could not be kept apart.
+
+    Raises:
+        SourceError: a flag asks for that, beside `specialize`.
+    """
+    words = " ".join(
+        [*source.flags, *(os.environ.get(f"NVCC_{name}_FLAGS", "") for name in ("PREPEND", "APPEND"))]
+    )
+    found = [word for word in words.split() if word.startswith(nvcc_phases.OTHERWISE)]
+    if source.specialized is not None and found:
+        raise SourceError(
+            f"{source.files[0]}: specialize cannot go with {found[0]}: device code that is linked has one name in all builds",
+            remedy=f"leave out {found[0]}, or specialize",
+        )
+
+
+def _commands(
+    source: KernelSource, compiler: list[str], flags: list[str], folder: Path, name_of_build: str = ""
+) -> list[list[str]]:
+    """What compiles each source, without a depfile."""
+    suffix = ".part" if name_of_build else ".o"
+    return [
+        [
+            *compiler, *flags, f"-I{plans.INCLUDE}", "-include", str(folder / plans.PROTOTYPE),
+            "-c", file, "-o", f"{name_of_build}{index}{suffix}",
+        ]
+        for index, file in enumerate(source.files)
+    ]  # fmt: skip
+
+
+def _link(source: KernelSource, compiler: list[str], flags: list[str], objects: list[str]) -> list[str]:
+    return [
+        *compiler, "-shared", *flags, *device_link(source.flags), *objects,
+        "-Xlinker=-Bsymbolic", f"-Xlinker=--require-defined={source.entry}", "-o", plans.LIBRARY,
+    ]  # fmt: skip

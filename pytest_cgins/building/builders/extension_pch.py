@@ -1,0 +1,130 @@
+"""The precompiled header of C++ extensions: made once a machine, kept beside the built kernels.
+
+    <cache>/torch/<key>/<compiler's digest>/…   the lean headers that depend on torch alone, and their .gch
+    <cache>/torch/<key>.uses                    how many builds have wanted it
+
+It has 200 MB and takes as long as three builds without it, so it is made by the third build that wants it. It
+counts as a build of the cache, and goes as one: see `cache_space`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_cgins.building.cache import locks, space
+from pytest_cgins.building.compilers.process import run_stages
+
+logger = logging.getLogger(__name__)
+USES_BEFORE = 2
+
+
+def folder_for(
+    store: Path,
+    command: Sequence[str],
+    header: str,
+    *,
+    files: Mapping[str, str],
+    identity: str,
+    deadline: float,
+) -> Path | None:
+    """The folder with a precompiled header that fits a compile command; None where there is none yet.
+
+    Args:
+        store: folder of all precompiled headers.
+        command: compiler and flags of the sources that will include it, without those that differ by source.
+        header: the header's name among `files`.
+        files: the headers that lie in the folder, by name.
+        identity: what decides the headers that these include: torch's and the compiler's versions.
+        deadline: time of `time.monotonic()` at which making it is given up.
+    """
+    parts = [identity, *command, *(f"{name}\0{text}" for name, text in sorted(files.items()))]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    place = store / key
+    if _usable(place, header):
+        return place
+    try:
+        if _uses(store / f"{key}.uses") <= USES_BEFORE:
+            return None
+        held = locks.acquire(
+            store / f"{key}.lock", max(0.0, deadline - time.monotonic()), "a precompiled header"
+        )
+        if held is None:
+            return None
+        try:
+            if not _usable(place, header) and not _refused(place, header):
+                _make(place, command, header, files, deadline)
+        finally:
+            locks.release(held)
+    except OSError as error:
+        logger.info("no precompiled header: %s", error)
+    return place if _usable(place, header) else None
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write headers into a folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _make(
+    place: Path, command: Sequence[str], header: str, files: Mapping[str, str], deadline: float
+) -> None:
+    """Make the folder, whole or not at all. A refusal is remembered by a folder without it: it would come again."""
+    for left in [place, *place.parent.glob(f"{place.name}.*/")]:  # damaged, or its maker was killed
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+    draft = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
+    made = draft / f"{header}.gch"
+    try:
+        write(draft, files)
+        # By its final path, since the header is found by the path that it was compiled by.
+        compile_it = [*command, f"-isystem{draft}", "-x", "c++-header", header, "-o", f"{header}.gch"]
+        outcome = run_stages([[compile_it]], draft, "precompiled header", deadline)
+        if outcome.status != 0:
+            logger.info("no precompiled header: %s", outcome.log[-1000:])
+            made.unlink(missing_ok=True)
+        else:
+            _size_of(draft).write_text(str(made.stat().st_size), encoding="ascii")
+        if outcome.status is not None:
+            draft.rename(place)
+            space.added(place.parents[1], space.folder_nbytes(place))
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _size_of(place: Path) -> Path:
+    """The file with the size that the precompiled header had when it was made."""
+    return place / "nbytes"
+
+
+def _usable(place: Path, header: str) -> bool:
+    with suppress(OSError, ValueError):
+        os.utime(place)  # the time of its last use
+        wanted = int(_size_of(place).read_text(encoding="ascii"))
+        return (place / f"{header}.gch").stat().st_size == wanted
+    return False
+
+
+def _refused(place: Path, header: str) -> bool:
+    """Whether the compiler would not make it."""
+    return (
+        (place / header).is_file() and not _size_of(place).exists() and not (place / f"{header}.gch").exists()
+    )
+
+
+def _uses(file: Path) -> int:
+    """Count one more use. Two processes at once may count as one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as counted:
+        counted.write(b".")
+        return counted.tell()

@@ -1,0 +1,1 @@
+"""Built kernels on disk, found again by content."""

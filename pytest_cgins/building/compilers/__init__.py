@@ -1,0 +1,1 @@
+"""Compilers: which there are, how many run at once, how they end, and what they print."""

@@ -1,0 +1,1 @@
+"""What a kernel's author writes: schema lines, launch lines, entry points, flags."""

@@ -1,0 +1,227 @@
+"""Kernels that are Python functions: `module:function` targets, and functions of torch extensions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from pytest_cgins.building.contracts import arguments
+from pytest_cgins.building.loading import namespaces
+from pytest_cgins.building.loading.exceptions import kind_of, told
+from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.building.loading.returned import tensors_of
+from pytest_cgins.core.errors import CginsError, ContractError, InfrastructureError, LaunchError, SourceError
+from pytest_cgins.core.model import KernelSource, OpCall, TensorMeta
+from pytest_cgins.core.text import nearest
+from pytest_cgins.packs.modules import is_module_call, keeping_state, rebuild
+from pytest_cgins.packs.values import decode, has_adapted
+
+INTERPRET = "TRITON_INTERPRET"
+BACKENDS = {
+    "cuda": "cuda-python",
+    "cuda.bindings": "cuda-python",
+    "cutlass": "nvidia-cutlass-dsl",
+    "cutlass.cute": "nvidia-cutlass-dsl",
+    "helion": "helion",
+    "numba": "numba",
+    "tilelang": "tilelang",
+    "triton": "'pytest-cgins[triton]'",
+}
+"""What pip installs for modules in which kernels are written: a missing one is no fault of the kernel."""
+
+
+def import_target(source: KernelSource) -> Callable[..., object]:
+    """Import a Python target, in its namespace if it has one.
+
+    Raises:
+        InfrastructureError: a package in which kernels are written is not installed.
+        SourceError: the module or the function is missing, or the module fails to import.
+        LaunchError: Triton is in this process in another mode than the kernel asks for.
+    """
+    _choose_triton_mode(source)
+    name = f"{source.module}:{source.entry}"
+    try:
+        if source.namespace is None:
+            import_from(source.import_root)
+            module = importlib.import_module(source.module)
+        else:
+            module = namespaces.import_module(source.module, source.namespace)
+    except CginsError:
+        raise
+    except Exception as error:  # whatever a user's module raises
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing in BACKENDS:
+            raise InfrastructureError(
+                f'{name}: the Python package "{missing}" is not installed in {sys.prefix}',
+                remedy=f"pip install {BACKENDS[missing]}",
+            ) from error
+        raise SourceError(
+            f"{name}: importing {source.module} raised {kind_of(error)}: {told(error)}",
+            remedy=f'install or correct the module "{missing}"' if missing else "mend the module",
+        ) from error
+    function: Any = module
+    # What stands before the last name need not be callable: torch:ops.aten.gelu.default.
+    for name in source.entry.split("."):
+        parent, function = function, getattr(function, name, None)
+        if function is None:
+            break
+    if not callable(function):
+        functions = [key for key, value in getattr(parent, "__dict__", {}).items() if callable(value)]
+        raise SourceError(
+            f'{module.__file__}: module "{source.module}" has no function "{source.entry}"',
+            remedy=nearest(name, functions) or "target is MODULE:FUNCTION",
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _choose_triton_mode(source: KernelSource) -> None:
+    """Turn Triton's interpreter on before Triton is imported: afterwards its own functions are fixed."""
+    active = os.environ.get(INTERPRET) == "1"
+    if source.interpret and not active:
+        if "triton" in sys.modules:
+            raise LaunchError(
+                f"{source.module}:{source.entry}: Triton is already in this process, with its compiler",
+                remedy=f"start the worker with {INTERPRET}=1, or give interpreted kernels a worker of their own",
+            )
+        os.environ[INTERPRET] = "1"
+    elif active and not source.interpret and source.device == "cuda":
+        raise LaunchError(
+            f"{source.module}:{source.entry}: this process runs Triton's interpreter ({INTERPRET}=1)",
+            remedy=f"unset {INTERPRET}, or set interpret: true and device: cpu for this implementation",
+        )
+
+
+class PythonKernel:
+    """A Python callable, called with the op's own arguments; a module op's module is the first of them."""
+
+    def __init__(self, function: Callable[..., object], name: str, *, interpreted: bool = False) -> None:
+        self._function = function
+        self._interpreted = interpreted
+        self.name = name
+
+    def bind(
+        self,
+        call: OpCall,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[TensorMeta],  # noqa: ARG002 - the function allocates its own
+        device: str,  # noqa: ARG002 - follows from the tensors
+    ) -> BoundFunction:
+        """See `callable.LoadedKernel.bind`. By name where the names agree, else in the op's order."""
+        if self._interpreted and any(tensor.dtype == torch.bfloat16 for tensor in tensors):
+            # It also multiplies them as fp16 in tl.dot.
+            raise ContractError(
+                f"{self.name}: Triton's interpreter cuts bfloat16 off where a GPU rounds it",
+                remedy="bfloat16 needs a GPU: name an implementation for device: cuda besides",
+            )
+        values = arguments.call_values(call, tensors)
+        positional, keyword = self._match(call, values, tensors)
+        function = _anew(self._function, call, values, tensors)
+        if is_module_call(call):
+            module = rebuild(call, tensors)
+            positional.insert(0, module)
+            function = keeping_state(module, function)
+        return BoundFunction(function, positional, keyword, self.name)
+
+    def _match(
+        self, call: OpCall, values: dict[str, Any], tensors: Sequence[torch.Tensor]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        signatures = arguments.signatures(self._function)
+        if is_module_call(call):
+            signatures = [self._behind_module(call, parameters) for parameters in signatures]
+        return arguments.match(call, values, signatures, self.name, tensors)
+
+    def _behind_module(self, call: OpCall, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+        """The parameters that are left for what `forward` takes."""
+        first = parameters[0] if parameters else None
+        if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+            raise SourceError(
+                f"{self.name}: it takes no module",
+                remedy=f"its first parameter is the module, the next ones are those of {call.op}.forward",
+            )
+        return parameters if first.kind is first.VAR_POSITIONAL else parameters[1:]
+
+
+class ExtensionKernel:
+    """A function of a torch extension, called with the op's arguments: by name where it names its own, else in order.
+
+    The tensors of a module op's module follow, as the trace has them; by name they are what a schema line calls them.
+    """
+
+    def __init__(self, function: Callable[..., object], name: str) -> None:
+        self._function = function
+        self.name = name
+
+    def bind(
+        self,
+        call: OpCall,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[TensorMeta],  # noqa: ARG002 - the function allocates its own
+        device: str,  # noqa: ARG002 - follows from the tensors
+    ) -> BoundFunction:
+        """See `callable.LoadedKernel.bind`."""
+        values = arguments.call_values(call, tensors)
+        state = arguments.state_values(call, tensors)
+        positional, keyword = arguments.match(
+            call, values, arguments.signatures(self._function), self.name, tensors, state=state
+        )
+        return BoundFunction(self._function, positional, keyword, self.name)
+
+
+class BoundFunction:
+    """A function with the arguments of one call."""
+
+    def __init__(
+        self, function: Callable[..., object], positional: list[Any], keyword: dict[str, Any], name: str
+    ) -> None:
+        self._name = name
+
+        # Torch's arm of a timing is such a closure too (`packs.call.bound`): nothing else is to be timed.
+        def bare() -> object:
+            try:
+                return function(*positional, **keyword)
+            except Exception as error:  # whatever a user's kernel raises
+                raise LaunchError(f"{name} raised {kind_of(error)}: {told(error)}") from error
+
+        self.bare = bare
+
+    def run(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.run`."""
+        return tensors_of(self.bare(), self._name)
+
+    def poison(self) -> None:
+        """Nothing to do: the function allocates its outputs itself."""
+
+    def overrun(self) -> str:
+        """Not to be known: the function allocates its outputs itself."""
+        return ""
+
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.memory`."""
+        return []
+
+
+def _anew(
+    function: Callable[..., object], call: OpCall, values: dict[str, Any], tensors: Sequence[torch.Tensor]
+) -> Callable[..., object]:
+    """The function, with objects of adapters made again for every run: one run may change them."""
+    adapted = {
+        id(values[argument.name]): argument.value
+        for argument in call.arguments
+        if argument.passed != "state" and has_adapted(argument.value)
+    }
+    if not adapted:
+        return function
+
+    def run(*positional: Any, **keyword: Any) -> object:
+        made = {key: decode(value, tensors) for key, value in adapted.items()}
+        own = {name: made.get(id(value), value) for name, value in keyword.items()}
+        return function(*(made.get(id(value), value) for value in positional), **own)
+
+    return run

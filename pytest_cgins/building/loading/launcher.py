@@ -1,0 +1,509 @@
+"""Launchers through ctypes: DLTensor structs from torch tensors, matched to the schema line by name."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from pytest_cgins.building.contracts import schema as schemas
+from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
+from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
+from pytest_cgins.core.errors import ContractError, LaunchError, SourceError
+from pytest_cgins.core.model import CompiledKernel, OpCall, TensorMeta
+from pytest_cgins.core.options import BARE_VARIABLE
+from pytest_cgins.core.text import counted
+
+DLPACK_TYPES = {
+    torch.bool: (6, 8), torch.uint8: (1, 8), torch.uint16: (1, 16), torch.uint32: (1, 32),
+    torch.uint64: (1, 64), torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32),
+    torch.int64: (0, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32),
+    torch.float64: (2, 64), torch.complex64: (5, 64), torch.complex128: (5, 128),
+}  # fmt: skip
+_cat = torch.cat  # taken before any kernel is loaded
+LIST_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool}
+POISON_BYTE = 0xA5
+# Scratch is read as any type: all ones is NaN in every floating-point type, and -1 as an integer.
+SCRATCH_BYTE = 0xFF
+# Before and behind every output; a multiple of the alignment that allocators give. 0: no poison either.
+GUARD_NBYTES = 0 if os.environ.get(BARE_VARIABLE) else 512
+
+
+class DLDevice(ctypes.Structure):
+    """DLPack's device."""
+
+    _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
+
+
+class DLDataType(ctypes.Structure):
+    """DLPack's element type."""
+
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class DLTensor(ctypes.Structure):
+    """DLPack's tensor, without ownership."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class Scalar(ctypes.Structure):
+    """`cgins_scalar`."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("integer", ctypes.c_int64),
+        ("real", ctypes.c_double),
+        ("imaginary", ctypes.c_double),
+    )
+
+
+class Launcher:
+    """A launcher's library in this process."""
+
+    def __init__(self, compiled: CompiledKernel) -> None:
+        source = compiled.source
+        self.name = f"{source.kernel}/{source.implementation}"
+        self.schema = schemas.parse(source.schema, source.files[0])
+        try:
+            self._library = ctypes.CDLL(compiled.library)
+            self.function: Any = self._library[self.schema.entry]
+            """The C function; a watch may put its own before it."""
+        except (OSError, AttributeError) as error:
+            raise LaunchError(
+                f"{self.name}: {compiled.library} cannot be loaded: {error}",
+                remedy=older_remedy(error)
+                or "link what it needs with flags: [-l…], or mend the library path",
+            ) from error
+        self.function.restype = ctypes.c_int
+        self._workspace = getattr(self._library, f"{self.schema.entry}_workspace", None)
+        if self._workspace is not None:
+            self._workspace.restype = ctypes.c_int64
+        self._last_error = self._library["cgins_last_error"]
+        self._last_error.restype = ctypes.c_char_p
+        if hasattr(self._library, "omp_set_num_threads"):
+            # Where torch brought an OpenMP runtime of its own, the kernel's does not know torch's thread count.
+            self._library.omp_set_num_threads(torch.get_num_threads())
+
+    def bind(
+        self, call: OpCall, tensors: Sequence[torch.Tensor], outputs: Sequence[TensorMeta], device: str
+    ) -> BoundLaunch:
+        """See `callable.LoadedKernel.bind`."""
+        values = state_values(call, tensors) | call_values(call, tensors)
+        require_defaults(call, schemas.match(self.schema, list(values), self.name), self.name, tensors)
+        packer = Packer(self.name)
+        for argument in self.schema.arguments:
+            packer.add(argument, values.get(argument.name, argument.default))
+        results = self._results(values, outputs, device, packer)
+        if self._workspace is not None:
+            packer.add_workspace(self._workspace_nbytes(packer), device)
+        return BoundLaunch(self, packer, results, torch.device(device))
+
+    def _results(
+        self,
+        values: dict[str, Any],
+        outputs: Sequence[TensorMeta],
+        device: str,
+        packer: Packer,
+    ) -> list[torch.Tensor]:
+        """Allocate and pass the outputs; what the schema calls aliased is the mutated argument itself."""
+        results: list[torch.Tensor] = []
+        for output, tensors in allocate_outputs(self.schema, values, outputs, device, packer):
+            if not output.aliased:
+                packer.add_tensors(tensors) if output.list else packer.add_tensor(tensors[0])
+            results += tensors
+        return results
+
+    def _workspace_nbytes(self, packer: Packer) -> int:
+        assert self._workspace is not None
+        nbytes = int(self._workspace(*packer.arguments))
+        if nbytes < 0:
+            raise LaunchError(
+                f"{self.name}: {self.schema.entry}_workspace returned {nbytes}",
+                remedy="it returns the bytes of scratch memory that the launcher needs, 0 or more",
+            )
+        return nbytes
+
+    def launch(self, arguments: Sequence[Any], stream: ctypes.c_void_p) -> None:
+        """Call the C function; a number other than 0 becomes a LaunchError."""
+        status = self.function(*arguments, stream)
+        if status:
+            message = (self._last_error() or b"").decode(errors="replace")
+            raise LaunchError(
+                f"{self.name}: {self.schema.entry} returned {status}"
+                + (f": {message}" if message else ", without a message"),
+                remedy="" if message else 'say why: return cgins_fail("…")',
+            )
+
+
+class BoundLaunch:
+    """A launcher with prepared C arguments: a run is one C call."""
+
+    def __init__(
+        self, launcher: Launcher, packer: Packer, results: list[torch.Tensor], device: torch.device
+    ) -> None:
+        self._launcher = launcher
+        self._packer = packer  # owns what the C arguments point to
+        self._arguments = tuple(packer.arguments)
+        self._results = results
+        self._device = device
+        self.poison()
+
+    def run(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.run`."""
+        if self._device.type != "cuda":
+            self._launcher.launch(self._arguments, ctypes.c_void_p(None))
+            return self._results
+        with on_device(self._device):
+            # Asked for at every run: under graph capture the current stream is another one.
+            stream = ctypes.c_void_p(raw_stream(self._device.index))
+            self._launcher.launch(self._arguments, stream)
+        return self._results
+
+    @property
+    def bare(self) -> Callable[[], object]:
+        """See `callable.BoundCall.bare`: the outputs are there before the call."""
+        return self.run
+
+    def poison(self) -> None:
+        """See `callable.BoundCall.poison`."""
+        self._packer.poison()
+
+    def overrun(self) -> str:
+        """See `callable.BoundCall.overrun`."""
+        return self._packer.overrun()
+
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """See `callable.BoundCall.memory`."""
+        return self._packer.memory
+
+
+def older_remedy(error: Exception) -> str:
+    """What to do if the loader refuses a kernel since a library here is older than the compiler's; "" if not."""
+    older = re.search(r"([\w+.-]+): version [`']([\w.]+)' not found", str(error))
+    if older is None:
+        return ""
+    return (
+        f"the {older[1]} of this process is older than the compiler's; often torch brought it. Leave out what needs "
+        f"{older[2]} (`nm -D` lists it; OpenMP's `teams` is GOMP_5.1), or name an older compiler by CXX"
+    )
+
+
+def put_nothing_around() -> None:
+    """From now on this process allocates without guards and poison, as a program does that only calls the kernel."""
+    global GUARD_NBYTES  # noqa: PLW0603 - of the whole process
+    GUARD_NBYTES = 0
+    _guard.cache_clear()
+
+
+class Packer:
+    """C arguments of a call in order, and the memory that they point to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.arguments: list[Any] = []
+        self.allocated: list[torch.Tensor] = []
+        """Flat memory of each output, guards included."""
+        self.scratch: torch.Tensor | None = None
+        """Flat memory of the workspace, guards included."""
+        self._kept: list[object] = []
+
+    @property
+    def memory(self) -> list[torch.Tensor]:
+        """All that was allocated."""
+        return [*self.allocated, *([] if self.scratch is None else [self.scratch])]
+
+    def add(self, argument: SchemaArgument, value: Any) -> None:
+        """Append one argument of the schema.
+
+        Raises:
+            ContractError: the value is not of the argument's type.
+        """
+        try:
+            self._add(argument, value)
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ContractError(
+                f"{self.name}: argument {argument.name!r} is declared as {spelled(argument)}, the call passes "
+                f"{type(value).__name__} {str(value)[:60]!r}",
+                remedy="widen the type in the schema line, or gate the kernel on other traces",
+            ) from error
+
+    def _add(self, argument: SchemaArgument, value: Any) -> None:
+        if value is None and not argument.optional and argument.type != "Generator":
+            raise TypeError("None")
+        if argument.type == "Tensor":
+            if argument.list:
+                self.add_tensors(value, optional=argument.item_optional)
+            else:
+                self.add_tensor(value)
+        elif argument.type == "Generator":
+            seed = torch.initial_seed() if value is None else value.initial_seed()
+            self.arguments.append(ctypes.c_uint64(seed))
+        elif argument.type == "str":
+            text = None if value is None else value.encode()
+            self.arguments += [ctypes.c_char_p(text), ctypes.c_int64(len(text or b""))]
+        elif argument.list:
+            self._add_list(argument, value)
+        elif argument.optional or argument.type in ("Scalar", "ScalarType"):
+            self.arguments.append(self._pointer(None if value is None else convert(argument.type, value)))
+        else:
+            self.arguments.append(convert(argument.type, value))
+
+    def _add_list(self, argument: SchemaArgument, value: Any) -> None:
+        if value is None:
+            self.arguments += [ctypes.c_void_p(None), ctypes.c_int64(0)]
+            return
+        items = list(value) if isinstance(value, list | tuple) else [value]
+        converted = [convert(argument.type, item) for item in items]
+        array = (LIST_TYPES[argument.type] * max(1, len(items)))(*converted)
+        self.arguments += [self._pointer(array), ctypes.c_int64(len(items))]
+
+    def add_tensor(self, tensor: torch.Tensor | None) -> None:
+        """Append a pointer to a DLTensor, or null."""
+        self.arguments.append(self._pointer(None if tensor is None else self._dl_tensor(tensor)))
+
+    def add_tensors(self, tensors: Sequence[torch.Tensor | None], *, optional: bool = False) -> None:
+        """Append an array of pointers to DLTensors, and its length."""
+        if any(tensor is None for tensor in tensors) and not optional:
+            raise TypeError("None in a list of tensors")
+        pointers = [
+            ctypes.pointer(self._dl_tensor(tensor)) if tensor is not None else ctypes.POINTER(DLTensor)()
+            for tensor in tensors
+        ]
+        array = (ctypes.POINTER(DLTensor) * max(1, len(pointers)))(*pointers)
+        self.arguments += [self._pointer(array), ctypes.c_int64(len(pointers))]
+
+    def add_workspace(self, nbytes: int, device: str) -> None:
+        """Append scratch memory and its size."""
+        memory = _memory(nbytes + 2 * GUARD_NBYTES, torch.uint8, device)
+        self.scratch = memory
+        inner = memory[GUARD_NBYTES : GUARD_NBYTES + nbytes]
+        self.arguments += [ctypes.c_void_p(inner.data_ptr() or None), ctypes.c_int64(nbytes)]
+
+    def allocate(self, meta: TensorMeta, device: str) -> torch.Tensor:
+        """A tensor of the given shape and strides, on memory of its own."""
+        dtype = getattr(torch, meta.dtype)
+        extent = (
+            1 + sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
+            if meta.numel
+            else 0
+        )
+        guard = GUARD_NBYTES // dtype.itemsize
+        memory = _memory(guard + extent + guard, dtype, device)
+        self.allocated.append(memory)
+        return memory.as_strided(meta.shape, meta.stride, guard)
+
+    def poison(self) -> None:
+        """Overwrite all that was allocated, so that what is not written shows."""
+        if not GUARD_NBYTES:
+            return
+        for memory in self.allocated:
+            poison(memory)
+        if self.scratch is not None:
+            self.scratch.fill_(SCRATCH_BYTE)
+
+    def overrun(self) -> str:
+        """What was written outside an output or the scratch memory; "" if nothing was."""
+        places = {f"output {index}": memory for index, memory in enumerate(self.allocated)}
+        if self.scratch is not None:
+            places["the workspace"] = self.scratch
+        if not (GUARD_NBYTES and places):
+            return ""
+        octets = [memory.view(torch.uint8) for memory in places.values()]
+        edges = [edge for one in octets for edge in (one[:GUARD_NBYTES], one[-GUARD_NBYTES:])]
+        found = iter(_cat(edges).cpu().view(-1, GUARD_NBYTES))  # one transfer: each waits for the device
+        for name, memory in places.items():
+            expected = _guard(torch.uint8 if memory is self.scratch else memory.dtype, memory is self.scratch)
+            for where in ("before", "behind"):
+                changed = int((next(found) != expected).sum())
+                if changed:
+                    return f"{changed} or more bytes {where} {name} were overwritten"
+        return ""
+
+    def _pointer(self, structure: Any) -> Any:
+        if structure is None:
+            return ctypes.c_void_p(None)
+        self._kept.append(structure)
+        return ctypes.byref(structure)
+
+    def _dl_tensor(self, tensor: torch.Tensor) -> DLTensor:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{type(tensor).__name__} is not a tensor")
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"layout {tensor.layout}")
+        ndim = tensor.dim()
+        numbers = _numbers(max(1, ndim))
+        sizes, strides = numbers(*tensor.shape), numbers(*tensor.stride())
+        device = DLDevice(2, tensor.device.index or 0) if tensor.is_cuda else DLDevice(1, 0)
+        structure = DLTensor(
+            tensor.data_ptr() or None, device, ndim, dl_data_type(tensor.dtype), sizes, strides, 0
+        )
+        self._kept += [tensor, sizes, strides, structure]
+        return structure
+
+
+@contextmanager
+def reusing(memory: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Have calls that are bound in the body get this memory for their outputs, as far as it fits.
+
+    Where a tensor lies decides how far its numbers have to go: two kernels of a microsecond that differ in nothing
+    else differed by up to 8% on an H200.
+    """
+    _reused.extend(memory)
+    try:
+        yield
+    finally:
+        _reused.clear()
+
+
+_reused: list[torch.Tensor] = []
+
+
+def _memory(numel: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    for index, one in enumerate(_reused):
+        if (one.numel(), one.dtype) == (numel, dtype):
+            return _reused.pop(index)
+    return torch.empty(numel, dtype=dtype, device=device)
+
+
+def allocate_outputs(
+    schema: Schema, values: dict[str, Any], outputs: Sequence[TensorMeta], device: str, packer: Packer
+) -> list[tuple[SchemaOutput, list[torch.Tensor]]]:
+    """The tensors of each declared output: new ones, or the mutated argument that it is.
+
+    Raises:
+        SourceError: the schema line declares other outputs than the op returns.
+    """
+    declared = schema.outputs
+    singles = sum(not output.list for output in declared)
+    lists = len(declared) - singles
+    if lists > 1 or (lists == 0 and singles != len(outputs)) or len(outputs) < singles:
+        raise SourceError(
+            f"{packer.name}: the schema line declares {_counted(schema)}, the op returns {len(outputs)}",
+            remedy="declare the op's outputs: -> Tensor, -> (Tensor a, Tensor b), or one Tensor[]",
+        )
+    remaining = list(outputs)
+    found: list[tuple[SchemaOutput, list[torch.Tensor]]] = []
+    for output in declared:
+        count = len(outputs) - singles if output.list else 1
+        metas = [remaining.pop(0) for _ in range(count)]
+        if output.aliased:
+            aliased = values[output.aliased]
+            found.append((output, aliased if output.list else [aliased]))
+        else:
+            found.append((output, [packer.allocate(meta, device) for meta in metas]))
+    return found
+
+
+def convert(kind: str, value: Any) -> Any:
+    """A Python value as a ctypes value of a schema type."""
+    if isinstance(value, torch.Tensor):
+        if value.dim() != 0:
+            raise TypeError("a tensor with dimensions is not a number")
+        value = value.item()
+    if kind == "int":
+        return ctypes.c_int64(_integer(value))
+    if kind == "float":
+        return ctypes.c_double(value)
+    if kind == "bool":
+        if not isinstance(value, bool):
+            raise TypeError("not a bool")
+        return ctypes.c_bool(value)
+    if kind == "ScalarType":
+        return dl_data_type(value)
+    return _scalar(value)
+
+
+def _integer(value: Any) -> int:
+    number = value.__index__()
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError("does not fit into 64 bits")
+    return int(number)
+
+
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, bool):
+        return Scalar(0, int(value), float(value), 0.0)
+    if isinstance(value, int):
+        return Scalar(1, _integer(value), float(value), 0.0)
+    if isinstance(value, complex):
+        return Scalar(3, 0, value.real, value.imag)
+    return Scalar(2, 0, float(value), 0.0)
+
+
+def dl_data_type(dtype: torch.dtype) -> DLDataType:
+    """DLPack's name of an element type.
+
+    Raises:
+        TypeError: the contract has no such element type.
+    """
+    if dtype not in DLPACK_TYPES:
+        raise TypeError(f"element type {dtype}")
+    code, bits = DLPACK_TYPES[dtype]
+    return DLDataType(code, bits, 1)
+
+
+def poison(memory: torch.Tensor) -> None:
+    """Overwrite a tensor with NaN, the least signed integer, or bytes 0xA5: values that answers rarely have."""
+    if memory.is_complex():
+        memory.fill_(complex("nan+nanj"))
+    elif memory.is_floating_point():
+        memory.fill_(float("nan"))
+    elif memory.dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
+        memory.fill_(torch.iinfo(memory.dtype).min)
+    else:
+        memory.view(torch.uint8).fill_(POISON_BYTE)
+
+
+@functools.cache
+def _numbers(count: int) -> type[ctypes.Array[ctypes.c_int64]]:
+    """The type of an array of so many."""
+    return ctypes.c_int64 * count
+
+
+def raw_stream(index: int | None) -> int:
+    """The current stream of a GPU, without an object for it: that takes longer than many a launch."""
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is None or index is None:
+        return int(torch.cuda.current_stream().cuda_stream)
+    return int(raw(index))
+
+
+@functools.cache
+def _guard(dtype: torch.dtype, scratch: bool) -> torch.Tensor:
+    """What a guard holds, as bytes."""
+    memory = torch.empty(GUARD_NBYTES // dtype.itemsize, dtype=dtype)
+    memory.fill_(SCRATCH_BYTE) if scratch else poison(memory)
+    return memory.view(torch.uint8)
+
+
+def spelled(argument: SchemaArgument) -> str:
+    """The argument's type as a schema line writes it."""
+    item = f"{argument.type}{'?' if argument.item_optional else ''}"
+    return f"{item}{'[]' if argument.list else ''}{'?' if argument.optional else ''}"
+
+
+def _counted(schema: Schema) -> str:
+    return counted(len(schema.outputs), "output")
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Makes a GPU the current one for a while, if it is not."""
+    if torch.cuda.current_device() == device.index:
+        return nullcontext()
+    return torch.cuda.device(device)

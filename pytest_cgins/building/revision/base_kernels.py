@@ -1,0 +1,277 @@
+"""The base revision's kernels, to be timed beside the same kernels of the working tree in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.kernel_builds import has_driver, unaltered
+from pytest_cgins.building.loading import shared_names
+from pytest_cgins.building.revision.base_sources import Absent, BaseSources, Name
+from pytest_cgins.config import Config, Implementation
+from pytest_cgins.core.errors import CginsError, InfrastructureError, RevisionError
+from pytest_cgins.core.model import CompiledKernel, KernelSource
+
+INCLUDED = frozenset({
+    ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def", ".tpp",
+})  # fmt: skip
+"""Files that a source in C++ or CUDA may include."""
+READ_BY_PYTHON = INCLUDED | {".py", ".json", ".toml", ".yaml", ".yml", ".so", ".ptx", ".cubin"}
+"""Files that a Python kernel may import, compile or read its configurations from, whether or not it says so."""
+
+
+TWIN = "_cgins_twin"
+"""What a second build of the same sources has in its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseKernel:
+    """One implementation at the base revision."""
+
+    state: Literal["changed", "unchanged", "new", "none", "refused"]
+    """`changed`: it is another build; `unchanged`: it is the same; `new`: the base revision does not have it; `none`:
+    there is no base revision; `refused`: it cannot be read, built or loaded beside the working tree's."""
+    compiled: CompiledKernel | None = None
+    """The build, where it is `changed`."""
+    note: str = ""
+    """For a person, one line: why there is no build; "" where it is `changed` or `unchanged`."""
+    revision: str = ""
+    """Its commit; "" where there is none."""
+
+
+class BaseKernels:
+    """The kernels of one `cgins.yaml` at the revision that it is compared with.
+
+    Nothing is asked of git, read or written before a method is called. Where no file that a build could read differs
+    from the base revision's, it stays at asking git.
+
+    Args:
+        config: the file of the working tree.
+        wanted: `merge-base`, a commit, or `none`.
+        builds: those of the run: base kernels are built beside them, and are quiet with them; None for none.
+        cache: folder of built kernels, by default that of `builds`, else the user's.
+    """
+
+    def __init__(
+        self, config: Config, *, wanted: str, builds: Ahead | None = None, cache: Path | None = None
+    ) -> None:
+        self._config = config
+        self._sources = BaseSources(config, wanted)
+        self._ahead = Ahead(cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0)
+        self._own: dict[Name, Implementation] = {
+            (entry.name, one.name, one.device): one
+            for entry in config.kernels
+            for one in entry.implementations
+        }
+        # Asked for while the files are written, whose lock `may_differ` waits for.
+        self._touched: dict[Name, bool] = {}
+        self._writer = ThreadPoolExecutor(1, "cgins-base")
+        self._lock = threading.Lock()
+        self._found: dict[tuple[Name, str], BaseKernel] = {}
+
+    @property
+    def label(self) -> str:
+        """The revision for messages, as `Revision.label`; "" if there is none.
+
+        Raises:
+            RevisionError: a commit was named, and git does not know it. So does each method below.
+        """
+        found = self._sources.revision()
+        return found.label if found is not None else ""
+
+    @property
+    def note(self) -> str:
+        """Why there is no base revision; "" if there is one."""
+        return self._sources.note
+
+    @property
+    def root(self) -> Path | None:
+        """Top folder of the base revision's files, which workers must see; None where there is nothing in it for them.
+
+        They are written when it is first asked for, and stay until `close`.
+        """
+        return self._sources.top() if self.may_differ() else None
+
+    def build_ahead(self, kernels: Iterable[Name]) -> None:
+        """Begin to write the base revision's files, and to build what is another build than the working tree's.
+
+        Args:
+            kernels: kernel, implementation and device type, in the order in which they will be needed.
+        """
+        names = tuple(dict.fromkeys(kernels))
+        with suppress(RevisionError):
+            if self.may_differ():
+                self._touched |= {name: self.is_touched(*name) for name in names}
+                # A repository of thousands of files takes seconds, in which workers import torch.
+                self._writer.submit(self._build_ahead, names)
+
+    def _build_ahead(self, kernels: Iterable[Name]) -> None:
+        sources = []
+        for name in kernels:
+            one = self._own.get(name)
+            if one is None or one.contract == "python" or (name[2] == "cuda" and not has_driver()):
+                continue
+            try:
+                found = self._sources.source(*name)
+            except (InfrastructureError, RevisionError):  # told by `of`
+                return
+            if self.is_touched(*name) and isinstance(found, KernelSource) and found.contract != "python":
+                sources.append(replace(found, archs=one.archs))
+        self._ahead.add(sources)
+
+    def is_touched(self, kernel: str, implementation: str, device: str) -> bool:
+        """Whether an implementation may be another than at the base revision, as far as the names of changed files tell."""
+        name = (kernel, implementation, device)
+        if name in self._touched:
+            return self._touched[name]
+        one = self._own.get(name)
+        with suppress(RevisionError):
+            return one is not None and self.may_differ() and self._is_touched(one)
+        return False
+
+    def _is_touched(self, one: Implementation) -> bool:
+        changed = set(self._sources.changed)
+        if one.contract == "python":
+            return any(file.suffix in READ_BY_PYTHON for file in changed)
+        listed = {file for each in self._own.values() for file in each.sources}
+        # Which headers a build reads is not known yet.
+        headers = any(file not in listed and file.suffix in INCLUDED for file in changed)
+        return headers or self._config.file in changed or not changed.isdisjoint(one.sources)
+
+    def of(self, kernel: str, implementation: str, device: str, compiled: CompiledKernel) -> BaseKernel:
+        """An implementation at the base revision, built for the same architectures; waits for the build.
+
+        Args:
+            kernel: its name.
+            implementation: its name.
+            device: `cpu` or `cuda`.
+            compiled: the working tree's build.
+
+        Raises:
+            InfrastructureError: it could not be tried to build it: what is missing, or was lost.
+        """
+        name = (kernel, implementation, device)
+        with self._lock:
+            known = self._found.get((name, compiled.key))
+        if known is not None:
+            return known
+        found = self._of(name, compiled)
+        revision = self._sources.revision()
+        if revision is not None and found.state != "none":
+            found = replace(found, revision=revision.commit)
+        with self._lock:
+            return self._found.setdefault((name, compiled.key), found)
+
+    def twin(self, compiled: CompiledKernel) -> BaseKernel:
+        """A second build of the working tree's own sources: what lies between both is noise.
+
+        Args:
+            compiled: the first build.
+        """
+        source = compiled.source
+        if source.contract == "python":
+            source = replace(source, namespace=self._sources.own_namespace())
+            why = shared_names.obstacle_of_module(source)
+            if why:
+                return self._refused(why)
+            built = replace(compiled, source=source, key=f"{compiled.key}-{TWIN}")
+        else:
+            try:
+                built = unaltered(self._ahead, replace(source, flags=(*source.flags, f"-D{TWIN}=1")))
+                why = shared_names.obstacle_of_library(built)
+            except (CginsError, OSError) as error:
+                why = self._sources.short(str(error).partition("\n")[0])
+            if why:
+                return self._refused(why)
+        revision = self._sources.revision()
+        return BaseKernel(
+            state="changed", compiled=built, revision=revision.commit if revision is not None else ""
+        )
+
+    def close(self) -> None:
+        """Remove the base revision's files; builds of them that are under way are not waited for."""
+        self._writer.shutdown(cancel_futures=True)
+        self._ahead.close()
+        self._sources.close()
+
+    def may_differ(self) -> bool:
+        """Whether the base revision's files are needed to tell what differs.
+
+        Raises:
+            RevisionError: see `label`.
+        """
+        if self._sources.revision() is None:
+            return False
+        try:
+            return bool(self._sources.changed)
+        except RevisionError:  # the files themselves will tell
+            return True
+
+    def _of(self, name: Name, compiled: CompiledKernel) -> BaseKernel:
+        if self._sources.revision() is None:
+            return BaseKernel(state="none", note=self._sources.note)
+        if not self.may_differ():
+            return self._where_nothing_differs(compiled)
+        source = self._sources.source(*name)
+        if isinstance(source, Absent):
+            return BaseKernel(state=source.state, note=source.why)
+        source = replace(source, archs=compiled.source.archs)
+        why = "" if source.op == compiled.source.op else f"it was a kernel for {source.op}"
+        if not why and source.contract == "python":
+            if self._is_same_module(source, compiled):
+                return BaseKernel(state="unchanged")
+            why = _other_mode(source, compiled) or shared_names.obstacle_of_module(source)
+        if why:
+            return self._refused(why)
+        try:
+            built = unaltered(self._ahead, source)
+            if built.key == compiled.key:
+                return BaseKernel(state="unchanged")
+            why = shared_names.obstacle_of_library(built)
+        except InfrastructureError:
+            raise
+        except (CginsError, OSError) as error:
+            first = self._sources.short(str(error).partition("\n")[0])
+            return BaseKernel(state="refused", note=f"cannot be built at {self.label}: {first}")
+        return self._refused(why) if why else BaseKernel(state="changed", compiled=built)
+
+    def _where_nothing_differs(self, compiled: CompiledKernel) -> BaseKernel:
+        try:
+            in_git = self._sources.has_all(compiled.source.files)
+        except RevisionError as error:
+            return BaseKernel(state="refused", note=f"{error.what} ({error.remedy})")
+        if in_git:
+            return BaseKernel(state="unchanged")
+        files = ", ".join(Path(file).name for file in compiled.source.files)
+        return BaseKernel(
+            state="refused", note=f"git does not have all of its files at {self.label}: {files}"
+        )
+
+    def _is_same_module(self, source: KernelSource, compiled: CompiledKernel) -> bool:
+        """Whether a Python target and all that it may import or read is as it was."""
+        if source.digest != compiled.source.digest or compiled.source.contract != "python":
+            return False
+        top = self._sources.top()
+        own = any(top is not None and Path(file).is_relative_to(top) for file in source.files)
+        return not (
+            own
+            and any(
+                file.suffix in READ_BY_PYTHON for file in self._sources.changed if file != self._config.file
+            )
+        )
+
+    def _refused(self, why: str) -> BaseKernel:
+        return BaseKernel(state="refused", note=f"cannot be loaded beside that of {self.label}: {why}")
+
+
+def _other_mode(source: KernelSource, compiled: CompiledKernel) -> str:
+    """Triton is in a process in one mode only."""
+    if compiled.source.contract != "python" or source.interpret == compiled.source.interpret:
+        return ""
+    return "only one of both is for Triton's interpreter, which is on or off for a whole process"

@@ -1,0 +1,287 @@
+"""The kernels of one `cgins.yaml` as they are at the base revision: found and read, not yet built."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pytest_cgins import config as configuration
+from pytest_cgins.building.builders import plan as plans
+from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.building.contracts.source import find
+from pytest_cgins.building.loading.imports import is_in
+from pytest_cgins.building.revision import checkout as revisions
+from pytest_cgins.config import Config, Implementation, KernelEntry
+from pytest_cgins.core.errors import ConfigError, InfrastructureError, RevisionError, SourceError
+from pytest_cgins.core.model import KernelSource, Namespace
+
+PROSE = (".md", ".rst")
+Name = tuple[str, str, str]
+"""Kernel, implementation, device type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """Why there is no kernel of the base revision."""
+
+    state: Literal["new", "none", "refused"]
+    """The base revision does not have it; there is no base revision; it cannot be read there."""
+    why: str
+    """For a person, one line."""
+
+
+class BaseSources:
+    """Which commit a `cgins.yaml` is compared with, and what its kernels were there.
+
+    Nothing is asked of git before it is needed, and no file is written before a kernel's sources are.
+
+    Args:
+        config: the file of the working tree.
+        wanted: `merge-base`, a commit, or `none`.
+    """
+
+    def __init__(self, config: Config, wanted: str) -> None:
+        self._config = config
+        self._wanted = wanted
+        self._lock = threading.RLock()
+        self._resolved = False
+        self._revision: revisions.Revision | None = None
+        self._none = ""
+        self._checkout: revisions.Checkout | None = None
+        self._base: Config | Absent | None = None
+
+    def revision(self) -> revisions.Revision | None:
+        """The commit that is compared with; None if there is none, for whatever reason.
+
+        Raises:
+            RevisionError: a commit was named, and git does not know it.
+        """
+        with self._lock:
+            if not self._resolved:
+                self._resolve()
+            return self._revision
+
+    @property
+    def note(self) -> str:
+        """Why nothing is compared with; "" if something is.
+
+        Raises:
+            RevisionError: as `revision`.
+        """
+        self.revision()
+        return self._none
+
+    def _resolve(self) -> None:
+        if self._wanted == revisions.NONE:
+            self._none = "compared with nothing, as asked"
+        else:
+            try:
+                self._revision = revisions.resolve(self._wanted, self._config.root)
+            except RevisionError as error:
+                if self._wanted != revisions.MERGE_BASE:
+                    raise
+                self._none = f"no base revision: {error.what} ({error.remedy})"
+        self._resolved = True
+
+    def top(self) -> Path | None:
+        """Top folder of the base revision's files, which are written now; None where there are none.
+
+        Raises:
+            RevisionError, InfrastructureError: as `source`.
+        """
+        with self._lock:
+            self._loaded()
+            return self._checkout.top if self._checkout is not None else None
+
+    def source(self, kernel: str, implementation: str, device: str) -> KernelSource | Absent:
+        """An implementation at the base revision, or why there is none.
+
+        Raises:
+            RevisionError: as `revision`.
+            InfrastructureError: there is a base revision, and git cannot give its files.
+        """
+        with self._lock:
+            base = self._loaded()
+            if isinstance(base, Absent):
+                return base
+            assert self._revision is not None
+            for entry in base.kernels:
+                for one in entry.implementations:
+                    if (entry.name, one.name, one.device) == (kernel, implementation, device):
+                        try:
+                            return self._find(base, entry, one)
+                        except SourceError as error:
+                            what = self.short(error.what)
+                            return Absent(
+                                state="refused", why=f"cannot be built at {self._revision.label}: {what}"
+                            )
+            return Absent(state="new", why=f"the kernel is not at {self._revision.label}")
+
+    def _find(self, base: Config, entry: KernelEntry, one: Implementation) -> KernelSource:
+        assert self._checkout is not None
+        python = one.contract == "python"
+        found = find(base, entry, one, path=[*self._folders[1:], *self._path] if python else None)
+        try:
+            self._checkout.require_content(found.files)
+        except RevisionError as error:
+            raise InfrastructureError(error.what, remedy=error.remedy) from error
+        return replace(found, namespace=self._namespace) if python else found
+
+    def _loaded(self) -> Config | Absent:
+        if self._base is None:
+            at_base = self.revision()
+            self._base = Absent(state="none", why=self._none) if at_base is None else self._load(at_base)
+        return self._base
+
+    def _load(self, at_base: revisions.Revision) -> Config | Absent:
+        try:
+            self._checkout = revisions.Checkout(at_base, default_cache().parent / "revisions")
+            file = self._checkout.root / self._config.file.name
+            self._checkout.require_content([file])
+            if not file.is_file():
+                return Absent(state="new", why=f"{self._config.file.name} is not at {at_base.label}")
+            found = configuration.load(file, require_traces=False, require_sources=False)
+            self._drop_traces(found)
+            return found
+        except RevisionError as error:
+            # Not "compared with nothing", which passes.
+            raise InfrastructureError(error.what, remedy=error.remedy) from error
+        except ConfigError as error:
+            what = self.short(error.what)
+            why = f"no base revision: {self._config.file.name} at {at_base.label} is refused: {what}"
+            return Absent(state="refused", why=why)
+
+    def _drop_traces(self, base: Config) -> None:
+        """Remove trace packs, which tell a kernel the right answers: workers are shown the other files."""
+        assert self._checkout is not None
+        top, tree = self._checkout.revision.repository, self._checkout.top
+        packs = [*base.traces, *(tree / path for path in _below(self._config.traces, top))]
+        for pack in packs:
+            if is_in(pack, tree) and pack != tree:
+                shutil.rmtree(pack, ignore_errors=True)
+
+    def short(self, text: str) -> str:
+        """A message without the folder of the base revision's files, which is soon gone."""
+        if self._checkout is None:
+            return text
+        return text.replace(f"{self._checkout.root}/", "").replace(f"{self._checkout.top}/", "")
+
+    # ---- Python's modules
+
+    @cached_property
+    def _folders(self) -> tuple[str, ...]:
+        """Where modules of the base revision are: beside its cgins.yaml, and in `sys.path` by its counterparts."""
+        assert self._checkout is not None
+        top, tree = self._checkout.revision.repository, self._checkout.top
+        inside = [place for place in _search_path() if is_in(place, top)]
+        mapped = [str(tree / place.relative_to(top)) for place in inside]
+        return tuple(
+            dict.fromkeys((str(self._checkout.root), *(one for one in mapped if Path(one).is_dir())))
+        )
+
+    @cached_property
+    def _path(self) -> tuple[str, ...]:
+        """`sys.path` without the working tree's folders."""
+        assert self._checkout is not None
+        return tuple(
+            str(place) for place in _search_path() if not is_in(place, self._checkout.revision.repository)
+        )
+
+    @cached_property
+    def _namespace(self) -> Namespace:
+        assert self._checkout is not None
+        revision = self._checkout.revision
+        # Two cgins.yaml of one commit have folders of their own, and may share a process.
+        digest = hashlib.sha256("\0".join(self._folders).encode()).hexdigest()
+        return Namespace(
+            name=f"_cgins_base_{revision.commit[:10]}_{digest[:8]}",
+            folders=self._folders,
+            apart_from=str(revision.repository),
+        )
+
+    def own_namespace(self) -> Namespace:
+        """A namespace of the working tree's own modules.
+
+        Raises:
+            RevisionError: as `revision`.
+        """
+        root = Path(os.path.realpath(self._config.root))
+        at_base = self.revision()
+        top = at_base.repository if at_base is not None else root
+        places = [root, *(place for place in _search_path() if is_in(place, top))]
+        folders = tuple(dict.fromkeys(map(str, places)))
+        digest = hashlib.sha256("\0".join(folders).encode()).hexdigest()
+        return Namespace(name=f"_cgins_twin_{digest[:8]}", folders=folders, apart_from=str(top))
+
+    # ---- what changed
+
+    @cached_property
+    def changed(self) -> tuple[Path, ...]:
+        """Files of the working tree that builds or imports may read and that differ from the base revision's.
+
+        Untracked files that are not ignored are among them, trace packs and prose are not; of some files it is only
+        known that they may differ, by their times.
+
+        Raises:
+            RevisionError: as `revision`, or git cannot tell.
+        """
+        at_base = self.revision()
+        if at_base is None:
+            return ()
+        top = at_base.repository
+        specs = [f":(literal){path}" for path in _below(self._read_folders(), top)]
+        if not specs:
+            return ()
+        packs = [Path(os.path.realpath(pack)) for pack in self._config.traces]
+        specs += [f":(exclude,literal){path}" for path in _below(packs, top)]
+        found = dict.fromkeys(path for _, path in revisions.changes(at_base, specs))
+        found |= dict.fromkeys(revisions.untracked(at_base, specs))
+        return tuple(top / path for path in found if Path(path).suffix not in PROSE)
+
+    def has_all(self, files: Iterable[str]) -> bool:
+        """Whether the base revision has these files of the working tree; those outside of it do not count.
+
+        Raises:
+            RevisionError: git cannot tell.
+        """
+        at_base = self.revision()
+        if at_base is None:
+            return False
+        own = [Path(file) for file in files]
+        own = [file for file in own if is_in(Path(os.path.realpath(file.parent)), at_base.repository)]
+        return revisions.has_all(at_base, _below(own, at_base.repository))
+
+    def _read_folders(self) -> list[Path]:
+        folders = [self._config.root]
+        for kernel in self._config.kernels:
+            for one in kernel.implementations:
+                folders += plans.header_folders([str(file) for file in one.sources], one.flags)
+                if one.contract == "python":
+                    folders += [place for place in _search_path() if place not in folders]
+        return list(dict.fromkeys(folders))
+
+    def close(self) -> None:
+        """Remove the base revision's files."""
+        with self._lock:
+            if self._checkout is not None:
+                self._checkout.close()
+                self._checkout = None
+                self._base = Absent(state="none", why="the base revision's files are removed")
+
+
+def _search_path() -> list[Path]:
+    return [Path(os.path.realpath(place or ".")) for place in sys.path]
+
+
+def _below(places: Iterable[Path], top: Path) -> list[str]:
+    """Paths from a folder, of what is below it."""
+    real = [Path(os.path.realpath(place.parent), place.name) for place in places]
+    return [str(place.relative_to(top)) for place in real if is_in(place, top)]

@@ -1,0 +1,89 @@
+"""16-bit floating point in cgins.h against torch, on every value there is."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+import torch
+
+CONVERT = """\
+// cgins: convert(Tensor input) -> Tensor
+extern "C" int convert(const DLTensor* input, DLTensor* out, cgins_stream) {
+  const float* x = cgins::data<float>(input);
+  return cgins::dispatch_floating(out, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < cgins::numel(input); ++i) cgins::data<T>(out)[i] = T(x[i]);
+    return 0;
+  });
+}
+extern "C" void widen(const void* from, float* to, int bfloat) {
+  for (int i = 0; i < 65536; ++i)
+    to[i] = bfloat ? float(static_cast<const cgins::bfloat16*>(from)[i])
+                   : float(static_cast<const cgins::float16*>(from)[i]);
+}
+"""
+
+
+@pytest.fixture(params=[torch.float16, torch.bfloat16])
+def dtype(request: Any) -> Any:
+    return request.param
+
+
+def every_value(dtype: torch.dtype) -> torch.Tensor:
+    return torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(dtype)
+
+
+def same(got: torch.Tensor, want: torch.Tensor) -> bool:
+    """Bitwise equal, but for the payload of a NaN."""
+    bits = torch.int32 if got.dtype == torch.float32 else torch.int16
+    return bool(((got.view(bits) == want.view(bits)) | (got.isnan() & want.isnan())).all())
+
+
+def test_widening_is_exact(project: Any, dtype: torch.dtype) -> None:
+    """All 65536 values become the float that torch makes of them."""
+    library = ctypes.CDLL(project.launcher(CONVERT).library)
+    values, widened = every_value(dtype), torch.empty(65536)
+    library.widen(
+        ctypes.c_void_p(values.data_ptr()),
+        ctypes.c_void_p(widened.data_ptr()),
+        ctypes.c_int(dtype == torch.bfloat16),
+    )
+    assert same(widened, values.float())
+
+
+def test_narrowing_rounds_to_nearest_even(
+    project: Any, dtype: torch.dtype, op_call: Any, metas_of: Any
+) -> None:
+    """Every value, its neighbours in fp32, and every midpoint round as torch rounds, subnormals included."""
+    from pytest_cgins.building.loading.callable import load
+
+    bits = every_value(dtype).float().view(torch.int32).long()
+    half_step = 1 << (15 if dtype == torch.bfloat16 else 12)
+    near = torch.cat([bits + step for step in (-1, 0, 1, half_step - 1, half_step, half_step + 1)])
+    generator = torch.Generator().manual_seed(5)
+    anywhere = torch.randint(-(2**31), 2**31, (200_000,), generator=generator)
+    x = torch.cat([near & 0xFFFFFFFF, anywhere & 0xFFFFFFFF]).to(torch.uint32).view(torch.float32)
+    want = x.to(dtype)
+    call, tensors = op_call("torch.neg", x)
+    (got,) = (
+        load(project.launcher(CONVERT, op="torch.neg")).bind(call, tensors, metas_of([want]), "cpu").run()
+    )
+    assert same(got, want)
+    assert want.isinf().any()
+    assert ((want != 0) & (want.abs().float() < torch.finfo(dtype).tiny)).any()
+
+
+def test_narrowing_midpoints_of_subnormals(project: Any, op_call: Any, metas_of: Any) -> None:
+    """Midpoints between half-precision subnormals go to the even neighbour."""
+    from pytest_cgins.building.loading.callable import load
+
+    x = (torch.arange(0, 2050, dtype=torch.float64) * 2.0**-25).float()
+    x = torch.cat([x, -x, torch.nextafter(x, x + 1), torch.nextafter(x, x - 1)])
+    want = x.half()
+    call, tensors = op_call("torch.neg", x)
+    (got,) = (
+        load(project.launcher(CONVERT, op="torch.neg")).bind(call, tensors, metas_of([want]), "cpu").run()
+    )
+    assert same(got, want)

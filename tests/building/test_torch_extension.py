@@ -1,0 +1,265 @@
+"""Torch extensions: planned and built without torch, called in the op's order."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins.building import build as builds
+from pytest_cgins.building.builders import extension_pch, torch_extension
+from pytest_cgins.building.cache.store import Cache
+from pytest_cgins.building.compilers.toolchain import nvcc
+from pytest_cgins.building.loading.extension_function import load as load_function
+from pytest_cgins.building.loading.extension_function import modules_of
+from pytest_cgins.core.errors import BuildError, ContractError, LaunchError, SourceError
+
+# Parsing is what these builds cost; without optimisation they cost little more.
+KERNEL = "{op: torch.nn.functional.softmax, contract: torch-extension, source: k.cpp, entry: softmax, flags: [-O0]}"
+CORPUS = Path(__file__).parent / "extensions"
+
+
+@pytest.fixture(autouse=True)
+def _no_precompiled_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making it takes longer than the few builds here would save."""
+    monkeypatch.setattr(extension_pch, "USES_BEFORE", 1000)
+
+
+def _record(compiled: Any) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(Path(compiled.library).with_name("build.json").read_bytes())
+    return record
+
+
+def _lean(compiled: Any) -> bool:
+    """Whether the last compilation was with lean headers."""
+    return "/lean" in _record(compiled)["command"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("torch::Tensor f(torch::Tensor x,\n  double a) {\n", "torch::Tensor f(torch::Tensor x, double a);"),
+        ("// f(\nstd::vector<torch::Tensor> f(const at::Tensor& x) {", "std::vector<torch::Tensor> f(const at::Tensor& x);"),
+        ("static int g() { return f(1); }\nat::Tensor f() {", "at::Tensor f();"),
+    ],
+)  # fmt: skip
+def test_declaration(text: str, expected: str) -> None:
+    """The declaration that the binding wants beside a CUDA source is read from it."""
+    assert torch_extension.declaration({"k.cu": text}, "f") == expected
+    assert torch_extension.declaration({"k.cpp": text}, "f") == ""
+    assert torch_extension.declaration({"a.cpp": "int g();", "k.cu": text}, "f") == expected
+
+
+def test_declaration_that_cannot_be_read() -> None:
+    """A definition that is made by a macro cannot be read, and the remedy says what to do."""
+    with pytest.raises(SourceError) as caught:
+        torch_extension.declaration({"k.cu": "DEFINE(f)\n"}, "f")
+    assert caught.value.what == 'k.cu: no definition of "f" starts a line'
+    assert "list a .cpp source that declares it" in caught.value.remedy
+    with pytest.raises(SourceError, match=r'"f" is static: the binding.* cannot call it') as caught:
+        torch_extension.declaration({"k.cu": "static at::Tensor f(at::Tensor x) {\n"}, "f")
+    assert caught.value.remedy == "remove static"
+
+
+def test_units(project: Any) -> None:
+    """A source gets a binding unless it has one, and one that only registers operators is no module."""
+    project.write("k.cpp", "torch::Tensor softmax(torch::Tensor x) { return x; }")
+    made = torch_extension.units(project.source(KERNEL), ("1",))
+    assert 'm.def("softmax", torch::wrap_pybind_function(softmax), "softmax");' in made.cpp
+    assert f'#line 1 "{project.root / "k.cpp"}"' in made.cpp
+    assert made.module != torch_extension.units(project.source(KERNEL), ("2",)).module
+    own = 'at::Tensor softmax(at::Tensor x);\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("f", &{}); }}'
+    project.write("k.cpp", own.format("softmax"))
+    assert "wrap_pybind_function" not in torch_extension.units(project.source(KERNEL), ()).cpp
+    project.write("k.cpp", own.format("other"))
+    assert "wrap_pybind_function(softmax)" in torch_extension.units(project.source(KERNEL), ()).cpp
+    project.write("k.cpp", "TORCH_LIBRARY(mine, m) {}")
+    made = torch_extension.units(project.source(KERNEL.replace("entry: softmax", "entry: 'mine::f'")), ())
+    assert "PYBIND11_MODULE" not in made.cpp
+
+
+def test_operator_that_is_not_registered(project: Any) -> None:
+    """An entry NAMESPACE::NAME needs a registration of the namespace in the sources."""
+    project.write("k.cpp", "// TORCH_LIBRARY(mine, m)\nTORCH_LIBRARY(other, m) {}")
+    with pytest.raises(SourceError, match='no TORCH_LIBRARY registers "mine"'):
+        project.source(KERNEL.replace("entry: softmax", "entry: 'mine::f'"))
+
+
+@pytest.mark.slow
+def test_corpus(project: Any) -> None:
+    """What extensions commonly do compiles with lean headers, and gives what torch gives."""
+    import torch
+
+    project.write("k.cpp", (CORPUS / "common.cpp").read_text(encoding="utf-8"))
+    compiled = project.build(KERNEL.replace("entry: softmax", "entry: scaled"))
+    assert _lean(compiled)
+    (module,) = modules_of(compiled)
+
+    x = torch.randn(4, 6)
+    assert torch.equal(module.scaled(x), x * 2)
+    assert torch.equal(module.scaled(x, 3.0), x * 3)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        assert torch.equal(module.negated(x.to(dtype)), -x.to(dtype))
+    assert torch.equal(module.absolute(torch.tensor([-0.5, 0.25])), torch.tensor([0.5, 0.25]))
+    low, high = module.halves(x)
+    assert torch.equal(torch.cat([low, high]), x)
+    assert torch.equal(module.joined([low, high], 0), x)
+    assert torch.equal(module.shifted(x, None), x)
+    assert torch.equal(module.shifted(x, x), x + x)
+    assert torch.equal(module.rows(x, 1), x[:, 1:3])
+    made = module.factories(3, "cpu")
+    assert [m.dtype for m in made] == [torch.float32, torch.float64, torch.int64, torch.float32, torch.int64]
+    assert [m.requires_grad for m in made] == [True, False, False, False, False]
+    assert made[0].is_leaf
+    assert [m.tolist() for m in made[1:]] == [[1.0] * 3, [0, 1, 2], [7.0] * 3, [1, 2, 3]]
+    assert torch.equal(module.composed(x), torch.softmax(x.sum(0, keepdim=True).relu() + 1, -1))
+    assert torch.equal(module.parallel(x), x + 1)
+    with pytest.raises(RuntimeError, match="expected two dimensions, got 1"):
+        module.rows(x[0], 1)
+
+
+@pytest.mark.slow
+def test_whole_headers_where_lean_ones_do_not_do(project: Any, op_call: Any) -> None:
+    """A source that needs more of torch than the lean headers have is compiled with the whole ones."""
+    import torch
+
+    from pytest_cgins.building.loading.callable import load
+
+    project.write(
+        "k.cpp",
+        """torch::Tensor softmax(torch::Tensor x, int64_t dim) {
+  auto out = torch::empty_like(x);
+  auto iterator = at::TensorIteratorConfig().add_output(out).add_const_input(x).build();
+  return iterator.output(0).fill_(dim);
+}
+""",
+    )
+    # All of ATen, and what the binding needs: torch/extension.h itself takes three times as long.
+    project.write(
+        "include/torch/extension.h",
+        "#include <torch/types.h>\n#include <torch/csrc/Exceptions.h>\n#include <torch/csrc/utils/pybind.h>\n",
+    )
+    compiled = project.build(KERNEL.replace("-O0", "-O0, -I, include"))
+    assert not _lean(compiled)
+    call, tensors = op_call("torch.nn.functional.softmax", torch.ones(2), 5)
+    assert load(compiled).bind(call, tensors, [], "cpu").run()[0].tolist() == [5, 5]
+    call, tensors = op_call("torch.nn.functional.softmax", torch.ones(2), 5, dtype=torch.float64)
+    with pytest.raises(ContractError, match="does not take 'dtype'"):
+        load(compiled).bind(call, tensors, [], "cpu")
+
+
+def test_error_has_the_users_file_and_line(project: Any) -> None:
+    """A source that the whole headers refuse is shown with its own file and line, once."""
+    # Torch's own would take 15 s to be read before the error; the source is none for lean headers.
+    project.write("include/torch/extension.h", "#define C10_WHOLE 1\n")
+    project.write(
+        "k.cpp",
+        "#if C10_WHOLE\n#define VALUE 1\n#endif\n\nint softmax(int x) { return VALUE + (x; }\n",
+    )
+    with pytest.raises(BuildError) as caught:
+        project.build(KERNEL.replace("-O0", "-O0, -I, include"))
+    assert "k.cpp:5:" in caught.value.what
+    assert "VALUE" not in caught.value.what.partition("{")[0], "the whole headers' macro was there"
+    assert len(re.findall(r"k\.cpp:5:\d+: error: ", caught.value.log)) == 1
+
+
+@pytest.mark.slow
+def test_operator(project: Any, op_call: Any) -> None:
+    """A source with TORCH_LIBRARY and no module is loaded as operators; a second registration is refused.
+
+    It is found again until its header changes.
+    """
+    import torch
+
+    from pytest_cgins.building.loading.callable import load
+
+    kernel = KERNEL.replace("entry: softmax", "entry: 'cgins_tested::plus'")
+    project.write("one.h", "constexpr int one = 1;\n")
+    text = """#include "one.h"
+at::Tensor plus(const at::Tensor& x, int64_t dim) { return x + dim * one; }
+TORCH_LIBRARY(cgins_tested, m) { m.def("plus(Tensor x, int dim) -> Tensor", &plus); }
+"""
+    project.write("k.cpp", text)
+    compiled = project.build(kernel)
+    assert _lean(compiled)
+    call, tensors = op_call("torch.nn.functional.softmax", torch.ones(2), 5)
+    assert load(compiled).bind(call, tensors, [], "cpu").run()[0].tolist() == [6, 6]
+    copy = Path(compiled.library).with_name("copy.so")
+    copy.write_bytes(Path(compiled.library).read_bytes())
+    try:
+        with pytest.raises(LaunchError, match="cgins_tested::plus is registered in this process already"):
+            load(type(compiled)(**{**_fields(compiled), "library": str(copy)}))
+    finally:
+        copy.unlink()
+    assert project.build(kernel).cached
+    plan = torch_extension.plan(compiled.source)
+    base, _ = builds.base_key(compiled.source, plan)
+    assert Cache(builds.default_cache()).lookup(base, plan.roots) is not None
+    project.write("one.h", "constexpr int one = 2;\n")
+    assert Cache(builds.default_cache()).lookup(base, plan.roots) is None
+
+
+def _fields(compiled: Any) -> dict[str, Any]:
+    return {name: getattr(compiled, name) for name in compiled.__dataclass_fields__}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path(nvcc()[0]).exists(), reason="no nvcc")
+def test_cuda_corpus(project: Any) -> None:
+    """What CUDA extensions commonly do compiles with lean headers."""
+    project.write("k.cu", (CORPUS / "common.cu").read_text(encoding="utf-8"))
+    # A torch for CPUs has c10's headers for CUDA but for this one, which its build for CUDA writes.
+    project.write("c10/cuda/impl/cuda_cmake_macros.h", "#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n")
+    compiled = project.build(
+        "{op: torch.mul, device: cuda, contract: torch-extension, source: k.cu, entry: scaled, archs: [sm_90], flags: [-O0]}"
+    )
+    assert _lean(compiled)
+    assert "cicc" in _record(compiled)["command"]
+
+
+NAMES = {
+    "forward": 2.0, "scaled_cpu": 2.0, "defaults": 2.0, "only": 2.0, "lambda": 3.0, "lambda_impl": 3.0, "several": 3.0,
+    "several_two": 3.0, "renamed": -1.0, "renamed_impl": -1.0, "one_half": 0.5, "thrice": 6.0, "thrice_impl": 6.0,
+    "deep.inner": 8.0, "inner": 8.0, "inner_impl": 8.0, "deep.twice_there": 8.0, "twice_there": -1.0,
+    "Holder.held": 12.0, "held": 12.0, "elsewhere": 10.0, "elsewhere_impl": 10.0, "operated": 20.0, "operated_impl": 20.0,
+}  # fmt: skip
+"""Entries of `exports.cpp`, by the exported and by the C++ function's name, and what they make of 1 and dim=2."""
+
+
+@pytest.mark.slow
+def test_an_entry_is_an_exported_name_or_the_functions_own(project: Any, op_call: Any) -> None:
+    """In modules, submodules and classes, by macros, lambdas, helpers and headers, as operators, with and without names.
+
+    A function that is exported by no module is bound besides.
+    """
+    import torch
+
+    from pytest_cgins.building.loading.callable import load
+
+    for name in ("exports.cpp", "exports.h"):
+        project.write(name, (CORPUS / name).read_text(encoding="utf-8"))
+    kernel = "{op: torch.nn.functional.softmax, contract: torch-extension, source: exports.cpp, entry: ENTRY, flags: [-O0]}"
+    compiled = project.build(kernel.replace("ENTRY", "unexported"))
+    with_names = {**NAMES, "unexported": 2000.0}
+    for entry, expected in with_names.items():
+        source = project.source(kernel.replace("ENTRY", entry))
+        # The library has all of them: what is bound besides is found, too.
+        kernel_of = load(replace(compiled, source=source))
+        takes_dim = (
+            entry not in ("one_half", "Holder.held", "held", "elsewhere", "elsewhere_impl")
+            and "inner" not in entry
+        )
+        for arguments in ({"args": (2,), "kwargs": {}}, {"args": (), "kwargs": {"dim": 2}}):
+            call, tensors = op_call(
+                "torch.nn.functional.softmax", torch.ones(1), *arguments["args"], **arguments["kwargs"]
+            )
+            if takes_dim and entry != "deep.twice_there":
+                assert kernel_of.bind(call, tensors, [], "cpu").run()[0].tolist() == [expected], entry
+                continue
+            with pytest.raises(ContractError, match="does not take 'dim', and the call passes 2"):
+                kernel_of.bind(call, tensors, [], "cpu")
+            assert load_function(replace(compiled, source=source))(*tensors).tolist() == [expected], entry
