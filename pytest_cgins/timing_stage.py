@@ -20,9 +20,9 @@ from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, S
 from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.gate_timing import decide_timing
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.roofline import with_roofline
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.timing.roofline import with_roofline
 
 LOCK_WAIT_S = 600.0
 """How long a case waits for other processes that use its device; each holds it for a case."""

@@ -17,8 +17,8 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import key_of
 from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import Argument, Autocast, Case, Context, OpCall, TensorMeta, Value
-from pytest_cgins.roofline import factors_dtype, roofline, with_roofline
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.timing.roofline import factors_dtype, roofline, with_roofline
 
 PEAKS = MeasuredPeaks(
     key=key_of({"device": "GPU-1"}), copy_bytes_per_s=1e12,
