@@ -51,11 +51,11 @@ from pytest_cgins.execute.process import Reply
 from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.probes.registry import SPECS, switched_on, wrong_when
 from pytest_cgins.sanitize import Sanitizers
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
+from pytest_cgins.verify.probes.registry import SPECS, switched_on, wrong_when
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Correctness, KernelResources, Reason, Status, Verdict
 from pytest_cgins.core.text import counted
-from pytest_cgins.probes.registry import SPECS
+from pytest_cgins.verify.probes.registry import SPECS
 
 WARP_THREADS = 32
 REGISTERS_PER_PARTITION = 16384

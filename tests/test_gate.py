@@ -9,7 +9,7 @@ from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import Check, Correctness, KernelResources, Power, Probe, Reason, Status, Verdict
 from pytest_cgins.gate import decide, decide_resources, match, plain_name, resident_warps
-from pytest_cgins.probes.registry import SPECS
+from pytest_cgins.verify.probes.registry import SPECS
 
 GOOD = Check(
     rule="gold", inputs="recorded", passed=True, reason=Reason.OK, message="", share=0.25, compared=8

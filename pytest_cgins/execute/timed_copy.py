@@ -28,7 +28,7 @@ class Content:
 
 
 class TimedCopy:
-    """One copy of a set's tensors, and the kernel bound to it; see `probes.after_timing.TimedCopy`."""
+    """One copy of a set's tensors, and the kernel bound to it; see `verify.probes.after_timing.TimedCopy`."""
 
     def __init__(self, kernel: LoadedKernel, content: Content, device: str) -> None:
         self.left: object = None
@@ -78,26 +78,26 @@ class TimedCopy:
         return self.finished(self.call_prepared())
 
     def prepare(self) -> None:
-        """See `probes.after_timing.TimedCopy.prepare`."""
+        """See `verify.probes.after_timing.TimedCopy.prepare`."""
         self._restore()
         self._bound.poison()
 
     def call_prepared(self) -> object:
-        """See `probes.after_timing.TimedCopy.call_prepared`."""
+        """See `verify.probes.after_timing.TimedCopy.call_prepared`."""
         return self._bound.run()
 
     def finished(self, result: object) -> list[torch.Tensor]:
-        """See `probes.after_timing.TimedCopy.finished`."""
+        """See `verify.probes.after_timing.TimedCopy.finished`."""
         wait_for_device(self._device)
         return self.outputs_of(result)
 
     @property
     def is_left(self) -> bool:
-        """See `probes.after_timing.TimedCopy.is_left`."""
+        """See `verify.probes.after_timing.TimedCopy.is_left`."""
         return self.left is not None and not self.mutates
 
     def answer_left(self) -> list[torch.Tensor]:
-        """See `probes.after_timing.TimedCopy.answer_left`."""
+        """See `verify.probes.after_timing.TimedCopy.answer_left`."""
         return self.outputs_of(self.left)
 
     def outputs_of(self, result: object) -> list[torch.Tensor]:

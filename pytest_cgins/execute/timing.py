@@ -34,7 +34,14 @@ from pytest_cgins.packs.backward import is_derived
 from pytest_cgins.packs.call import bound
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import resolve, trust
-from pytest_cgins.probes import (
+from pytest_cgins.timing import nvml
+from pytest_cgins.timing.affinity import narrowed
+from pytest_cgins.timing.block import LETTER_ARMS
+from pytest_cgins.timing.clock_watch import ClockWatch
+from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
+from pytest_cgins.timing.timer import TWINS, Arms
+from pytest_cgins.timing.timers import make_timer
+from pytest_cgins.verify.probes import (
     after_timing,
     content_cache,
     integrity,
@@ -43,17 +50,10 @@ from pytest_cgins.probes import (
     settings,
     snooping,
 )
-from pytest_cgins.probes.after_timing import Given
-from pytest_cgins.probes.l2_carve_out import CarveOut
-from pytest_cgins.probes.raised import attempt
-from pytest_cgins.probes.watch import Watch
-from pytest_cgins.timing import nvml
-from pytest_cgins.timing.affinity import narrowed
-from pytest_cgins.timing.block import LETTER_ARMS
-from pytest_cgins.timing.clock_watch import ClockWatch
-from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
-from pytest_cgins.timing.timer import TWINS, Arms
-from pytest_cgins.timing.timers import make_timer
+from pytest_cgins.verify.probes.after_timing import Given
+from pytest_cgins.verify.probes.l2_carve_out import CarveOut
+from pytest_cgins.verify.probes.raised import attempt
+from pytest_cgins.verify.probes.watch import Watch
 
 CPU_COPIES_BYTES = 2**30
 """What the copies of one case's tensors may take of the host's memory."""
@@ -135,7 +135,7 @@ class TimingService:
         Returns:
             `{"answers": […], "observed": {…}}`, and one buffer an answer.
 
-            An answer has `name`; `when`, `among`, `last`, `after` or `captured` (see `probes.after_timing`); `tensors`, the outputs
+            An answer has `name`; `when`, `among`, `last`, `after` or `captured` (see `verify.probes.after_timing`); `tensors`, the outputs
             and after them the mutated inputs; and `error`, None or `kind` and `message`. `observed` has what
             probes saw, by their names.
         """

@@ -17,16 +17,16 @@ from pytest_cgins.core.model import Context, OpCall, TensorMeta
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.execute.kernels import stream_of_its_own, wait_for_stream
 from pytest_cgins.packs.context import restore
-from pytest_cgins.probes.on_stream import capturing
-from pytest_cgins.probes.plain_outputs import unlike
-from pytest_cgins.probes.trial import PreparedCall, Trial
-from pytest_cgins.probes.watch import Watch
+from pytest_cgins.verify.probes.on_stream import capturing
+from pytest_cgins.verify.probes.plain_outputs import unlike
+from pytest_cgins.verify.probes.trial import PreparedCall, Trial
+from pytest_cgins.verify.probes.watch import Watch
 
 _lot = random.SystemRandom()
 
 
 class SetTrial:
-    """See `probes.trial.Trial`. Binding happens as it is made; nothing of the kernel runs before `first`.
+    """See `verify.probes.trial.Trial`. Binding happens as it is made; nothing of the kernel runs before `first`.
 
     Args:
         kernel: the loaded kernel.
@@ -68,12 +68,12 @@ class SetTrial:
 
     @property
     def mutates(self) -> bool:
-        """See `probes.trial.Trial.mutates`."""
+        """See `verify.probes.trial.Trial.mutates`."""
         return bool(self._mutated)
 
     @property
     def mutates_integers(self) -> bool:
-        """See `probes.trial.Trial.mutates_integers`."""
+        """See `verify.probes.trial.Trial.mutates_integers`."""
         dtypes = (self._inputs[index].dtype for index in self._mutated)
         return any(not (one.is_floating_point or one.is_complex or one == torch.bool) for one in dtypes)
 
@@ -84,7 +84,7 @@ class SetTrial:
         wait_for_stream(self.device)
 
     def again(self) -> list[torch.Tensor]:
-        """See `probes.trial.Trial.again`."""
+        """See `verify.probes.trial.Trial.again`."""
         inputs = self._unpack()  # while those of the first run are held: addresses differ
         bound = self._bind(inputs)
         outputs = [*map(plain, self._run(bound, inputs))]
@@ -92,14 +92,14 @@ class SetTrial:
         return outputs
 
     def rerun(self, *, poisoned: bool = False) -> list[torch.Tensor]:
-        """See `probes.trial.Trial.rerun`."""
+        """See `verify.probes.trial.Trial.rerun`."""
         if poisoned:
             self._overrun = self.overrun()  # poison covers the traces
             self._poison()
         return [*map(plain, self._run(self._bound, self._given))]
 
     def with_content_of(self, other: Trial) -> list[torch.Tensor]:
-        """See `probes.trial.Trial.with_content_of`."""
+        """See `verify.probes.trial.Trial.with_content_of`."""
         assert isinstance(other, SetTrial)
         for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
             copy_memory(mine, theirs)
@@ -107,7 +107,7 @@ class SetTrial:
         return [*map(plain, self._run(self._bound, self._given))]
 
     def elsewhere(self) -> Callable[..., list[torch.Tensor]]:
-        """See `probes.trial.Trial.elsewhere`. Integers may be places in memory, and stay."""
+        """See `verify.probes.trial.Trial.elsewhere`. Integers may be places in memory, and stay."""
         inputs = self._unpack()
         given = [*map(twin, inputs)]
         bound: list[BoundCall] = []  # not before the first run, whose error is an answer
@@ -125,7 +125,7 @@ class SetTrial:
         return run
 
     def prepared(self) -> PreparedCall:
-        """See `probes.trial.Trial.prepared`."""
+        """See `verify.probes.trial.Trial.prepared`."""
         inputs = self._unpack()
         bound = self._bind([*map(twin, inputs)])
 
@@ -137,7 +137,7 @@ class SetTrial:
         return PreparedCall(inputs, [*bound.memory, *(inputs[index] for index in self._mutated)], run)
 
     def captured(self) -> int:
-        """See `probes.trial.Trial.captured`."""
+        """See `verify.probes.trial.Trial.captured`."""
         with stream_of_its_own(self.device):
             if not self.mutates:
                 self._run(self._bound, self._given)  # libraries set things up for a stream that is new
@@ -151,7 +151,7 @@ class SetTrial:
         return capture.status
 
     def alike(self, other: Trial) -> bool:
-        """See `probes.trial.Trial.alike`."""
+        """See `verify.probes.trial.Trial.alike`."""
         return (
             isinstance(other, SetTrial)
             and self._one["call"] == other._one["call"]

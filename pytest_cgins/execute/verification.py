@@ -30,12 +30,12 @@ from pytest_cgins.execute.kernels import (
 from pytest_cgins.execute.trial import SetTrial
 from pytest_cgins.execute.worker import become_ordinary, describe
 from pytest_cgins.packs.ops import trust
-from pytest_cgins.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
-from pytest_cgins.probes.late_work import Threads
-from pytest_cgins.probes.memory_leak import Leak
-from pytest_cgins.probes.memory_use import Meter
-from pytest_cgins.probes.trial import Deviation
-from pytest_cgins.probes.watch import Watch
+from pytest_cgins.verify.probes import fresh_memory, late_work, memory_leak, memory_use, on_stream, repeat
+from pytest_cgins.verify.probes.late_work import Threads
+from pytest_cgins.verify.probes.memory_leak import Leak
+from pytest_cgins.verify.probes.memory_use import Meter
+from pytest_cgins.verify.probes.trial import Deviation
+from pytest_cgins.verify.probes.watch import Watch
 
 _Answer = tuple[dict[str, Any], Buffer]
 
@@ -71,14 +71,14 @@ class VerificationService:
 
             A set has `name`; `tensors`, the outputs and after them the mutated inputs; `devices`, one a tensor;
             `inputs_changed`, indices of tensors that the kernel changed though the op does not; `overrun`, what
-            was written outside of outputs, or ""; `unlike`, see `probes.plain_outputs`; and `error`, None or
+            was written outside of outputs, or ""; `unlike`, see `verify.probes.plain_outputs`; and `error`, None or
             `phase`, `kind`, `message`, `remedy`, `trace`. The phase is `load`, `bind` (arguments are matched; no
             code of the kernel runs but a launcher's `_workspace`) or `run`: what a kernel raises as it runs
             cannot pass for a refusal of ours. With an error there are no tensors. Whatever the kernel raises
             stays in its set, and the sets after it are run, unless the GPU was lost.
 
             A deviation has `probe`, `name`, `tensors`, `error`, None or `kind` and `message`, and `reused`
-            (see `probes.trial.Deviation`): an answer that is not the one in `sets`. `observed` has what probes saw, by
+            (see `verify.probes.trial.Deviation`): an answer that is not the one in `sets`. `observed` has what probes saw, by
             their names.
         """
         if params.get("ordinary"):

@@ -2,7 +2,7 @@
 
 The model is Williams, Waterman and Patterson's ("Roofline", 2009): at best a call takes as long as its bytes at the
 copy's bandwidth, or its operations at the rate of a product of matrices, whichever is longer. It tells and gates nothing:
-what no right kernel can pass is `probes.physical_floor`, which knows neither what cgins.yaml declares nor these peaks.
+what no right kernel can pass is `verify.probes.physical_floor`, which knows neither what cgins.yaml declares nor these peaks.
 """
 
 from __future__ import annotations

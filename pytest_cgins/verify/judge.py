@@ -26,8 +26,6 @@ from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import MANIFEST, PackReader, open_pack
-from pytest_cgins.probes import after_timing, on_stream, op_callback
-from pytest_cgins.probes.registry import ALWAYS, TIMED
 from pytest_cgins.timing import peak_measurement
 from pytest_cgins.timing.environment import describe, device_key
 from pytest_cgins.verify import arguments, diagnosis, form, inputs, layouts, probing, sizes, timed
@@ -36,6 +34,8 @@ from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.maker import InputSet, dense_meta
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.prepare_options import PrepareOptions, prepare_options_of
+from pytest_cgins.verify.probes import after_timing, on_stream, op_callback
+from pytest_cgins.verify.probes.registry import ALWAYS, TIMED
 from pytest_cgins.verify.reference import answer, memory_taken
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.core.layout import Layout
 from pytest_cgins.core.model import Context, OpCall
-from pytest_cgins.probes.op_callback import Counter
+from pytest_cgins.verify.probes.op_callback import Counter
 from pytest_cgins.verify.reference import answer
 
 

@@ -14,7 +14,9 @@ from pytest_cgins.core.bits import all_same
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.model import Check, Probe, Reason
 from pytest_cgins.core.text import counted
-from pytest_cgins.probes import (
+from pytest_cgins.verify.compare import ExpectedSet, accepts
+from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.probes import (
     content_cache,
     integrity,
     l2_carve_out,
@@ -27,9 +29,7 @@ from pytest_cgins.probes import (
     repeat,
     snooping,
 )
-from pytest_cgins.probes.registry import SPECS
-from pytest_cgins.verify.compare import ExpectedSet, accepts
-from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.probes.registry import SPECS
 
 FACTS: Mapping[str, Callable[[Any], str]] = {
     integrity.NAME: integrity.judge,
@@ -73,7 +73,7 @@ class Second:
     error: str
     """What the kernel raised instead; "" if nothing."""
     reused: bool = False
-    """Of `late_work`: a later call's answer lies on the same memory. Of `fresh_memory`: see `probes.fresh_memory`."""
+    """Of `late_work`: a later call's answer lies on the same memory. Of `fresh_memory`: see `verify.probes.fresh_memory`."""
 
 
 @dataclass(slots=True)
@@ -90,9 +90,9 @@ class Suspicions:
     not_run: dict[str, str] = field(default_factory=dict)
     """Why a probe that is switched on does not apply, by its name."""
     own_calls: Mapping[str, int] = field(default_factory=dict)
-    """What torch's own op runs: see `probes.op_callback`."""
+    """What torch's own op runs: see `verify.probes.op_callback`."""
     own_memory: Callable[[str], int] = lambda _: 0
-    """What torch's own op takes on a set of inputs: see `probes.memory_use`."""
+    """What torch's own op takes on a set of inputs: see `verify.probes.memory_use`."""
     answered: set[str] = field(default_factory=set)
     """Probes of whose sets the kernel answered one at least."""
 

@@ -13,13 +13,13 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.model import Probe
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.probes import after_timing, integrity, physical_floor, snooping
-from pytest_cgins.probes.registry import TIMED, wrong_when
 from pytest_cgins.timing import peaks, work
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.gold import order
 from pytest_cgins.verify.prepare import Preparation
+from pytest_cgins.verify.probes import after_timing, integrity, physical_floor, snooping
+from pytest_cgins.verify.probes.registry import TIMED, wrong_when
 from pytest_cgins.verify.suspicion import Suspicions
 
 _SHOWN = 300
@@ -109,7 +109,7 @@ def _wrong(expected: ExpectedSet, header: Any, buffer: Buffer, tolerance: Tolera
 
 
 def _floor_ns_per_call(prepared: Preparation, device: str, *, cold: bool, launch_ns: float) -> float:
-    """See `probes.physical_floor`; 0 where it cannot be known whether outputs are memory of their own."""
+    """See `verify.probes.physical_floor`; 0 where it cannot be known whether outputs are memory of their own."""
     first, gold = prepared.sets[0], prepared.trace.gold
     if gold is None:
         return 0.0

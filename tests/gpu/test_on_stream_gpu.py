@@ -17,7 +17,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.execute.verification import VerificationService
-from pytest_cgins.probes import on_stream
+from pytest_cgins.verify.probes import on_stream
 
 pytestmark = [
     pytest.mark.gpu,
@@ -283,7 +283,7 @@ def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], A
     """The median of what the probe adds to a case, run and look at the process included."""
     from pytest_cgins.building.loading.callable import load
     from pytest_cgins.execute.trial import SetTrial
-    from pytest_cgins.probes.watch import Watch
+    from pytest_cgins.verify.probes.watch import Watch
 
     kernel = launcher(LAUNCHER.format(body=JOINED))
     one, buffer = a_set(torch.linspace(-1, 1, 330_000))

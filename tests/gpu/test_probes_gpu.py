@@ -17,7 +17,9 @@ from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSou
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.execute.timing import TimingService
 from pytest_cgins.execute.verification import VerificationService
-from pytest_cgins.probes import (
+from pytest_cgins.timing import peaks
+from pytest_cgins.timing.work import Work
+from pytest_cgins.verify.probes import (
     content_cache,
     l2_carve_out,
     memory,
@@ -26,8 +28,6 @@ from pytest_cgins.probes import (
     own_memory,
     physical_floor,
 )
-from pytest_cgins.timing import peaks
-from pytest_cgins.timing.work import Work
 from tests.whole_timing import Whole, here, measured
 
 pytestmark = pytest.mark.gpu

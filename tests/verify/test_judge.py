@@ -21,8 +21,8 @@ from pytest_cgins.core.model import PROBES, Case, Check, Correctness, OpCall, Re
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.store import MANIFEST, open_pack
-from pytest_cgins.probes import memory_use
 from pytest_cgins.verify.judge import JudgeService
+from pytest_cgins.verify.probes import memory_use
 from tests.verify.helpers import call_of, normal
 
 SOFTMAX = "torch.nn.functional.softmax"

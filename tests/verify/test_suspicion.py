@@ -10,8 +10,8 @@ import torch
 
 from pytest_cgins.config import IndexOutput, ProbeException, Repeatability, Tolerance
 from pytest_cgins.core.model import PROBES, Check, Context, Probe, Reason
-from pytest_cgins.probes.registry import SPECS
 from pytest_cgins.verify.indices import indices_of
+from pytest_cgins.verify.probes.registry import SPECS
 from pytest_cgins.verify.random_outputs import draw
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
 from tests.verify.helpers import expected_output, expected_set

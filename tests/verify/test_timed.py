@@ -14,8 +14,8 @@ from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.model import Case, Probe, Reason
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.probes.registry import TIMED
 from pytest_cgins.verify.judge import JudgeService
+from pytest_cgins.verify.probes.registry import TIMED
 
 RELU = "torch.nn.functional.relu"
 

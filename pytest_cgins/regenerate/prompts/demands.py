@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_cgins.probes.registry import switched_on
 from pytest_cgins.regenerate.prompts import blocks
 from pytest_cgins.regenerate.prompts.context import Context
+from pytest_cgins.verify.probes.registry import switched_on
 
 LIMITS = {"float32": (64.0, 64.0), "float64": (64.0, 64.0), "float16": (64.0, 4.0), "bfloat16": (16.0, 1.5)}
 """C and c of the derived rule by output dtype, as `verify.tolerance.constants` has them (which imports torch)."""

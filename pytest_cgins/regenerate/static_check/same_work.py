@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pytest_cgins.probes import op_families as families
+from pytest_cgins.verify.probes import op_families as families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

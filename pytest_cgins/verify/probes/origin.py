@@ -1,0 +1,126 @@
+"""Whose code a file holds: the kernel's, Python's, an installed library's, or ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+Kind = Literal["kernel", "standard", "installed", "ours", "made"]
+"""`made`: code that was compiled from a string, by whoever called it."""
+
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_OURS = str(Path(__file__).parents[2]) + os.sep
+_STANDARD = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
+    | {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")}
+)
+_PREFIXES = tuple({os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix)})
+
+_RUN_BY_THREADS = frozenset(
+    {
+        ("threading", "run"),
+        ("concurrent.futures.thread", "run"),
+        ("multiprocessing.pool", "worker"),
+        ("multiprocessing.pool", "mapstar"),
+        ("multiprocessing.pool", "starmapstar"),
+    }
+)
+
+
+class Origins:
+    """Tells a kernel's files from others.
+
+    Args:
+        files: the kernel's sources.
+        roots: folders of the project that it belongs to; environments that lie in them are no part of it.
+    """
+
+    def __init__(self, files: Collection[str], roots: Collection[str]) -> None:
+        self._files = {os.path.realpath(file) for file in files}
+        self._roots = tuple(os.path.realpath(root) + os.sep for root in roots if root)
+        self._kinds: dict[str, Kind] = {}
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> Origins:
+        """Those of the kernel of a request, as `Watch` takes it."""
+        source = request["kernel"]["source"]
+        return cls(source["files"], {request.get("import_root", ""), source["import_root"]})
+
+    def has(self, path: str) -> bool:
+        """Whether a path lies in the project's folders."""
+        return os.path.realpath(path).startswith(self._roots)
+
+    def kind(self, file: str) -> Kind:
+        """Whose code has this file name."""
+        if file not in self._kinds:
+            self._kinds[file] = self._kind(file)
+        return self._kinds[file]
+
+    def _kind(self, file: str) -> Kind:
+        if file.startswith("<"):
+            return "made"
+        path = os.path.realpath(file)
+        if path.startswith(_OURS):
+            return "ours"
+        if any(part in path for part in _PACKAGES):
+            return "installed"  # a library's function that is gated, too: how it builds itself is its affair
+        if path in self._files:
+            return "kernel"
+        if path.startswith(_STANDARD):
+            return "standard"
+        inside = any(path.startswith(root) for root in self._roots)
+        # An environment in the project, or a project in an environment.
+        environment = any(
+            path.startswith(prefix)
+            for prefix in _PREFIXES
+            if not any(r.startswith(prefix) for r in self._roots)
+        )
+        return "kernel" if inside and not environment else "installed"
+
+    def blame(self, frame: FrameType | None, through: Collection[str] | None = None) -> str:
+        """The kernel's line that does what a frame does; "" if it is not the kernel's own doing.
+
+        Args:
+            frame: where it happens, or what called it.
+            through: modules of the standard library that a kernel may reach it by; None for all of them.
+        """
+        while frame is not None:
+            kind = self.kind(frame.f_code.co_filename)
+            if kind == "kernel":
+                return place(frame)
+            if kind == "standard" and _is_thread_s(frame):
+                return "in a thread"  # to which somebody has handed just that
+            if kind == "standard" and through is not None and _module(frame) not in through:
+                return ""
+            if kind in ("installed", "ours"):
+                return ""
+            frame = frame.f_back
+        return ""
+
+    def blame_any(self, frame: FrameType | None) -> str:
+        """The innermost of the kernel's lines that lead to a frame, whatever they lead through; "" if none does."""
+        while frame is not None:
+            if self.kind(frame.f_code.co_filename) == "kernel":
+                return place(frame)
+            frame = frame.f_back
+        return ""
+
+
+def _is_thread_s(frame: FrameType) -> bool:
+    """Whether a frame is where a thread or a pool of the standard library runs what it was handed."""
+    return (str(frame.f_globals.get("__name__", "")), frame.f_code.co_name) in _RUN_BY_THREADS
+
+
+def place(frame: FrameType) -> str:
+    """Where a frame is, for a message: `relu.py, line 3`."""
+    return f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}"
+
+
+def _module(frame: FrameType) -> str:
+    """Top-level name of a module of the standard library: `subprocess`, `multiprocessing`."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

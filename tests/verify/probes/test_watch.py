@@ -1,0 +1,142 @@
+"""All observers together, on honest kernels of the kinds that do most behind the scenes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_cgins.verify.probes.watch import Watch
+
+WATCHED = ("poison", "op_callback", "integrity", "snooping")
+EXAMPLE = Path(__file__).parents[3] / "example_project"
+SCRIPT = """\
+import json, sys
+import torch
+from pytest_cgins import documents
+from pytest_cgins.core.tensors import pack, unpack
+from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
+
+root, probes = sys.argv[1], json.loads(sys.argv[2])
+
+def kernel(name, op):
+    source = KernelSource(kernel=name, implementation="triton", op=op, device="cpu", contract="python", entry=name,
+        schema="", files=(f"{root}/kernels/{name}.py",), module=f"kernels.{name}", import_root=root, interpret=True)
+    compiled = CompiledKernel(source=source, library="", key=name, build_seconds=0.0, cached=True)
+    return documents.dump_python(compiled)
+
+def one(op, arguments, tensor, own):
+    header, buffer = pack([tensor])
+    meta = TensorMeta(dtype="float32", shape=tuple(tensor.shape), stride=tuple(tensor.stride()), offset=0, storage=0)
+    call = OpCall(op=op, arguments=arguments)
+    return {"name": "recorded", "call": documents.dump_python(call), "tensors": header,
+            "outputs": [documents.dump_python(meta)], "context": documents.dump_python(Context()), "mutated": [],
+            "op_calls": own}, buffer
+
+tensor = torch.randn(3, 70)
+first = Argument(name="input", value=Value(kind="tensor", value=0), passed="positional")
+dim = Argument(name="dim", value=Value(kind="int", value=-1), passed="keyword")
+service = VerificationService({})
+for name, arguments, right in (("relu", (first,), tensor.relu()), ("softmax", (first, dim), tensor.softmax(-1))):
+    op = f"torch.nn.functional.{name}"
+    asked, buffer = one(op, arguments, tensor, {name: tensor.numel()})
+    params = {"kernel": kernel(name, op), "device": "cpu", "import_root": root, "probes": probes, "sets": [asked]}
+    result, buffers = service.run(params, [buffer])
+    answer, = result["sets"]
+    assert answer["error"] is None, answer["error"]
+    assert torch.allclose(unpack(answer["tensors"], buffers[0], "cpu")[0], right, atol=1e-6)
+    print(json.dumps([name, result["observed"], service.fatal]))
+"""
+
+
+def test_triton_s_interpreter_is_honest(tmp_path: Path) -> None:
+    """What Triton does to run a kernel on the CPU, sources, frames and code objects included, is its own affair."""
+    pytest.importorskip("triton")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script), str(EXAMPLE), json.dumps(WATCHED)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        _name, observed, fatal = json.loads(line)
+        assert observed["integrity"] == []
+        assert observed["snooping"] == []
+        assert not any({"relu", "softmax"} & set(calls) for calls in observed["op_callback"])
+        assert not fatal
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_what_is_off_is_not_there(relu_kernel: Callable[[str], dict[str, Any]]) -> None:
+    """Without probes a run is a run: no modes, no facts, no time."""
+    request = {"kernel": relu_kernel(""), "device": "cpu", "import_root": "", "sets": []}
+    watch = Watch(frozenset(), request)
+    with watch.loading(), watch.running():
+        assert torch._C._len_torch_dispatch_stack() == 0
+    assert watch.observed() == {}
+    assert not watch.spent
+
+
+def test_a_run_is_observed_in_no_time(relu_kernel: Callable[[str], dict[str, Any]]) -> None:
+    """Once a request is set up, a run with all observers costs a fraction of a millisecond."""
+    request = {
+        "kernel": relu_kernel(""),
+        "device": "cpu",
+        "import_root": "",
+        "sets": [{"op_calls": {"relu": 4}}],
+    }
+    watch = Watch(frozenset(WATCHED), request)
+    with watch.loading():
+        pass
+    seconds = []
+    for _ in range(20):
+        start = time.perf_counter()
+        with watch.running():
+            pass
+        seconds.append(time.perf_counter() - start)
+    watch.observed()
+    assert min(seconds) < 0.005  # 0.1 ms on an idle machine
+
+
+@pytest.mark.parametrize("raises", ["loading", "running"])
+def test_what_a_kernel_raises_is_raised(relu_kernel: Callable[[str], dict[str, Any]], raises: str) -> None:
+    """Observers stand aside, and are gone."""
+    request = {
+        "kernel": relu_kernel(""),
+        "device": "cpu",
+        "import_root": "",
+        "sets": [{"op_calls": {"relu": 4}}],
+    }
+    watch = Watch(frozenset(WATCHED), request)
+    with pytest.raises(ZeroDivisionError), getattr(watch, raises)():
+        raise ZeroDivisionError
+    watch.observed()
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_torch_s_arm_finds_settings_as_they_were(relu_kernel: Callable[[str], dict[str, Any]]) -> None:
+    """Also if the kernel undoes them before timing ends, and with all probes off; flushed subnormals among them."""
+    request = {"kernel": relu_kernel(""), "device": "cpu", "import_root": "", "sets": []}
+    least, threads = torch.tensor([1e-40]), torch.get_num_threads()
+    for probes, told in ((frozenset[str](), {}), (frozenset({"integrity"}), {"integrity": 1})):
+        watch = Watch(probes, request)
+        with watch.timing() as put_back:
+            torch.set_num_threads(threads + 1)
+            torch.set_flush_denormal(True)
+            put_back()
+            assert torch.get_num_threads() == threads
+            assert (least * 1.0).item() != 0.0
+        assert {name: len(facts) for name, facts in watch.observed().items()} == told
