@@ -27,9 +27,9 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.kernel_timing import seed_for
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_timing import seed_for
 from pytest_cgins.timing.process_noise import ALARMING, LEAST_BLOCKS, Levels, estimate
 
 logger = logging.getLogger(__name__)

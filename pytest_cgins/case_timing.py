@@ -10,17 +10,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_cgins import kernel_timing
 from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.core.model import Reason, Status
-from pytest_cgins.early_verdict import EndedError
-from pytest_cgins.execute.pool import ALONE
-from pytest_cgins.execute.process import Reply
-from pytest_cgins.execute.request_clock import Took
-from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.run import kernel_timing
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_run import KernelRuns
+from pytest_cgins.run.pool import ALONE
+from pytest_cgins.run.process import Reply
+from pytest_cgins.run.request_clock import Took
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 

@@ -1,7 +1,7 @@
 """Whether the times that a worker tells are true: its arms are called again, and timed from outside of it.
 
 A kernel shares its process with the clock that times it, and may have changed that. So once a test has ended well, its
-arms are called in turns, in a row for 5 ms that the parent times; see `execute.request_clock`. A bet is made on the arms'
+arms are called in turns, in a row for 5 ms that the parent times; see `run.request_clock`. A bet is made on the arms'
 ratio by that clock to lie above the told one: noise makes it so in half of the turns at most, a false clock in most.
 In the same way the base beside the kernel is held against the base in a process of its own: a kernel may slow its rival.
 """
@@ -17,7 +17,7 @@ from statistics import median
 from pytest_cgins.core.figures import percent, ratio
 from pytest_cgins.core.measurement import ArmName
 from pytest_cgins.core.text import counted
-from pytest_cgins.execute.request_clock import Took
+from pytest_cgins.run.request_clock import Took
 from pytest_cgins.timing.measure import Prepared
 from pytest_cgins.timing.sequential import log_e
 

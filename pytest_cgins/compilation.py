@@ -39,7 +39,7 @@ from pytest_cgins.core.model import (
     Status,
     Verdict,
 )
-from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
+from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

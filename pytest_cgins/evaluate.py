@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import evidence, gate, kernel_timing
+from pytest_cgins import evidence, gate
 from pytest_cgins.building import stream_lines
 from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.builders import doomed
@@ -44,14 +44,15 @@ from pytest_cgins.core.model import (
 )
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.text import counted
-from pytest_cgins.device_peaks import DevicePeaks
-from pytest_cgins.early_verdict import EndedError, forged, not_the_kernels
-from pytest_cgins.execute.pool import ALONE, Isolation, WorkerPool
-from pytest_cgins.execute.process import Reply
-from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernel_run import KernelRuns
-from pytest_cgins.sanitize import Sanitizers
+from pytest_cgins.run import kernel_timing
+from pytest_cgins.run.device_peaks import DevicePeaks
+from pytest_cgins.run.early_verdict import EndedError, forged, not_the_kernels
+from pytest_cgins.run.kernel_run import KernelRuns
+from pytest_cgins.run.pool import ALONE, Isolation, WorkerPool
+from pytest_cgins.run.process import Reply
+from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
+from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
@@ -85,7 +86,7 @@ class Evaluator:
         timeout_s: limit for one request to a worker, in seconds.
         probes: level of the probes: `full`, `fast` or `off`.
         sanitize: tools of compute-sanitizer that CUDA kernels are run under.
-        isolation: `none` runs kernels in this process, for debuggers; see `execute.local`.
+        isolation: `none` runs kernels in this process, for debuggers; see `run.local`.
         sandbox: put around the workers that run kernels, and around compilers; shows them the project and the builds,
             and hides the packs.
         environment: added to that of all workers, such as which GPU they may see.

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_cgins import kernel_timing
 from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.checkout import NONE
@@ -17,9 +16,10 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
-from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.gate_timing import decide_timing
-from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.run import kernel_timing
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_run import KernelRuns
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import with_roofline

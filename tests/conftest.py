@@ -25,7 +25,7 @@ from pytest_cgins.core.model import (
     WorstElement,
 )
 from pytest_cgins.evaluate import worker_environment
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.run.pool import WorkerPool
 
 pytest_plugins = ["pytester"]
 sys.path.insert(0, str(Path(__file__).parent))  # of `timings`, which tests share

@@ -24,11 +24,11 @@ from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
 from pytest_cgins.core.model import Reason, Status
-from pytest_cgins.early_verdict import EndedError
-from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.process import Reply
-from pytest_cgins.execute.request_clock import Took
-from pytest_cgins.kernel_run import KernelRuns
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_run import KernelRuns
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.process import Reply
+from pytest_cgins.run.request_clock import Took
 from pytest_cgins.timing.block import LETTER_ARMS
 
 NS = {"kernel": 1000.0, "base": 1000.0, "torch": 3000.0, "compile": 2000.0}

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.core.measurement import ArmName
-from pytest_cgins.execute.request_clock import Took
+from pytest_cgins.run.request_clock import Took
 from pytest_cgins.timing.measure import Prepared
 
 CALL_NS = 100_000

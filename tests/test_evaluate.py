@@ -21,8 +21,8 @@ from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, TraceError
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.packs import ops
+from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import timing
 from pytest_cgins.timing_stage import TimingOptions
@@ -213,7 +213,7 @@ def test_an_exception_is_shown_with_its_own_lines(project: Path, evaluators: Eva
     assert "on the recorded inputs" in found.verdict.message
     assert "no such width: 40" in found.verdict.message
     assert "bad_kernels.py" in found.output
-    assert "pytest_cgins/execute" not in found.output
+    assert "pytest_cgins/run" not in found.output
 
 
 def test_an_error_code_comes_with_its_remedy(project: Path, evaluators: Evaluators) -> None:

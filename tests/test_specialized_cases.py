@@ -15,7 +15,7 @@ from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, ContractError
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.run.pool import WorkerPool
 
 # In the general build GENERAL is what is computed, in that for 40 columns SPECIAL.
 KERNEL = """\

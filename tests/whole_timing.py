@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cgins import kernel_timing
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.timing import TimingService
+from pytest_cgins.run import kernel_timing
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.timing import TimingService
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 

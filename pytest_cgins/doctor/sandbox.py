@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_cgins.doctor import parse, tools
 from pytest_cgins.doctor.findings import Finding, State
-from pytest_cgins.execute.sandbox.host import namespace_remedy
+from pytest_cgins.run.sandbox.host import namespace_remedy
 
 SANDBOX = "Sandbox"
 GENERATED = "generated kernels, unless --cgins-sandbox=off"

@@ -17,9 +17,9 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.doctor import tools
 from pytest_cgins.evaluate import worker_environment
-from pytest_cgins.execute import environment
-from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.kernel_timing import request_sets
+from pytest_cgins.run import environment
+from pytest_cgins.run.kernel_timing import request_sets
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 WARM_CALLS = 3
 POLL_S = 0.02

@@ -19,9 +19,7 @@ from pytest_cgins.building.kernel_builds import has_driver
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.core.model import Case
-from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.profiling import selection
 from pytest_cgins.profiling.child import Child
 from pytest_cgins.profiling.compile_report import archs_of
@@ -32,6 +30,8 @@ from pytest_cgins.profiling.model import (
     SassRow,
     SignatureCheck,
 )
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 CALL_LIMIT_S = 300.0
 MOST_MODIFIED = 60

@@ -17,9 +17,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.text import counted
-from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.profiling import compile_report, metrics
 from pytest_cgins.profiling import ncu as tool
 from pytest_cgins.profiling.child import Begun, Child, Told
@@ -33,6 +31,8 @@ from pytest_cgins.profiling.model import (
     TimelineKernel,
 )
 from pytest_cgins.profiling.ncu_csv import Launch
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 TOP = 5
 COUNTER = re.compile(r"(?!device__|profiler__)\w+__")

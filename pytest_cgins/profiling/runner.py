@@ -24,11 +24,11 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Context
 from pytest_cgins.core.tensors import Kept
-from pytest_cgins.execute.kernels import KernelCache, use_device, wait_for_device
-from pytest_cgins.execute.sandbox.init import enclose_in_scratch
-from pytest_cgins.execute.timed_copy import Content, TimedCopy
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
+from pytest_cgins.run.kernels import KernelCache, use_device, wait_for_device
+from pytest_cgins.run.sandbox.init import enclose_in_scratch
+from pytest_cgins.run.timed_copy import Content, TimedCopy
 
 TIMELINE_CALLS = 3
 GO_POLL_S = 0.005

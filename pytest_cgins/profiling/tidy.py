@@ -14,8 +14,8 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import KernelSource
 from pytest_cgins.doctor import compilers, tools
 from pytest_cgins.doctor.findings import Finding
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, TidyEvidence, TidyFinding
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 CHECKS = (
     "-*,bugprone-*,clang-analyzer-*,performance-*,misc-redundant-expression,"

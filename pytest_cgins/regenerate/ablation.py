@@ -17,13 +17,13 @@ from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Environment, Evaluation, Status
 from pytest_cgins.evaluate import Evaluator, worker_environment
-from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.profiling.attribution import attribute
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, Attribution, AttributionEvidence
 from pytest_cgins.profiling.selection import label
 from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.timing_stage import TimingOptions
 
 ENDS = (Status.BUILD_ERROR, Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT)

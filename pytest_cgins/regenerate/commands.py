@@ -165,7 +165,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
 
 def _require_device(language: str) -> None:
     """Candidates are tried on the device that they are for."""
-    from pytest_cgins.execute.sandbox.outside import has_gpu
+    from pytest_cgins.run.sandbox.outside import has_gpu
 
     if language != "cpp" and not has_gpu():
         raise ConfigError(

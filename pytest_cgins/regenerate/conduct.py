@@ -17,14 +17,14 @@ from pytest_cgins.config.llm_override import overridden
 from pytest_cgins.core.errors import CginsError, ConfigError, ProviderError
 from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.text import UNLIMITED
-from pytest_cgins.execute import environment, sanitizer
-from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.execute.sandbox.outside import has_gpu
 from pytest_cgins.regenerate import exchange_place, progress_table, standing
 from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
 from pytest_cgins.regenerate.standing import Ran
+from pytest_cgins.run import environment, sanitizer
+from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.timing_stage import TimingOptions
 
 EXIT_WAITING = 7

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_cgins.config import Config
-from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.regenerate.prompts import hardware
 from pytest_cgins.regenerate.prompts.hardware import Hardware
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.pool import WorkerPool
 
 
 class Machine:

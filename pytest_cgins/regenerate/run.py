@@ -17,9 +17,6 @@ from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.evaluate import worker_environment
-from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.sandbox.builds import BuildFence
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.methods import memory_file
 from pytest_cgins.methods.classes import Tried
 from pytest_cgins.regenerate import exchange_place, guard, scratch, standing, static_check
@@ -43,6 +40,9 @@ from pytest_cgins.regenerate.search.driver import Search, SearchSettings
 from pytest_cgins.regenerate.side_by_side import Room
 from pytest_cgins.regenerate.standing import Ran
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.sandbox.builds import BuildFence
+from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.timing_stage import TimingOptions
 
 

@@ -18,9 +18,9 @@ from typing import Protocol
 
 from pytest_cgins.building.build_queue import Ahead, default_jobs
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.run.early_verdict import EndedError
 
 CORES = 2
 """Cores that one candidate keeps busy: the process that checks it and the one that will time it, as they import torch."""

@@ -23,8 +23,6 @@ from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Status
 from pytest_cgins.core.text import counted
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.profiling import disassembly, environment, ncu, selection, tidy
 from pytest_cgins.profiling.model import SassRow, TidyFinding
 from pytest_cgins.profiling.profile import Profiler
@@ -35,6 +33,8 @@ from pytest_cgins.regenerate.search import evidence
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.side_by_side import Checked, Files, Room, SideBySide
 from pytest_cgins.regenerate.targets import is_of
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.timing_stage import TimingOptions
 
 ENOUGH_FAILURES = 3

@@ -14,8 +14,8 @@ from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.progress import Progress, joined
 from pytest_cgins.core.model import Case
 from pytest_cgins.core.text import counted
-from pytest_cgins.execute.sandbox.builds import BuildFence
-from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.builds import BuildFence
+from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.session.collect import CaseItem
 from pytest_cgins.session.gate import Gate
 from pytest_cgins.session.parametrize import nearest_config

@@ -92,8 +92,8 @@ def _measured(
     config: Config, kernels: set[str], wanted: str | None, plan: Plan, *, peaks: bool
 ) -> Calibration:
     from pytest_cgins.calibrate import CalibrationRun
-    from pytest_cgins.early_verdict import EndedError
     from pytest_cgins.evaluate import Evaluator
+    from pytest_cgins.run.early_verdict import EndedError
 
     evaluator = Evaluator(config, seed=0, device=wanted or "auto", probes="off")
     with closing(evaluator):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.core.errors import SandboxUnavailable
-from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.execute.sandbox.outside import has_gpu
+from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.outside import has_gpu
 
 
 def sandbox(config: pytest.Config) -> Sandbox | None:

@@ -23,8 +23,8 @@ from pytest_cgins.core.model import Case, Environment, Evaluation, SessionReport
 from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute import environment
 from pytest_cgins.report import document, exit_code, summary, terminal
+from pytest_cgins.run import environment
 from pytest_cgins.session import coverage, fencing, pinning, results
 from pytest_cgins.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.session.builds import RunBuilds

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
-from pytest_cgins.execute.sandbox.fence import Sandbox
-from pytest_cgins.execute.sandbox.outside import has_gpu
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.outside import has_gpu
 from tests.adversarial import project
 from tests.adversarial.specimens import ADVERSARIAL, collect
 

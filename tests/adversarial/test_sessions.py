@@ -17,7 +17,7 @@ from pytest_cgins import config, evidence
 from pytest_cgins.baseline import held_against
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.run.pool import WorkerPool
 
 RELU = """// cgins: relu(Tensor input) -> Tensor
 extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {

@@ -33,15 +33,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import config, kernel_timing
+from pytest_cgins import config
 from pytest_cgins.case_timing import Sample
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Case, CompiledKernel, Evaluation, Reason, Status, Verdict
-from pytest_cgins.early_verdict import EndedError
 from pytest_cgins.evaluate import Evaluator, role_of
-from pytest_cgins.execute.process import Reply
 from pytest_cgins.gate_timing import confirmation
+from pytest_cgins.run import kernel_timing
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.process import Reply
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.sequential import robust_sigma
 from pytest_cgins.timing_stage import TimingOptions, TimingStage

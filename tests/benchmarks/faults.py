@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from pytest_cgins.core import documents  # noqa: E402
-from pytest_cgins.execute.limits import MEMORY_VARIABLE  # noqa: E402
+from pytest_cgins.run.limits import MEMORY_VARIABLE  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.faults import project  # noqa: E402
 from tests.faults.project import Outcome  # noqa: E402

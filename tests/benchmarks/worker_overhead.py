@@ -20,8 +20,8 @@ import torch
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.execute import forking
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.run import forking
+from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.timing.environment import describe
 from pytest_cgins.timing.stats import quartiles
 

@@ -69,7 +69,7 @@ CALL = """\
 import gc, json, os, sys
 gc.disable()  # not worth its time while torch is imported, nor is what Python takes apart at the end
 import torch
-from pytest_cgins.execute.kernels import KernelCache
+from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.core.model import OpCall, Argument, TensorMeta, Value
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.packs.signature import bind

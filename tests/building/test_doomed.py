@@ -16,8 +16,8 @@ from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.nvrtc import library
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import KernelSource
-from pytest_cgins.execute.sandbox.builds import BuildFence
-from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.builds import BuildFence
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 YAML = """\
 version: 1

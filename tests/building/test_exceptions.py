@@ -10,7 +10,7 @@ import pytest
 from pytest_cgins.building.loading import exceptions
 from pytest_cgins.building.loading.exceptions import MAXIMUM_TEXT, is_stuck, kind_of, told
 from pytest_cgins.core.errors import LaunchError
-from pytest_cgins.execute.worker import describe
+from pytest_cgins.run.worker import describe
 from pytest_cgins.verify.probes.raised import attempt
 
 

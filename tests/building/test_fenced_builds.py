@@ -20,8 +20,8 @@ from pytest_cgins.building.compilers.running import Compilers
 from pytest_cgins.building.nvrtc import apart
 from pytest_cgins.core.errors import BuildError, InfrastructureError
 from pytest_cgins.core.model import CompiledKernel
-from pytest_cgins.execute.sandbox.builds import BuildFence, sources_of
-from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 pytestmark = pytest.mark.skipif(bool(Sandbox().available()), reason="this host gives no sandbox")
 SECRET = "hush_4711"

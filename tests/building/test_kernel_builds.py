@@ -15,7 +15,7 @@ from pytest_cgins.building import kernel_builds as supplies
 from pytest_cgins.building.kernel_builds import Supply
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError, InfrastructureError, LaunchError, SourceError
-from pytest_cgins.execute.kernels import KernelCache
+from pytest_cgins.run.kernels import KernelCache
 
 if TYPE_CHECKING:
     from conftest import Project

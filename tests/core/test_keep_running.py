@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core import keep_running
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.run.pool import WorkerPool
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_process_that_a_shell_has_in_hand_is_left_alone(
 
 def test_trusted_workers_alone_are_told_whom_to_look_after() -> None:
     """What runs a kernel learns nothing of pytest's process."""
-    toy = "tests.execute.toys:Toy"
+    toy = "tests.run.toys:Toy"
     with WorkerPool(services={"reference": toy, "verification": toy}) as pool:
         told = {
             role: pool.call(role, "settings_and_variable", {}, timeout_s=60).result[0]

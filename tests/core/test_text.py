@@ -14,7 +14,7 @@ from pytest_cgins.core.text import counted, nearest
 
 ROOT = Path(__file__).parents[1]
 STANDALONE = {
-    "pytest_cgins/execute/sandbox/init.py": "runs without the package's imports, before a fence closes",
+    "pytest_cgins/run/sandbox/init.py": "runs without the package's imports, before a fence closes",
     "pytest_cgins/building/torch_library/support.py": "is copied into the packages that are exported",
 }
 NO_NUMBERS = {

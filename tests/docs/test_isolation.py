@@ -8,9 +8,9 @@ from tables import document, rows, sections
 
 from pytest_cgins.core.errors import WorkerError
 from pytest_cgins.core.secrets import HARMLESS_NAMES, SECRET_NAMES
-from pytest_cgins.early_verdict import lost_by
-from pytest_cgins.execute.limits import Limits
-from pytest_cgins.execute.output import TAIL_BYTES
+from pytest_cgins.run.early_verdict import lost_by
+from pytest_cgins.run.limits import Limits
+from pytest_cgins.run.output import TAIL_BYTES
 
 TEXT = document("isolation.md")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.doctor import sandbox, tools
-from pytest_cgins.execute.sandbox.host import namespace_remedy
+from pytest_cgins.run.sandbox.host import namespace_remedy
 
 if TYPE_CHECKING:
     from conftest import FakeTool

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core.model import Status
-from pytest_cgins.execute.limits import MEMORY_VARIABLE
+from pytest_cgins.run.limits import MEMORY_VARIABLE
 from tests.faults import project
 
 NAMES = ("os-exit-at-import", "fork-bomb", "forged-answer")

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pytest_cgins.execute.protocol import PROTOCOL_VERSION
+from pytest_cgins.run.protocol import PROTOCOL_VERSION
 from tests.fuzz import seeds
 
 DEEP = 20_000

@@ -28,7 +28,6 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, RecordError
 from pytest_cgins.core.model import Blob, SessionReport
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.execute.protocol import Channel
 from pytest_cgins.packs import recipe, store, values
 from pytest_cgins.recording import profile
 from pytest_cgins.recording.importers import (  # fmt: skip
@@ -43,6 +42,7 @@ from pytest_cgins.recording.importers import (  # fmt: skip
     robustkbench,
 )
 from pytest_cgins.recording.importers.collect import Collector
+from pytest_cgins.run.protocol import Channel
 from pytest_cgins.trace.importers import commands
 from tests.fuzz import hostile, mutate, seeds
 

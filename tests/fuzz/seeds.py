@@ -12,9 +12,9 @@ import torch
 
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Environment, SessionReport, Status, TracePack
-from pytest_cgins.execute.protocol import PROTOCOL_VERSION
 from pytest_cgins.packs.store import MANIFEST, open_pack
 from pytest_cgins.recording.profile import AtenCall, DeviceKernel, PackProfile, TraceProfile
+from pytest_cgins.run.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "example_project" / "traces"

@@ -12,10 +12,10 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import CompiledKernel, KernelSource, Trace
 from pytest_cgins.core.tensors import pack
-from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.packs.replay import load_inputs
 from pytest_cgins.packs.store import PackReader, open_pack
 from pytest_cgins.recording.record import record
+from pytest_cgins.run.pool import WorkerPool
 from tests.whole_timing import measured, of_worker
 
 pytestmark = pytest.mark.gpu

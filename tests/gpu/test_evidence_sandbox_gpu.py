@@ -9,10 +9,10 @@ import pytest
 
 from pytest_cgins import config
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.sandbox.fence import Sandbox, ways
 from pytest_cgins.profiling import disassembly, ncu
 from pytest_cgins.profiling.model import CaseProfile
 from pytest_cgins.profiling.profile import Profiler
+from pytest_cgins.run.sandbox.fence import Sandbox, ways
 
 from .test_sanitize_gpu import HONEST
 

@@ -14,7 +14,7 @@ if ROOT not in sys.path:
 torch = pytest.importorskip("torch")
 
 from pytest_cgins.core.model import Status  # noqa: E402
-from pytest_cgins.execute.limits import MEMORY_VARIABLE  # noqa: E402
+from pytest_cgins.run.limits import MEMORY_VARIABLE  # noqa: E402
 from tests.faults import project  # noqa: E402
 
 pytestmark = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.execute import forking
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.run import forking
+from pytest_cgins.run.pool import WorkerPool
 
 pytestmark = pytest.mark.gpu
 

@@ -16,7 +16,7 @@ from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.verify.probes import on_stream
 
 pytestmark = [
@@ -282,7 +282,7 @@ def test_triton_on_a_side_stream_is_found(python: Callable[..., Any]) -> None:
 def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], Any]) -> None:
     """The median of what the probe adds to a case, run and look at the process included."""
     from pytest_cgins.building.loading.callable import load
-    from pytest_cgins.execute.trial import SetTrial
+    from pytest_cgins.run.trial import SetTrial
     from pytest_cgins.verify.probes.watch import Watch
 
     kernel = launcher(LAUNCHER.format(body=JOINED))

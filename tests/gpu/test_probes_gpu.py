@@ -15,8 +15,8 @@ import torch
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.execute.timing import TimingService
-from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.run.timing import TimingService
+from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.timing import peaks
 from pytest_cgins.timing.work import Work
 from pytest_cgins.verify.probes import (

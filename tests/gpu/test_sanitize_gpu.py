@@ -15,7 +15,7 @@ from pytest_cgins import config
 from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.core.options import SANITIZERS
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute import sanitizer
+from pytest_cgins.run import sanitizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ import pytest
 from pytest_cgins import config
 from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute import sanitizer
-from pytest_cgins.execute.sandbox.fence import Sandbox, ways
+from pytest_cgins.run import sanitizer
+from pytest_cgins.run.sandbox.fence import Sandbox, ways
 
 from .test_sanitize_gpu import BUGS, HONEST, SEED, project
 

@@ -14,7 +14,7 @@ from pytest_cgins.core.bits import same
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.execute.pool import WorkerPool
+from pytest_cgins.run.pool import WorkerPool
 from tests.whole_timing import measured, of_worker
 
 pytestmark = pytest.mark.gpu

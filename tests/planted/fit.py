@@ -16,9 +16,9 @@ from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import open_pack
+from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.verify.expected import ExpectedOutput
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.tolerance import against_reference, assess, peak, rms

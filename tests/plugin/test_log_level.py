@@ -85,7 +85,7 @@ def test_messages_of_xdist_workers(pytester: pytest.Pytester) -> None:
         "@pytest.hookimpl(tryfirst=True)\n"
         "def pytest_sessionfinish(session):\n"
         "    if hasattr(session.config, 'workerinput'):\n"
-        "        logging.getLogger('pytest_cgins.execute.process').error('a message of level last')\n"
+        "        logging.getLogger('pytest_cgins.run.process').error('a message of level last')\n"
     )
     pytester.makepyfile(TALKS)
     result = pytester.runpytest_subprocess("--cgins", "--cgins-log-level=info", "-n", "1")
@@ -108,7 +108,7 @@ def test_messages_are_in_the_report_of_a_failure(pytester: pytest.Pytester) -> N
     pytester.makepyfile(TALKS + "    assert False\n")
     text = pytester.runpytest_inprocess("--cgins", "--cgins-log-level=info").stdout.str()
     captured = text.partition("Captured log call")[2]
-    assert "INFO     pytest_cgins.execute.process" in captured
+    assert "INFO     pytest_cgins.run.process" in captured
     assert "DEBUG" not in captured
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cgins.execute.sandbox.fence import Sandbox
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -15,10 +15,10 @@ from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Case
 from pytest_cgins.evaluate import Evaluator
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.profiling import profile
 from pytest_cgins.profiling.child import Child
 from pytest_cgins.profiling.ncu import Ncu
+from pytest_cgins.run.sandbox.fence import Sandbox
 from tests.profiling.outputs import RAW_2025
 
 PROJECT = Path(__file__).parents[1] / "plugin" / "project"

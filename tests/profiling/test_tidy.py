@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.profiling import environment, tidy
 from pytest_cgins.profiling.model import TidyEvidence
+from pytest_cgins.run.sandbox.fence import Sandbox
 
 YAML = """\
 version: 1

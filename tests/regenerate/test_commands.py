@@ -13,10 +13,10 @@ import pytest
 
 from pytest_cgins import cli
 from pytest_cgins.config import load
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.kernels import export_commands
 from pytest_cgins.regenerate import standing
 from pytest_cgins.regenerate.journal import Journal, runs_in
+from pytest_cgins.run.sandbox.fence import Sandbox
 from tests.regenerate import journals
 
 ROOT = Path(__file__).parents[2]
@@ -266,7 +266,7 @@ def test_candidates_need_their_device(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a GPU nothing is asked for in CUDA: an error that names C++."""
-    monkeypatch.setattr("pytest_cgins.execute.sandbox.outside.has_gpu", lambda: False)
+    monkeypatch.setattr("pytest_cgins.run.sandbox.outside.has_gpu", lambda: False)
     for words in (["generate", "gelu"], ["run", "x.json", "--cgins-llm=replay:x"]):
         assert cli.main(words) == 2
         told = capsys.readouterr().err

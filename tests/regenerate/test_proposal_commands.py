@@ -15,8 +15,8 @@ import pytest
 from pytest_cgins import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import SessionReport
-from pytest_cgins.execute.sandbox.fence import Sandbox
 from pytest_cgins.regenerate import proposal
+from pytest_cgins.run.sandbox.fence import Sandbox
 from tests.regenerate import proposals
 from tests.regenerate.proposals import NEW, OLD, PATH, YAML, Make
 

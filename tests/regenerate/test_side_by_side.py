@@ -18,11 +18,11 @@ from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.evaluate import Evaluator, worker_environment
-from pytest_cgins.execute.pool import WorkerPool
 from pytest_cgins.regenerate import side_by_side, targets
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.side_by_side import Room
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
+from pytest_cgins.run.pool import WorkerPool
 from tests.regenerate import scripted
 from tests.regenerate.projects import committed, git
 

@@ -71,7 +71,7 @@ CRASH = re.compile(
     r"^\S.*(?:internal (?:compiler )?error|Segmentation fault|died due to signal)",
     re.MULTILINE | re.IGNORECASE,
 )
-# The sandbox's own words: `execute.sandbox.init`.
+# The sandbox's own words: `run.sandbox.init`.
 NO_SANDBOX = re.compile(r"^pytest-cgins: the sandbox could not be set up: (?P<what>.*)$", re.MULTILINE)
 NO_SANDBOX_STATUS = 125
 EXCESS = re.compile(r"^pytest-cgins: .* allowed; all processes of the sandbox were killed$", re.MULTILINE)

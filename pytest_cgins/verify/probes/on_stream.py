@@ -17,7 +17,7 @@ otherwise. They are not captured: under them lies torch's allocator, and a captu
 that crashed later. Where a kernel's outputs are its own, only memory that is known to hold poison is looked at.
 
 It is evaded by work whose results show in no output and no declared scratch memory before the stream goes on. Times hold
-such work all the same: see `execute.graph_replay`.
+such work all the same: see `run.graph_replay`.
 """
 
 from __future__ import annotations

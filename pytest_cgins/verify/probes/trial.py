@@ -96,6 +96,6 @@ class Deviation:
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
     error: dict[str, Any] | None = None
-    """What the kernel raised instead: see `execute.worker.describe`."""
+    """What the kernel raised instead: see `run.worker.describe`."""
     reused: bool = False
     """Of `late_work`: the answer to a later set lies on the same memory. Of `fresh_memory`: see there."""

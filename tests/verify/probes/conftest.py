@@ -14,7 +14,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.run.verification import VerificationService
 
 RELU = "torch.nn.functional.relu"
 _numbers = itertools.count()

@@ -13,7 +13,7 @@ from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import KernelSource
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.execute.timing import TimingService
+from pytest_cgins.run.timing import TimingService
 from pytest_cgins.verify.probes import after_timing
 from pytest_cgins.verify.probes.registry import wrong_when
 from tests.whole_timing import here, measured

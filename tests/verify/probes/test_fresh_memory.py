@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.run.verification import VerificationService
 
 Make = Callable[..., Any]
 ROWS = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])

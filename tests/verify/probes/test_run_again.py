@@ -13,7 +13,7 @@ from pytest_cgins.building.build import build
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import KernelSource
 from pytest_cgins.core.tensors import unpack
-from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.run.verification import VerificationService
 
 Make = Callable[..., Any]
 ROWS = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])

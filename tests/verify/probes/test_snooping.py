@@ -116,7 +116,7 @@ def _message(watched: Watched, text: str) -> str:
         ("import subprocess; subprocess.run(['true'])", "starts a process"),
         ("import os; os.system('true')", "starts a process"),
         ("import os; os.kill(os.getppid(), 0)", "sends signal 0 to process"),
-        ("import pytest_cgins.execute.sandbox.landlock_of_nobody", "imports pytest_cgins.execute.sandbox"),
+        ("import pytest_cgins.run.sandbox.landlock_of_nobody", "imports pytest_cgins.run.sandbox"),
         ("import torch; compile('1', torch.__file__, 'eval')", "compiles code in the name of __init__.py"),
         ("(lambda: 1).__code__.replace(co_name='x')", "makes code objects"),
         (
@@ -140,9 +140,7 @@ def test_what_a_kernel_looks_at_is_named(watched: Watched, tmp_path: Path, act: 
     assert words in _message(watched, text)
 
 
-@pytest.mark.parametrize(
-    "text", ["import gc\ngc.get_objects()\n", "from pytest_cgins.execute import trial\n"]
-)
+@pytest.mark.parametrize("text", ["import gc\ngc.get_objects()\n", "from pytest_cgins.run import trial\n"])
 def test_a_module_is_watched_as_it_is_loaded(watched: Watched, text: str) -> None:
     """What is done at import counts, and so do parts of this package, though they have been imported before."""
     assert _message(watched, text + RIGHT)

@@ -23,7 +23,7 @@ import json, sys
 import torch
 from pytest_cgins import documents
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.execute.verification import VerificationService
+from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value
 
 root, probes = sys.argv[1], json.loads(sys.argv[2])

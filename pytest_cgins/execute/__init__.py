@@ -1,1 +1,0 @@
-"""Worker processes, their protocol, and the services they serve."""

@@ -1,0 +1,104 @@
+"""What ends a case before there is anything to compare, as verdicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.core.errors import ServiceError, WorkerError
+from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
+from pytest_cgins.core.model import Reason, Status, Verdict
+
+
+class EndedError(Exception):
+    """The evaluation is over before there is anything to compare."""
+
+    def __init__(self, status: Status, reason: Reason, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.verdict = Verdict(status=status, reason=reason, message=message, numbers={})
+        self.output = output
+
+    def with_more(self, lines: Sequence[str]) -> EndedError:
+        """The same, with more in its message."""
+        verdict = self.verdict
+        message = "\n".join((verdict.message, *lines))
+        return EndedError(verdict.status, verdict.reason, message, self.output)
+
+
+def not_the_kernels(error: ServiceError) -> EndedError:
+    """The verdict for an exception in the trusted worker: the pack does not replay, or something is broken."""
+    text = f"{error.text}\n→ {error.remedy}" if error.remedy else error.text
+    if error.kind == "PackError":
+        return EndedError(Status.TRACE_DRIFT, Reason.PACK_DAMAGED, text)
+    if error.kind == "RandomOp":
+        return EndedError(Status.SKIPPED, Reason.RANDOM, text)
+    if error.kind in ("RecordError", "ReplayError", "TraceError"):
+        return EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, text)
+    return EndedError(Status.INFRASTRUCTURE, Reason.REFERENCE_FAILED, str(error), error.output)
+
+
+def lost_by(error: WorkerError) -> EndedError:
+    """The verdict for what became of a request to a worker that runs a kernel.
+
+    The kernel is to blame, unless the worker was lost before it could have run one.
+    """
+    reason = Reason(error.fault)
+    if reason is Reason.WORKER_LOST:
+        return EndedError(Status.INFRASTRUCTURE, reason, str(error), error.output)
+    if isinstance(error, ServiceError):
+        reason = cause_of(error.kind, error.text) or cause_of_code(error.text) or reason
+    elif reason is Reason.ABORTED:
+        # An exception that nobody caught: what it was, the C++ runtime has printed before it aborted.
+        reason = cause_of("", error.output) or reason
+    return EndedError(_STATUSES.get(reason, Status.RUNTIME_ERROR), reason, str(error), error.output)
+
+
+_STATUSES = {Reason.TIMED_OUT: Status.TIMEOUT, Reason.FORGED_ANSWER: Status.SUSPECT}
+
+
+def forged(role: str, what: str, output: str) -> EndedError:
+    """The verdict for an answer that our own service would never give."""
+    return EndedError(
+        Status.SUSPECT,
+        Reason.FORGED_ANSWER,
+        f"the {role} worker gave an answer that is not in the protocol ({what}): the kernel tampers with its process",
+        output,
+    )
+
+
+def is_refusal(error: dict[str, Any]) -> bool:
+    """Whether binding found that the kernel's contract does not cover the call."""
+    return (error["phase"], error["kind"]) == ("bind", "ContractError")
+
+
+def ended_by(error: dict[str, Any], contract: str, inputs: str, output: str) -> EndedError:
+    """The verdict for what the kernel, its loading or its binding raised in a worker.
+
+    Only before the kernel runs can an error be ours; its class name is the kernel's to choose afterwards.
+    """
+    message = f"{error['message']}\n→ {error['remedy']}" if error["remedy"] else error["message"]
+    if is_refusal(error):
+        return EndedError(Status.SKIPPED, Reason.CONTRACT, error["message"])
+    if error["phase"] != "run" and error["kind"] == "SourceError":
+        return EndedError(Status.BUILD_ERROR, Reason.SOURCE, message)
+    if error["phase"] == "load" and error["kind"] == "InfrastructureError":
+        return EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, message)
+    what = {"load": "loading it failed", "bind": "its arguments could not be passed"}
+    where = what.get(error["phase"], f"on the {inputs} inputs")
+    if error["kind"] != "LaunchError":
+        message = f"{error['kind']}: {message}"
+    by_code = error["phase"] == "run" and error["kind"] == "LaunchError" and contract == "launcher"
+    cause = cause_of(error["kind"], error["message"]) or cause_of_code(error["message"])
+    reason = cause or (Reason.ERROR_CODE if by_code else Reason.RAISED)
+    frames = "" if by_code else _own_frames(error["trace"])
+    status = _STATUSES.get(reason, Status.RUNTIME_ERROR)
+    return EndedError(status, reason, f"{where}: {message}", frames + output)
+
+
+def _own_frames(trace: str) -> str:
+    """A worker's traceback without the frames of this package."""
+    own = str(Path(__file__).parents[1])
+    frames = re.split(r"(?m)^(?=  File )", trace)
+    return "".join(part for part in frames if not part.startswith(f'  File "{own}'))

@@ -1,0 +1,80 @@
+"""What the end of a process means, in words."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from pytest_cgins.core.model import Reason
+from pytest_cgins.run.protocol import CONNECTION_CUT
+
+_SIGNALS = {
+    signal.SIGSEGV: (
+        "segmentation fault",
+        "it read or wrote outside its memory: check its index arithmetic and its sizes",
+    ),
+    signal.SIGBUS: ("bus error", "it touched memory that is not backed: check pointers and alignment"),
+    signal.SIGABRT: (
+        "abort",
+        "an assertion, a C++ exception that nobody caught, or heap corruption: the output above it says which",
+    ),
+    signal.SIGFPE: ("arithmetic error", "most often an integer division by zero: check sizes of 0 and 1"),
+    signal.SIGILL: ("illegal instruction", "it was built for another CPU: look at its -march flags"),
+    signal.SIGKILL: (
+        "killed from outside",
+        "most often the host ran out of memory: look for it in the kernel log",
+    ),
+    signal.SIGTERM: ("terminated", "somebody asked it to end"),
+    signal.SIGXCPU: ("CPU time limit", "raise the limit, or make the kernel return"),
+}
+
+
+_CLOSED = "let the kernel leave descriptors alone"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a process ended."""
+
+    words: str
+    """What it did, with its name in front: `was killed by SIGSEGV (segmentation fault)`."""
+    remedy: str
+    """What to do about it."""
+    reason: Reason
+    """The verdict's reason if a kernel is to blame."""
+
+
+def describe_exit(returncode: int | None, *, wrapped: bool = False, memory_ran_out: bool = False) -> End:
+    """Say how a process ended, and what to do about it.
+
+    Args:
+        returncode: as of `subprocess.Popen`: negative for a signal; None if it had to be killed after it
+            had closed its connection.
+        wrapped: another program started it, which tells of a signal as shells do, by 128 and its number.
+        memory_ran_out: the system has killed some process for memory meanwhile.
+    """
+    if wrapped and returncode is not None and returncode - 128 in set(signal.Signals):
+        returncode = 128 - returncode
+    if returncode is None:
+        return End("closed its connection and lived on, and was killed", _CLOSED, Reason.CONNECTION_CLOSED)
+    if returncode == CONNECTION_CUT:
+        return End("found its connection closed by the kernel", _CLOSED, Reason.CONNECTION_CLOSED)
+    if returncode >= 0:
+        return End(
+            f"exited with code {returncode} without an answer",
+            "a kernel must return to its caller: look for exit() in it and in what it calls",
+            Reason.EXITED,
+        )
+    try:
+        number = signal.Signals(-returncode)
+    except ValueError:
+        return End(f"was killed by signal {-returncode}", "look at the output above", Reason.CRASHED)
+    if number is signal.SIGKILL and memory_ran_out:
+        return End(
+            "was killed by SIGKILL (the host ran out of memory)",
+            "look for an allocation that grows, or use fewer processes at once",
+            Reason.OUT_OF_MEMORY,
+        )
+    meaning, remedy = _SIGNALS.get(number, (signal.strsignal(number) or "", "look at the output above"))
+    reason = Reason.ABORTED if number is signal.SIGABRT else Reason.CRASHED
+    return End(f"was killed by {number.name} ({meaning})", remedy, reason)

@@ -1,0 +1,221 @@
+"""The workers of a session, one a role: started when first needed, replaced when they die."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any, Literal
+
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import WorkerCrashed
+from pytest_cgins.core.keep_running import PARENT
+from pytest_cgins.core.model import Reason
+from pytest_cgins.run.launch import Wrap
+from pytest_cgins.run.limits import Limits
+from pytest_cgins.run.local import LocalWorker
+from pytest_cgins.run.process import START_TIMEOUT_S, Reply, WorkerProcess
+
+logger = logging.getLogger(__name__)
+SERVICES: Mapping[str, str] = {
+    "verification": "pytest_cgins.run.verification:VerificationService",
+    "timing": "pytest_cgins.run.timing:TimingService",
+    "reference": "pytest_cgins.verify.judge:JudgeService",
+}
+"""Service of each role. What runs a kernel never shares a process with what knows the answers."""
+TRUSTED = frozenset({"reference"})
+"""Roles that run no kernel: they know the answers, so nobody may look into them, and nothing is put around them."""
+MEASURING = frozenset({"timing"})
+"""Roles whose processes are never forked. Times depend on where code and memory lie: forks have that in common, and a
+confirmation in another process is to be another draw (see `timing/process_noise.py`)."""
+
+ALONE = "/alone"
+"""Ends the role of a process that a kernel is never loaded in: its base is timed there, against limits that are wider than what
+forks have in common, so that it is forked."""
+
+Isolation = Literal["process", "none"]
+"""Where services that run kernels live: in worker processes, or in this process, for debuggers."""
+
+
+class WorkerPool:
+    """Workers by role.
+
+    A role may carry a variant after a slash, `verification/interpret`: the same service in a process of its
+    own. A worker that died costs the request that it was serving, and the next call starts a new one.
+    Threads may share a pool: requests to one worker wait for each other.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        services: Mapping[str, str] = SERVICES,
+        env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        wrap: Wrap | None = None,
+        isolation: Isolation = "process",
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        """A pool without workers as yet.
+
+        Args:
+            settings: go to every service's constructor.
+            services: service of each role.
+            env: added to every worker's environment.
+            limits: what each worker may take of the machine.
+            wrap: puts another program around workers that run kernels; see `launch.Wrap`.
+            isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
+            start_timeout_s: limit of a worker's imports.
+        """
+        self._settings = dict(settings or {})
+        self._services = services
+        self._env = env
+        self._limits = limits
+        self._wrap = wrap
+        self._isolation = isolation
+        self._start_timeout_s = start_timeout_s
+        # Most of what a judge imports is torch, which is there; two processes that import it take 1.4 s of CPU more.
+        self._shares_imports = wrap is None and isolation == "process" and "verification" in services
+        self._workers: dict[str, WorkerProcess | LocalWorker] = {}
+        self._kernels: dict[str, str] = {}
+        self._starts = threading.RLock()
+        self._turns: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._is_ended = False
+
+    def call(
+        self,
+        role: str,
+        method: str,
+        params: Mapping[str, Any],
+        buffers: Sequence[Buffer] = (),
+        *,
+        timeout_s: float,
+        kernel: str = "",
+    ) -> Reply:
+        """Call a method of the role's service; errors are those of `WorkerProcess.call`.
+
+        Args:
+            role: of the worker.
+            method: of its service.
+            params: JSON values.
+            buffers: stay the caller's.
+            timeout_s: limit for the answer.
+            kernel: what the call runs, if any. A worker that has run another one is ended first, for it may have been
+                left with another kernel's doing: patched functions, damaged memory, changed modes.
+        """
+        with self._turn(role):
+            if kernel and self._kernels.get(role, kernel) != kernel:
+                self.discard(role)
+            worker = self._worker(role)
+            if kernel:
+                self._kernels[role] = kernel
+            return worker.call(method, params, buffers, timeout_s=timeout_s)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether kernels run in this process."""
+        return self._isolation == "none"
+
+    def has_run(self, role: str, kernel: str) -> bool:
+        """Whether a call of this kernel goes to a process that has run it before."""
+        worker = self._workers.get(role)
+        return self._kernels.get(role) == kernel and worker is not None and worker.alive
+
+    def start_for(self, role: str, kernel: str) -> None:
+        """As `warm` for one role; a process that has run another kernel is ended before."""
+        with self._turn(role):
+            if self._kernels.get(role, kernel) != kernel:
+                self.discard(role)
+            self.warm([role])
+
+    def stopped(self, role: str) -> AbstractContextManager[None]:
+        """Keep the processes of a role's worker from running meanwhile."""
+        worker = self._workers.get(role)
+        return worker.stopped() if isinstance(worker, WorkerProcess) else nullcontext()
+
+    def warm(self, roles: Iterable[str]) -> None:
+        """Start the processes now, so that they import in parallel, and wait for none of them."""
+        for role in roles:
+            self._worker(role)
+
+    def start(self, role: str) -> None:
+        """As `warm` for one role, and wait for its imports; errors are those of `call`."""
+        with self._turn(role):
+            worker = self._worker(role)
+            if isinstance(worker, WorkerProcess):
+                worker.wait_until_started()
+
+    def end(self) -> None:
+        """Kill all workers, also while other threads wait for their answers: these calls fail, and all that follow."""
+        with self._starts:
+            self._is_ended = True
+            for worker in self._workers.values():
+                if isinstance(worker, WorkerProcess):
+                    worker.kill()
+
+    def discard(self, role: str) -> None:
+        """End the role's worker, if there is one: its next call gets a process without a past."""
+        self._kernels.pop(role, None)
+        worker = self._workers.pop(role, None)
+        if worker is not None:
+            worker.close()
+
+    def close(self) -> None:
+        """End all workers; the pool can be used again afterwards."""
+        for role in list(self._workers):
+            self.discard(role)
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _turn(self, role: str) -> threading.RLock:
+        with self._starts:
+            return self._turns[role]
+
+    def _worker(self, role: str) -> WorkerProcess | LocalWorker:
+        with self._starts:
+            if self._is_ended:
+                raise WorkerCrashed(
+                    f"the {role} worker was ended with its run",
+                    remedy="run again",
+                    fault=Reason.WORKER_LOST.value,
+                )
+            worker = self._workers.get(role)
+            if worker is None or not worker.alive:
+                if worker is not None:
+                    logger.debug("%s: process %d cannot be used any more and is replaced", role, worker.pid)
+                self.discard(role)
+                atexit.register(self.close)
+                worker = self._workers[role] = self._start(role)
+            return worker
+
+    def _start(self, role: str) -> WorkerProcess | LocalWorker:
+        base = role.partition("/")[0]
+        trusted = base in TRUSTED
+        if self._isolation == "none" and not trusted:
+            return LocalWorker(self._services[base], name=role, settings=self._settings)
+        return WorkerProcess.start(
+            self._services[base],
+            name=role,
+            env=self._env,
+            settings={**self._settings, PARENT: os.getpid()} if trusted else self._settings,
+            limits=self._limits,
+            wrap=None if trusted else self._wrap,
+            shielded=trusted,
+            fork=base not in MEASURING or role.endswith(ALONE),
+            imports=self._services["verification"].partition(":")[0]
+            if base != "verification" and self._shares_imports
+            else "",
+            start_timeout_s=self._start_timeout_s,
+        )

@@ -1,0 +1,225 @@
+"""CUDA kernels run once more under compute-sanitizer; what it finds makes them suspect."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.failure_kinds import cause_of
+from pytest_cgins.core.model import Probe, Reason, Status
+from pytest_cgins.core.options import BARE_VARIABLE
+from pytest_cgins.run import sanitizer
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_run import NOT_RUN, KernelRuns
+from pytest_cgins.run.launch import Wrap
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.process import START_TIMEOUT_S
+from pytest_cgins.run.sandbox.fence import Sandbox
+from pytest_cgins.run.worker import ENCLOSE_VARIABLE
+
+_FAILS = "the kernel fails"
+SHOWN_FINDINGS = 3
+SLOWDOWN = 20
+"""How many times as long as usual a request may take."""
+START_SLOWDOWN = 5
+"""How many times as long as usual a worker's imports may take: they run little on the GPU."""
+
+_PLAIN_MEMORY = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", BARE_VARIABLE: "1"}
+"""Each tensor is an allocation of its own that nothing was written to yet. Torch's allocator hands out parts of blocks,
+and we put guards around outputs and poison into them: to the tools, what is wrong there would look right."""
+
+_TOOLS_COST = (
+    Reason.TIMED_OUT,
+    Reason.OUT_OF_MEMORY,
+)  # what a slow tool with much memory of its own brings about
+
+
+class Sanitizers:
+    """A worker a tool, started when first needed.
+
+    Args:
+        tools: in the order in which they are to run.
+        env: added to the workers' environment.
+        seed: of the run.
+        timeout_s: limit of an ordinary request.
+        sandbox: put around a tool and its worker.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        seed: int,
+        timeout_s: float,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        self._tools = tuple(tools)
+        self._env = env
+        self._seed = seed
+        self._timeout_s = timeout_s
+        self._sandbox = sandbox
+        self._folder = tempfile.TemporaryDirectory(prefix="cgins-sanitizer-") if tools else None
+        self._workers: dict[str, tuple[WorkerPool, KernelRuns]] = {}
+        self._reports: dict[str, int] = {}
+        """By tool, how many its present worker has logged."""
+        self._read: dict[Path, int] = {}
+        """By log, how much of it was looked at."""
+
+    def probes(
+        self,
+        wanted: Sequence[str],
+        device: str,
+        request: dict[str, Any],
+        sets: Sequence[dict[str, Any]],
+        buffers: Sequence[Buffer],
+    ) -> tuple[Probe, ...]:
+        """Run a kernel under each tool; one result a tool.
+
+        Args:
+            wanted: names of the probes that are switched on; a tool that is not among them is left out.
+            device: of the case.
+            request: `VerificationService.run`'s, without `sets`.
+            sets: as the reference worker prepared them; each is run once.
+            buffers: one a set.
+
+        Raises:
+            EndedError: `INFRASTRUCTURE`, compute-sanitizer is not installed or does not work here, or its worker was
+                lost before a kernel could run.
+        """
+        tools = [tool for tool in self._tools if tool in wanted]
+        if not device.startswith("cuda"):
+            why = "compute-sanitizer looks into CUDA kernels only"
+            return tuple(Probe(name=tool, outcome="not-run", reason=Reason.OK, message=why) for tool in tools)
+        pairs = list(zip(sets, buffers, strict=True))
+        return tuple(self._probe(tool, {**request, "probes": ()}, pairs) for tool in tools)
+
+    def findings(
+        self,
+        wanted: Sequence[str],
+        device: str,
+        request: dict[str, Any],
+        sets: Sequence[dict[str, Any]],
+        buffers: Sequence[Buffer],
+        *,
+        end: EndedError,
+    ) -> tuple[str, ...]:
+        """What the tools find in a kernel that failed when it was run, in lines; where and why it failed, with luck.
+
+        Args and errors are those of `probes`; `end` is how it failed.
+        """
+        if end.verdict.status is not Status.RUNTIME_ERROR or not device.startswith("cuda"):
+            return ()
+        found = self.probes(wanted, device, request, sets, buffers)
+        return tuple(
+            f"{sanitizer.PROGRAM} ({probe.name}): {probe.message}"
+            for probe in found
+            if probe.outcome == "tripped" and not probe.message.startswith(_FAILS)
+        )
+
+    def close(self) -> None:
+        """End the workers and remove the logs."""
+        for pool, _ in self._workers.values():
+            pool.close()
+        self._workers.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _probe(
+        self, tool: str, request: dict[str, Any], pairs: Sequence[tuple[dict[str, Any], Buffer]]
+    ) -> Probe:
+        pool, runs = self._worker(tool)
+        died: EndedError | None = None
+        unfinished = ""
+        try:
+            # A finding names its line: which of the sets it died on is not worth a process a set.
+            reply = runs.together("verification", request, pairs)
+        except EndedError as end:
+            died = end
+            if end.verdict.reason in _TOOLS_COST:
+                unfinished = end.verdict.message
+        else:
+            unfinished = _unfinished(reply.result["sets"])
+            for buffer in reply.buffers:
+                buffer.close()
+        text = self._logged(tool)
+        if why := sanitizer.trouble(text):
+            pool.close()
+            raise EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, f"compute-sanitizer ({tool}): {why}")
+        if died is not None and died.verdict.status is Status.INFRASTRUCTURE:
+            raise died
+        findings = sanitizer.parse(text)
+        if not findings and unfinished:
+            what = unfinished.partition("\n")[0]
+            why = f"it found nothing before the kernel ended under it: {what}"
+            return Probe(name=tool, outcome="not-run", reason=Reason.OK, message=why)
+        if not findings and died is None:
+            return Probe(name=tool, outcome="held", reason=Reason.OK)
+        lines = [finding.text() for finding in findings[:SHOWN_FINDINGS]]
+        if len(findings) > SHOWN_FINDINGS:
+            lines.append(f"and {len(findings) - SHOWN_FINDINGS} more")
+        if died is not None and not findings:
+            lines = [f"{_FAILS} under {tool}: {died.verdict.message}"]
+        elif findings[0].details:
+            lines.insert(1, "; ".join(findings[0].details))
+        return Probe(name=tool, outcome="tripped", reason=Reason(tool), message="\n".join(lines))
+
+    def _logged(self, tool: str) -> str:
+        """What the tool's processes have logged since this was last asked; one that said much gets a successor."""
+        assert self._folder is not None
+        text = ""
+        for log in sorted(Path(self._folder.name).glob(f"{tool}-*")):
+            with log.open("rb") as file:
+                file.seek(self._read.get(log, 0))
+                text += file.read().decode(errors="replace")
+                self._read[log] = file.tell()
+        self._reports[tool] += sanitizer.logged(text)
+        if self._reports[tool] > sanitizer.MOST_LOGGED // 5:
+            self._workers.pop(tool)[0].close()
+        return text
+
+    def _worker(self, tool: str) -> tuple[WorkerPool, KernelRuns]:
+        if tool not in self._workers:
+            program = sanitizer.find()
+            if not program:
+                raise EndedError(
+                    Status.INFRASTRUCTURE,
+                    Reason.TOOL_MISSING,
+                    f"{sanitizer.PROGRAM} is not installed, and --cgins-sanitize asks for it\n"
+                    "→ install the CUDA toolkit, or name its folder in $CUDA_HOME",
+                )
+            assert self._folder is not None
+            self._reports[tool] = 0
+            pool = WorkerPool(
+                env={**self._env, **_PLAIN_MEMORY, ENCLOSE_VARIABLE: "1" if self._sandbox else ""},
+                wrap=self._wrap(program, tool),
+                start_timeout_s=START_SLOWDOWN * START_TIMEOUT_S,
+            )
+            runs = KernelRuns(pool, seed=self._seed, timeout_s=SLOWDOWN * self._timeout_s)
+            self._workers[tool] = pool, runs
+        return self._workers[tool]
+
+    def _wrap(self, program: str, tool: str) -> Wrap:
+        """A tool around the worker, and around both the sandbox, in which the logs alone can be written."""
+        assert self._folder is not None
+        folder = Path(self._folder.name)
+        around = sanitizer.around(program, tool, folder / f"{tool}-%p")
+        if self._sandbox is None:
+            return around
+        fence = self._sandbox.for_tool(writable=folder)
+        return lambda command: fence.wrap(around(command))
+
+
+def _unfinished(answers: Sequence[dict[str, Any]]) -> str:
+    """What the kernel died of, or where it lacked memory, or why it came through on no set; "" if it ran."""
+    errors = [answer["error"] for answer in answers if answer["error"]]
+    for error in errors:
+        message = str(error.get("message", ""))
+        cause = cause_of(str(error.get("kind", "")), message)
+        ended = error["phase"] == "died" or error.get("kind") == NOT_RUN
+        if ended or cause in _TOOLS_COST or len(errors) == len(answers):
+            return f"{error.get('kind', '')}: {message}"
+    return ""

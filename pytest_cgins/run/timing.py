@@ -1,0 +1,494 @@
+"""The service that times a kernel against its base revision and torch, after it has passed verification elsewhere.
+
+A measurement is some kinds of requests after `ready`: `open` makes the arms ready, `blocks` runs blocks of batches,
+as many and as often as the caller wants, `repeat` calls an arm for a caller that times it from outside, and `finish` has
+the probes look. Who calls decides when enough is known: it
+is not in the process that the kernel shares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from pytest_cgins.building.loading.exceptions import kind_of, told
+from pytest_cgins.building.loading.imports import import_from
+from pytest_cgins.building.loading.returned import address
+from pytest_cgins.core import documents
+from pytest_cgins.core.bits import all_same, snapshot
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.dtypes import ITEMSIZE
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.measurement import ArmName
+from pytest_cgins.core.model import Context
+from pytest_cgins.core.tensors import Kept, pack
+from pytest_cgins.core.text import counted
+from pytest_cgins.packs.backward import is_derived
+from pytest_cgins.packs.call import bound
+from pytest_cgins.packs.context import restore
+from pytest_cgins.packs.ops import resolve, trust
+from pytest_cgins.run import graph_replay
+from pytest_cgins.run.kernels import KernelCache, make_ready, use_device, wait_for_device
+from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
+from pytest_cgins.timing import nvml
+from pytest_cgins.timing.affinity import narrowed
+from pytest_cgins.timing.block import LETTER_ARMS
+from pytest_cgins.timing.clock_watch import ClockWatch
+from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
+from pytest_cgins.timing.timer import TWINS, Arms
+from pytest_cgins.timing.timers import make_timer
+from pytest_cgins.verify.probes import (
+    after_timing,
+    content_cache,
+    integrity,
+    l2_carve_out,
+    on_stream,
+    settings,
+    snooping,
+)
+from pytest_cgins.verify.probes.after_timing import Given
+from pytest_cgins.verify.probes.l2_carve_out import CarveOut
+from pytest_cgins.verify.probes.raised import attempt
+from pytest_cgins.verify.probes.watch import Watch
+
+CPU_COPIES_BYTES = 2**30
+"""What the copies of one case's tensors may take of the host's memory."""
+_SHOWN = 300
+
+Answer = tuple[dict[str, Any], Buffer]
+
+
+class TimingService:
+    """Times kernels, in a process that never verified one."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        del settings
+        self.fatal = False
+        self._kernels = KernelCache()
+        self._opened: _Opened | None = None
+
+    def ready(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Have everything imported, and the context of a GPU made."""
+        return make_ready(params, buffers)
+
+    def open(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Make the arms of a case ready to be timed.
+
+        Args:
+            params: `kernel` (CompiledKernel), `device`, `import_root` (folder that the op's module is imported
+                from), `limit_s` (bounds one batch of every arm together), and `sets` that differ in their
+                numbers alone, each with `name`, `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs`
+                (TensorMetas), `context` (Context) and, if any, `mutated` (indices of the tensors that the op
+                changes). If wanted: `base` (CompiledKernel); `compile`, whether torch.compile is an arm; `cache`,
+                `warm` if tensors may stay in it; `longer`, a factor for the length of batches; `fenced`, whether a GPU
+                is to be timed by loops between fences; `probes`, names of those that are switched on.
+            buffers: one a set.
+
+        Returns:
+            `arms`, `method`, `calls` and `batch_seconds` and `host_ns_per_call` by arm, `launch_ns`, what the launch
+            of a kernel that does nothing takes (0 on a CPU), `cold`, `notes`; and `refused`, why arms that were wanted are not there, by arm.
+        """
+        sets = params["sets"]
+        if not sets or len(buffers) != len(sets):
+            raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
+        self._close()
+        use_device(params["device"])
+        import_from(params["import_root"])
+        with self._fatal_if_raised(params["device"]):
+            self._opened = _Opened(params, buffers, self._kernels)
+            return self._opened.made_ready(), []
+
+    def blocks(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Run blocks: `orders` are texts of arms' letters.
+
+        Returns:
+            `blocks`: for each its `order`, `ns_per_call` and `mean_ns_per_call`, and on a GPU `sm_mhz` and `throttled`.
+        """
+        del buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            return {"blocks": opened.blocks(params["orders"])}, []
+
+    def repeat(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Call an `arm` so many times (`calls`), for whoever times it from outside."""
+        del buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            opened.repeat(params["arm"], int(params["calls"]))
+        return {}, []
+
+    def look(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Look at the answers of the kernel's last calls, after which no other arm was called."""
+        del params, buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            opened.look()
+        return {}, []
+
+    def finish(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+        """Have the kernel run on exchanged numbers, and the probes look.
+
+        Returns:
+            `{"answers": […], "observed": {…}}`, and one buffer an answer.
+
+            An answer has `name`; `when`, `among`, `last`, `after` or `captured` (see `verify.probes.after_timing`); `tensors`, the outputs
+            and after them the mutated inputs; and `error`, None or `kind` and `message`. `observed` has what
+            probes saw, by their names.
+        """
+        del params, buffers
+        opened = self._require_open()
+        with self._fatal_if_raised(opened.device):
+            answers, observed = opened.finished()
+        # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
+        self.fatal = opened.spent
+        self._close()
+        return {
+            "answers": [answer for answer, _ in answers],
+            "observed": observed,
+        }, [buffer for _, buffer in answers]
+
+    def _require_open(self) -> _Opened:
+        if self._opened is None:
+            raise ProtocolError("no measurement is open")
+        return self._opened
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    @contextmanager
+    def _fatal_if_raised(self, device: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._close()
+            self.fatal = device != "cpu"  # the CUDA context may be lost
+            raise
+
+
+class _Opened:
+    """One case whose arms are ready."""
+
+    def __init__(self, params: dict[str, Any], buffers: list[Buffer], kernels: KernelCache) -> None:
+        self.device: str = params["device"]
+        self.spent = False
+        self._probes = frozenset(params.get("probes", ()))
+        self._context = documents.load_python(Context, params["sets"][0]["context"])
+        self._refused: dict[str, str] = {}
+        self._replayed: Given | None = None
+        self._is_direct = params["kernel"]["source"]["contract"] in on_stream.DIRECT
+        self._carve_out = CarveOut(self.device, on=l2_carve_out.NAME in self._probes)
+        self._launch_ns = _launch_ns(self.device)
+        # Before the watch begins: what the base does as it is loaded is no doing of the kernel.
+        base = self._base(params, kernels)
+        # A recorded context may have torch import Triton, which has to know before whether it interprets.
+        self._watch = Watch(self._probes & {integrity.NAME, snooping.NAME}, params)
+        self._ended = False
+        try:
+            with self._watch.loading():
+                kernel = kernels.load(params["kernel"])
+            self._carve_out.loaded()
+            trust(params["kernel"]["source"]["op"])
+            with self._around():
+                contents = [
+                    Content(one, Kept(one["tensors"], buffer, self.device))
+                    for one, buffer in zip(params["sets"], buffers, strict=True)
+                ]
+                rotation = _plan_rotation(contents, params)
+                turns = [contents[index % len(contents)] for index in range(rotation.copies)]
+                self._copies = [TimedCopy(kernel, one, self.device) for one in turns]
+                self._kernel = Rotating([copy.bare for copy in self._copies])
+                arms = self._arms(turns, base, compiled=bool(params.get("compile")))
+                # Not before the op's own module was imported, whose settings are no doing of the kernel.
+                with self._watch.timing():
+                    self._held = self._hold(self._copies[0])
+                    self._carve_out.settle(self._copies[0].once_more)
+                    self._copies[0].take(self._copies[0].content)
+                    # Before anything is captured: results of calls outside of the graphs would take their place.
+                    self._host_ns = self._host_times(arms, rotation.copies)
+                    self._timer, self._notes = make_timer(
+                        arms,
+                        self.device,
+                        copies=rotation.copies,
+                        limit_s=params["limit_s"],
+                        longer=params.get("longer", 1.0),
+                        fenced=params.get("fenced", False),
+                        require_replays=lambda: self._require_replays(arms, contents),
+                    )
+            self._repeats = after_timing.Repeats()
+            self._looked = time.monotonic()
+            self._cold = rotation.is_cold(self._timer.distinct_calls)
+            on_gpu = self.device.startswith("cuda")
+            gpu = nvml.Gpu.of(nvml.cuda_uuids(torch.device(self.device).index or 0)) if on_gpu else None
+            self._clock = ClockWatch(gpu)
+        except BaseException:
+            self.close()
+            raise
+
+    def made_ready(self) -> dict[str, Any]:
+        """See `TimingService.open`."""
+        return {
+            "arms": list(self._timer.calls),
+            "method": self._timer.method,
+            "calls": dict(self._timer.calls),
+            "batch_seconds": dict(self._timer.batch_seconds),
+            "host_ns_per_call": self._host_ns,
+            "launch_ns": self._launch_ns,
+            "cold": self._cold,
+            "notes": list(self._notes),
+            "refused": self._refused,
+        }
+
+    def blocks(self, orders: Sequence[str]) -> list[dict[str, Any]]:
+        """See `TimingService.blocks`."""
+        arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
+        made = []
+        with self._around(), self._watch.timing() as put_back:
+            for order, times in zip(orders, self._timer.blocks(arms, put_back), strict=True):
+                reading = self._clock.read()
+                made.append(
+                    {
+                        "order": order,
+                        "ns_per_call": times,
+                        "mean_ns_per_call": list(self._timer.means),
+                        "sm_mhz": reading.sm_mhz,
+                        "throttled": reading.reasons,
+                    }
+                )
+                # A GPU already runs the block after one that is given.
+                if self._timer.method != "cuda-graph" or len(made) == len(orders):
+                    self._look_at_answers()
+        return made
+
+    def repeat(self, arm: ArmName, calls: int) -> None:
+        """See `TimingService.repeat`."""
+        with self._around(), self._watch.timing():
+            self._timer.repeat(arm, calls)
+
+    def look(self) -> None:
+        """See `TimingService.look`."""
+        with self._around(), self._watch.timing():
+            self._look_at_answers()
+
+    def _look_at_answers(self) -> None:
+        """Hold what timed calls have left against earlier answers, where the base has not written over it."""
+        elapsed = time.monotonic() - self._looked
+        if after_timing.NAME in self._probes:
+            self._leave()
+            own = [copy for copy, by in zip(self._copies, self._timer.left_by, strict=True) if by == "kernel"]
+            self._repeats.look(own, max(after_timing.LEAST_S, after_timing.SHARE * elapsed))
+        self._looked = time.monotonic()
+
+    def _leave(self) -> None:
+        for copy, left in zip(self._copies, self._kernel.results, strict=True):
+            copy.left = left
+
+    def finished(self) -> tuple[list[Answer], dict[str, Any]]:
+        """See `TimingService.finish`: answers of the last timed calls and of one call afterwards; what probes saw."""
+        captured = self._timer.method == "cuda-graph"
+        with self._around(), self._watch.timing():
+            exchange(
+                self._copies,
+                self._kernel.results,
+                captured=captured,
+                distinct_calls=self._timer.distinct_calls,
+            )
+            for _ in self._timer.blocks([("kernel",)] * self._timer.batches_per_turn):
+                pass
+            wait_for_device(self.device)
+            answers, observed = self._probed()
+            self._carve_out.called(lambda: attempt(self._copies[0].once_more))
+        self._ended = True
+        self._carve_out.clear()
+        observed |= self._watch.observed()  # also puts back what the kernel replaced
+        observed[l2_carve_out.NAME] = self._carve_out.facts()
+        self.spent = self._watch.spent or self._timer.method == "fenced-loop"
+        return answers, observed
+
+    def close(self) -> None:
+        """Give back what was set, if nobody has."""
+        if not self._ended:
+            self._ended = True
+            self._carve_out.clear()
+            self._watch.observed()
+
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            if self.device == "cpu":
+                stack.enter_context(narrowed(torch.get_num_threads()))
+            stack.enter_context(restore(self._context, self.device.partition(":")[0], repeatable=False))
+            yield
+
+    def _arms(
+        self, turns: Sequence[Content], base: Any, *, compiled: bool
+    ) -> dict[ArmName, Callable[[int], object]]:
+        arms: dict[ArmName, Callable[[int], object]] = {
+            "kernel": self._kernel,
+            "torch": self._torch_arm(turns),
+        }
+        if base is not None:
+            self._add("base", arms, lambda: self._base_arm(base))
+        if compiled:
+            self._add("compile", arms, lambda: self._compile_arm(turns))
+        return arms
+
+    def _hold(self, copy: TimedCopy) -> list[tuple[Given, list[torch.Tensor]]]:
+        """Two answers in memory of the kernel's own, whose tensors stay its user's, and what they are now.
+
+        Who hands out the same memory in turn has calls on other numbers write to one of two that follow on each other.
+        """
+        if self._is_direct or copy.mutates or after_timing.NAME not in self._probes:
+            return []
+        answers = [copy.once_more() for _ in range(2)]
+        inputs = {*map(address, copy.inputs)}
+        return [
+            (Given(copy.name, "held", one), [*map(snapshot, one)])
+            for one in answers
+            if inputs.isdisjoint(map(address, one))
+        ]
+
+    def _require_replays(self, arms: Arms, contents: Sequence[Content]) -> None:
+        """Hold graphs of what is not torch's own against calls, on another set's numbers where there is one."""
+        from pytest_cgins.timing.cuda import CaptureError
+
+        first = self._copies[0]
+        other = next((one for one in contents if one is not first.content), first.content)
+        for name in TWINS:
+            arm = arms.get(name)
+            if not isinstance(arm, Rotating):
+                continue
+            try:
+                graph_replay.require(name, arm, first, other)
+            except CaptureError as error:
+                # Who is told the stream may be captured on it, unless a number on the host is an input.
+                on_gpu = all(one.is_cuda for one in first.inputs)
+                if name == "kernel" and self._is_direct and on_gpu and not first.mutates and error.replayed:
+                    self._replayed = Given(other.name, "captured", error.replayed)
+                raise
+
+    def _base(self, params: dict[str, Any], kernels: KernelCache) -> Any:
+        """The kernel at the base revision; None if there is none, or it cannot be loaded here."""
+        if not params.get("base"):
+            return None
+        before = settings.read()
+        try:
+            return kernels.load(params["base"])
+        except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
+            self._refused["base"] = f"it cannot be loaded: {_short(error)}"
+            return None
+        finally:
+            settings.put_back(before)
+
+    def _add(
+        self,
+        name: ArmName,
+        arms: dict[ArmName, Callable[[int], object]],
+        make: Callable[[], Callable[[int], object]],
+    ) -> None:
+        """Add an arm if it runs, and leaves settings as they are: while it is timed, nobody knows whose change it is."""
+        before = settings.read()
+        try:
+            arm = make()
+            arm(0)
+            wait_for_device(self.device)
+        except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
+            self._refused[name] = f"it does not run on these inputs: {_short(error)}"
+        else:
+            arms[name] = arm
+        finally:
+            changes = settings.put_back(before)
+        if changes and name == "base" and arms.pop(name, None) is not None:
+            self._refused[name] = f"it changes settings that others are timed with: {changes[0]}"
+
+    def _base_arm(self, base: Any) -> Rotating:
+        return Rotating([copy.bind_beside(base) for copy in self._copies])
+
+    def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
+        derived = is_derived(turns[0].call.op)
+        with _capture_stream(self.device) if derived else nullcontext():
+            return Rotating([bound(one.call, one.kept.unpack()) for one in turns])
+
+    def _compile_arm(self, turns: Sequence[Content]) -> Rotating:
+        op = turns[0].call.op
+        if is_derived(op):
+            raise ValueError("torch.compile takes no backward by itself")
+        compiled: Any = torch.compile(resolve(op), dynamic=False)
+        return Rotating([bound(one.call, one.kept.unpack(), instead=compiled) for one in turns])
+
+    def _host_times(self, arms: Arms, copies: int) -> dict[str, float]:
+        if not self.device.startswith("cuda"):
+            return {}
+        from pytest_cgins.timing.cuda import host_seconds_per_call
+
+        return {name: 1e9 * host_seconds_per_call(arm, copies) for name, arm in arms.items()}
+
+    def _probed(self) -> tuple[list[Answer], dict[str, Any]]:
+        answers: list[Answer] = []
+        observed: dict[str, Any] = {}
+        self._leave()
+        if after_timing.NAME in self._probes:
+            answers += map(_packed, self._repeats.given())
+            answers += map(_packed, after_timing.last(self._copies))
+            answers += [_packed(one) for one, before in self._held if not all_same(one.tensors, before)]
+            answers += map(_packed, [self._replayed] if self._replayed is not None else [])
+        if content_cache.NAME in self._probes:
+            calls = [(copy.run, copy.inputs) for copy in self._copies]
+            observed[content_cache.NAME] = content_cache.observe(calls, self.device)
+        if after_timing.NAME in self._probes:
+            answers += map(_packed, after_timing.after(self._copies))
+        return answers, observed
+
+
+def _launch_ns(device: str) -> float:
+    """Known before a kernel is loaded."""
+    if not device.startswith("cuda"):
+        return 0.0
+    from pytest_cgins.timing.cuda import launch_seconds
+
+    return 1e9 * launch_seconds()
+
+
+def _short(error: BaseException) -> str:
+    text = told(error).strip().partition("\n")[0][:_SHOWN]
+    return f"{kind_of(error)}: {text}" if text else kind_of(error)
+
+
+def _packed(given: Given) -> Answer:
+    header, packed = pack(given.tensors)
+    return {"name": given.name, "when": given.when, "tensors": header, "error": given.error}, packed
+
+
+@contextmanager
+def _capture_stream(device: str) -> Iterator[None]:
+    """Make current the stream that graphs are captured on: autograd runs a backward on that of its forward."""
+    if not device.startswith("cuda"):
+        yield
+        return
+    graph: Any = torch.cuda.graph
+    if graph.default_capture_stream is None:
+        graph.default_capture_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    wait_for_device(device)
+    with torch.cuda.stream(graph.default_capture_stream):
+        yield
+    wait_for_device(device)
+
+
+def _plan_rotation(contents: Sequence[Content], params: dict[str, Any]) -> Rotation:
+    first, device = params["sets"][0], params["device"]
+    outputs = contents[0].outputs
+    touched = sum(first["tensors"]["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
+    on_gpu = device.startswith("cuda")
+    memory = torch.cuda.mem_get_info(torch.device(device))[0] // 2 if on_gpu else CPU_COPIES_BYTES
+    return plan(
+        touched,
+        last_level_cache_bytes(device),
+        memory_bytes=memory // (2 + bool(params.get("compile"))),  # the base runs on the kernel's
+        contents=len(contents),
+        cold=params.get("cache") != "warm",
+    )

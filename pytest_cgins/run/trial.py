@@ -1,0 +1,202 @@
+"""A kernel on one set of inputs: bound, run, and run again in the ways that probes ask for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel
+from pytest_cgins.building.loading.returned import address, place, plain, twin
+from pytest_cgins.core import documents
+from pytest_cgins.core.bits import copy_element, copy_memory, same_memory, snapshot
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import Context, OpCall, TensorMeta
+from pytest_cgins.core.tensors import unpack
+from pytest_cgins.packs.context import restore
+from pytest_cgins.run.kernels import stream_of_its_own, wait_for_stream
+from pytest_cgins.verify.probes.on_stream import capturing
+from pytest_cgins.verify.probes.plain_outputs import unlike
+from pytest_cgins.verify.probes.trial import PreparedCall, Trial
+from pytest_cgins.verify.probes.watch import Watch
+
+_lot = random.SystemRandom()
+
+
+class SetTrial:
+    """See `verify.probes.trial.Trial`. Binding happens as it is made; nothing of the kernel runs before `first`.
+
+    Args:
+        kernel: the loaded kernel.
+        one: the set, as `VerificationService.run` takes it.
+        content: its tensors' bytes.
+        device: `cpu` or `cuda:0`.
+        watch: what is told of every run.
+    """
+
+    def __init__(
+        self, kernel: LoadedKernel, one: dict[str, Any], content: Buffer, device: str, watch: Watch
+    ) -> None:
+        self.name: str = one["name"]
+        self.device = device
+        self._answer: list[torch.Tensor] = []
+        self.unlike: list[str] = []
+        """What outputs are that are not plain tensors."""
+        self._kernel, self._one, self._content, self._watch = kernel, one, content, watch
+        self._call = documents.load_python(OpCall, one["call"])
+        self._metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
+        self._context = documents.load_python(Context, one["context"])
+        self._mutated: list[int] = one.get("mutated", [])
+        self._inputs = self._unpack()
+        self._given = [*map(twin, self._inputs)]
+        self._places = [*map(place, self._given)]
+        self._bound = self._bind(self._given)
+        self._returned: list[torch.Tensor] = []
+        self._overrun = ""
+
+    @property
+    def answer(self) -> Sequence[torch.Tensor]:
+        """What the kernel gave at first: copies that it does not know of."""
+        return self._answer
+
+    @property
+    def live(self) -> Sequence[torch.Tensor]:
+        """What the very tensors that the kernel gave are now."""
+        return [*map(plain, self._returned)]
+
+    @property
+    def mutates(self) -> bool:
+        """See `verify.probes.trial.Trial.mutates`."""
+        return bool(self._mutated)
+
+    @property
+    def mutates_integers(self) -> bool:
+        """See `verify.probes.trial.Trial.mutates_integers`."""
+        dtypes = (self._inputs[index].dtype for index in self._mutated)
+        return any(not (one.is_floating_point or one.is_complex or one == torch.bool) for one in dtypes)
+
+    def first(self) -> None:
+        """Run for the answer that is judged."""
+        self._returned = self._run(self._bound, self._given)
+        self._answer = [*map(snapshot, self.live)]
+        wait_for_stream(self.device)
+
+    def again(self) -> list[torch.Tensor]:
+        """See `verify.probes.trial.Trial.again`."""
+        inputs = self._unpack()  # while those of the first run are held: addresses differ
+        bound = self._bind(inputs)
+        outputs = [*map(plain, self._run(bound, inputs))]
+        self._overrun = self._overrun or bound.overrun()
+        return outputs
+
+    def rerun(self, *, poisoned: bool = False) -> list[torch.Tensor]:
+        """See `verify.probes.trial.Trial.rerun`."""
+        if poisoned:
+            self._overrun = self.overrun()  # poison covers the traces
+            self._poison()
+        return [*map(plain, self._run(self._bound, self._given))]
+
+    def with_content_of(self, other: Trial) -> list[torch.Tensor]:
+        """See `verify.probes.trial.Trial.with_content_of`."""
+        assert isinstance(other, SetTrial)
+        for mine, theirs in zip(self._inputs, other._unpack(), strict=True):
+            copy_memory(mine, theirs)
+        # The outputs stay as they are: a kernel that saw poison could tell this call from those that are timed.
+        return [*map(plain, self._run(self._bound, self._given))]
+
+    def elsewhere(self) -> Callable[..., list[torch.Tensor]]:
+        """See `verify.probes.trial.Trial.elsewhere`. Integers may be places in memory, and stay."""
+        inputs = self._unpack()
+        given = [*map(twin, inputs)]
+        bound: list[BoundCall] = []  # not before the first run, whose error is an answer
+        numbers = [one for one in inputs if one.numel() and one.is_floating_point()]
+
+        def run(*, changed: bool = False) -> list[torch.Tensor]:
+            for mine, own in zip(inputs, self._unpack(), strict=True):
+                copy_memory(mine, own)
+            count = _lot.randint(1, len(numbers)) if changed and numbers else 0
+            for tensor in _lot.sample(numbers, count):
+                copy_element(tensor, _lot.randrange(tensor.numel()), _lot.randrange(tensor.numel()))
+            bound[:] = bound or [self._bind(given)]
+            return [*map(plain, self._run(bound[0], given))]
+
+        return run
+
+    def prepared(self) -> PreparedCall:
+        """See `verify.probes.trial.Trial.prepared`."""
+        inputs = self._unpack()
+        bound = self._bind([*map(twin, inputs)])
+
+        def run() -> list[torch.Tensor]:
+            # As it is timed: what else is watched waits for the stream.
+            with restore(self._context, self.device.partition(":")[0]), self._watch.timing():
+                return [*map(plain, bound.run())]
+
+        return PreparedCall(inputs, [*bound.memory, *(inputs[index] for index in self._mutated)], run)
+
+    def captured(self) -> int:
+        """See `verify.probes.trial.Trial.captured`."""
+        with stream_of_its_own(self.device):
+            if not self.mutates:
+                self._run(self._bound, self._given)  # libraries set things up for a stream that is new
+            with (
+                restore(self._context, self.device.partition(":")[0]),
+                self._watch.running(),
+                capturing(self.device) as capture,
+            ):
+                outputs = self._bound.run()
+            del outputs  # not before: memory that is freed in a capture is CUDA's to refuse
+        return capture.status
+
+    def alike(self, other: Trial) -> bool:
+        """See `verify.probes.trial.Trial.alike`."""
+        return (
+            isinstance(other, SetTrial)
+            and self._one["call"] == other._one["call"]
+            and self._one["tensors"] == other._one["tensors"]
+            and self._one["outputs"] == other._one["outputs"]
+        )
+
+    def inputs_changed(self) -> list[int]:
+        """Indices of inputs that lie otherwise than what was sent, or on memory that holds something else.
+
+        Those on a mutated one's memory are excepted.
+        """
+        allowed = {address(self._inputs[index]) for index in self._mutated}
+        kept: dict[int, bool] = {}
+        changed = []
+        for index, (tensor, original) in enumerate(zip(self._inputs, self._unpack(), strict=True)):
+            memory = self._places[index][-1]
+            if memory in allowed:
+                continue
+            if memory not in kept:
+                kept[memory] = same_memory(tensor, original)
+            if not kept[memory] or place(self._given[index]) != self._places[index]:
+                changed.append(index)
+        return changed
+
+    def overrun(self) -> str:
+        """What was written just outside of outputs or scratch memory; "" if nothing was."""
+        return self._overrun or self._bound.overrun()
+
+    def _unpack(self) -> list[torch.Tensor]:
+        return unpack(self._one["tensors"], self._content, self.device)
+
+    def _poison(self) -> None:
+        with restore(self._context, self.device.partition(":")[0]):
+            self._bound.poison()  # tensors made in inference mode are written to in inference mode only
+
+    def _bind(self, inputs: list[torch.Tensor]) -> BoundCall:
+        with restore(self._context, self.device.partition(":")[0]):
+            return self._kernel.bind(self._call, inputs, self._metas, self.device)
+
+    def _run(self, bound: BoundCall, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors that the kernel returned, and after them the inputs that the op changes: as objects, the kernel's."""
+        numel = max((one.numel() for one in self._inputs), default=0)
+        with restore(self._context, self.device.partition(":")[0]), self._watch.running(numel):
+            outputs = [*bound.run(), *(inputs[index] for index in self._mutated)]
+            self.unlike += unlike(outputs, inputs)
+        wait_for_stream(self.device)
+        return outputs

@@ -1,0 +1,54 @@
+"""Words and reasons for the ends of processes."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from pytest_cgins.core.model import Reason
+from pytest_cgins.run.exits import describe_exit
+
+
+@pytest.mark.parametrize(
+    ("returncode", "words", "remedy", "reason"),
+    [
+        (0, "exited with code 0 without an answer", "exit()", Reason.EXITED),
+        (3, "exited with code 3 without an answer", "exit()", Reason.EXITED),
+        (139, "exited with code 139 without an answer", "exit()", Reason.EXITED),
+        (71, "found its connection closed by the kernel", "descriptors", Reason.CONNECTION_CLOSED),
+        (-signal.SIGSEGV, "was killed by SIGSEGV (segmentation fault)", "index arithmetic", Reason.CRASHED),
+        (-signal.SIGABRT, "was killed by SIGABRT (abort)", "assertion", Reason.ABORTED),
+        (-signal.SIGKILL, "was killed by SIGKILL (killed from outside)", "out of memory", Reason.CRASHED),
+        (-signal.SIGUSR1, "was killed by SIGUSR1 (User defined signal 1)", "output", Reason.CRASHED),
+        (-200, "was killed by signal 200", "output", Reason.CRASHED),
+        (
+            None,
+            "closed its connection and lived on, and was killed",
+            "descriptors",
+            Reason.CONNECTION_CLOSED,
+        ),
+    ],
+)
+def test_every_end_has_words_a_remedy_and_a_reason(
+    returncode: int | None, words: str, remedy: str, reason: Reason
+) -> None:
+    """Exit codes and signals are told apart, by name where they have one."""
+    end = describe_exit(returncode)
+    assert end.words == words
+    assert remedy in end.remedy
+    assert end.reason is reason
+
+
+def test_a_wrapper_tells_of_a_signal_as_shells_do() -> None:
+    """128 and a signal's number is that signal where another program started the worker."""
+    assert describe_exit(139, wrapped=True) == describe_exit(-signal.SIGSEGV)
+    assert describe_exit(3, wrapped=True).reason is Reason.EXITED
+
+
+def test_a_kill_while_memory_ran_out_is_put_down_to_memory() -> None:
+    """When the system has killed processes for memory meanwhile, SIGKILL came from there."""
+    end = describe_exit(-signal.SIGKILL, memory_ran_out=True)
+    assert end.reason is Reason.OUT_OF_MEMORY
+    assert end.words == "was killed by SIGKILL (the host ran out of memory)"
+    assert describe_exit(-signal.SIGSEGV, memory_ran_out=True).reason is Reason.CRASHED

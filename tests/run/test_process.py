@@ -1,0 +1,262 @@
+"""Worker processes, and everything that code in them can do to its parent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import ProtocolError, ServiceError, WorkerCrashed, WorkerError, WorkerTimeout
+from pytest_cgins.run.pool import WorkerPool
+
+from .living import is_running, wait_until_gone
+
+LIMIT_S = 20.0
+
+
+def test_a_call_brings_back_result_and_buffers(pool: WorkerPool) -> None:
+    """JSON goes there and back, and so do bytes."""
+    with Buffer.from_chunks([b"abc" * 1000]) as buffer:
+        reply = pool.call("toy", "echo", {"numbers": [1, 2.5, None]}, [buffer], timeout_s=LIMIT_S)
+    assert reply.result == {"numbers": [1, 2.5, None]}
+    assert [bytes(received.view()) for received in reply.buffers] == [b"abc" * 1000]
+
+
+def test_settings_and_variables_reach_the_service(pool: WorkerPool) -> None:
+    """The constructor gets the settings, the process the environment."""
+    assert pool.call("toy", "settings_and_variable", {}, timeout_s=LIMIT_S).result == [
+        {"colour": "red"},
+        "blue",
+    ]
+
+
+def test_the_collector_is_on_and_leaves_imports_alone(pool: WorkerPool) -> None:
+    """What the service's start has made is not gone through; what a kernel makes is."""
+    assert pool.call("toy", "collector", {}, timeout_s=LIMIT_S).result == [True, True, False]
+
+
+def test_output_comes_with_the_reply_it_was_printed_in(pool: WorkerPool) -> None:
+    """Python's and C's stdout and stderr are captured apart, call by call."""
+    reply = pool.call("toy", "say", {"text": "hello"}, timeout_s=LIMIT_S)
+    assert sorted(reply.printed.stdout.splitlines()) == ["from C", "hello"]
+    assert reply.printed.stderr == "aside\n"
+    assert reply.output == f"{reply.printed.stdout}stderr:\naside\n"
+    assert pool.call("toy", "echo", {}, timeout_s=LIMIT_S).output == ""
+
+
+def test_a_flood_of_output_is_cut(pool: WorkerPool) -> None:
+    """Two megabytes of output neither block the worker nor fill the parent's memory."""
+    output = pool.call("toy", "prints_much", {}, timeout_s=LIMIT_S).output
+    assert "bytes of output before this were dropped" in output
+    assert len(output) < 20_000
+    assert "line 19999 " in output
+
+
+def test_a_service_that_is_loud_at_start_does_not_block(pool: WorkerPool) -> None:
+    """The pipe is emptied while the first answer is awaited."""
+    assert pool.call("loud", "echo", {"a": 1}, timeout_s=LIMIT_S).result == {"a": 1}
+
+
+def test_the_current_directory_is_not_imported_from(
+    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's own `trace.py` does not shadow anything in a worker."""
+    monkeypatch.chdir(tmp_path)
+    path = pool.call("toy", "path", {}, timeout_s=LIMIT_S).result
+    assert not {"", str(tmp_path)} & set(path)
+
+
+def test_programs_that_a_kernel_starts_inherit_no_connection(pool: WorkerPool) -> None:
+    """Nothing but the standard descriptors is open in a child of the worker."""
+    open_there = pool.call("toy", "descriptors", {}, timeout_s=LIMIT_S).result
+    assert sorted(eval(open_there)) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "words"),
+    [
+        ("raises", "KeyError", "no such row"),
+        ("raises_unprintable", "Unprintable", "its text could not be made: RuntimeError"),
+        ("raises_surrogates", "ValueError", "half a pair: ?"),
+        ("system_exit", "SystemExit", "0"),
+        ("keyboard_interrupt", "KeyboardInterrupt", ""),
+        ("nan", "ProtocolError", "cannot be written as JSON"),
+        ("_private", "ProtocolError", "Toy has no method '_private'"),
+        ("__init__", "ProtocolError", "Toy has no method '__init__'"),
+        ("absent", "ProtocolError", "Toy has no method 'absent'"),
+        ("settings", "ProtocolError", "Toy has no method 'settings'"),
+    ],
+)
+def test_what_a_service_raises_is_an_answer(pool: WorkerPool, method: str, kind: str, words: str) -> None:
+    """Any exception becomes a ServiceError with the remote type and traceback, and the worker lives on."""
+    before = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    with pytest.raises(ServiceError) as caught:
+        pool.call("toy", method, {}, timeout_s=LIMIT_S)
+    assert caught.value.kind == kind
+    assert f"{kind} in the toy worker: " in caught.value.what
+    assert words in caught.value.what
+    assert "Traceback" in caught.value.trace
+    assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result == before
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "returncode"),
+    [
+        ("segfault", "the toy worker was killed by SIGSEGV (segmentation fault), during 'segfault'", -11),
+        ("abort", "the toy worker was killed by SIGABRT (abort), during 'abort'", -6),
+        ("killed", "the toy worker was killed by SIGKILL (killed from outside), during 'killed'", -9),
+        ("exit_zero", "the toy worker exited with code 0 without an answer, during 'exit_zero'", 0),
+        ("prints_forgery", "the toy worker exited with code 0 without an answer, during 'prints_forgery'", 0),
+        (
+            "forks_and_exits",
+            "the toy worker exited with code 3 without an answer, during 'forks_and_exits'",
+            3,
+        ),
+    ],
+)
+def test_a_crash_costs_one_request(pool: WorkerPool, method: str, words: str, returncode: int) -> None:
+    """The end of the process is named, with a remedy, and the next call finds a new process."""
+    before = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    with pytest.raises(WorkerCrashed) as caught:
+        pool.call("toy", method, {}, timeout_s=LIMIT_S)
+    assert caught.value.what == words
+    assert caught.value.remedy
+    assert caught.value.returncode == returncode
+    assert wait_until_gone(before)
+    assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result != before
+
+
+def test_a_crash_keeps_the_last_words(pool: WorkerPool) -> None:
+    """What C code printed before the crash is there, and so is the Python stack that led to it."""
+    with pytest.raises(WorkerCrashed) as caught:
+        pool.call("toy", "segfault", {}, timeout_s=LIMIT_S)
+    assert "the last words" in caught.value.output
+    assert "in segfault" in caught.value.output
+
+
+@pytest.mark.parametrize("method", ["loop", "loop_in_c", "chatter"])
+def test_a_hang_is_killed(pool: WorkerPool, method: str) -> None:
+    """A worker past its limit is killed, also when it holds the interpreter or never stops printing."""
+    pid = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    start = time.monotonic()
+    with pytest.raises(WorkerTimeout) as caught:
+        pool.call("toy", method, {}, timeout_s=0.2)
+    assert time.monotonic() - start < 5
+    assert caught.value.what == f"the toy worker did not answer '{method}' within 0.2 s and was killed"
+    assert caught.value.remedy.endswith("raise the time limit with --cgins-timeout")
+    assert wait_until_gone(pid)
+    assert pool.call("toy", "echo", {"a": 1}, timeout_s=LIMIT_S).result == {"a": 1}
+
+
+def test_a_late_reference_is_not_blamed_on_a_kernel(toy_path: dict[str, str]) -> None:
+    """The reference worker runs no kernel, so nobody is sent to look for a loop in one."""
+    with WorkerPool(services={"reference": "toys:Toy"}, env=toy_path) as pool:
+        pool.call("reference", "pid", {}, timeout_s=LIMIT_S)
+        with pytest.raises(WorkerTimeout) as caught:
+            pool.call("reference", "loop", {}, timeout_s=0.2)
+    assert caught.value.remedy.startswith("it runs torch and no kernel: ")
+    assert "deadlock" not in caught.value.remedy
+
+
+def test_a_worker_without_descriptors_is_noticed(pool: WorkerPool) -> None:
+    """Closing the connection and living on is no way to hang the parent."""
+    pid = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    with pytest.raises(WorkerCrashed, match="closed its connection and lived on"):
+        pool.call("toy", "closes_everything", {}, timeout_s=LIMIT_S)
+    assert wait_until_gone(pid)
+
+
+def test_a_forged_answer_is_refused(pool: WorkerPool) -> None:
+    """An answer without the request's nonce costs the worker its life."""
+    pid = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    with pytest.raises(ProtocolError, match="no answer to it"):
+        pool.call("toy", "writes_forgery", {}, timeout_s=LIMIT_S)
+    assert wait_until_gone(pid)
+    assert pool.call("toy", "echo", {"a": 1}, timeout_s=LIMIT_S).result == {"a": 1}
+
+
+def test_a_spent_process_is_replaced(pool: WorkerPool) -> None:
+    """A service that calls itself fatal answers once more, and never again."""
+    before = pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result
+    with pytest.raises(ServiceError, match="illegal memory access"):
+        pool.call("toy", "fatal_error", {}, timeout_s=LIMIT_S)
+    assert wait_until_gone(before)
+    assert pool.call("toy", "pid", {}, timeout_s=LIMIT_S).result != before
+
+
+def test_an_error_in_a_thread_is_not_the_worker_s(pool: WorkerPool) -> None:
+    """A thread that dies leaves the answer alone, and its traceback in the output."""
+    reply = pool.call("toy", "thread_error", {}, timeout_s=LIMIT_S)
+    assert reply.result == "survived"
+    assert "ZeroDivisionError" in reply.output
+
+
+@pytest.mark.parametrize(
+    ("role", "error", "words"),
+    [
+        ("broken", ServiceError, "ValueError in the broken worker: no device for me"),
+        ("absent", ServiceError, "AttributeError in the absent worker: module 'toys' has no attribute"),
+        ("leaves", WorkerCrashed, "the leaves worker exited with code 0 without an answer"),
+    ],
+)
+def test_a_service_that_cannot_start_says_so(
+    pool: WorkerPool, role: str, error: type[WorkerError], words: str
+) -> None:
+    """What goes wrong at start is the first call's error, and every later one's; no kernel is blamed for it."""
+    for _ in range(2):
+        with pytest.raises(error, match=words) as caught:
+            pool.call(role, "echo", {}, timeout_s=LIMIT_S)
+        assert caught.value.fault == "worker-lost"
+
+
+def test_the_whole_group_dies_with_the_worker(pool: WorkerPool) -> None:
+    """Processes that a kernel left behind are gone once the worker is."""
+    grandchild = pool.call("toy", "grandchild", {}, timeout_s=LIMIT_S).result
+    assert is_running(grandchild)
+    pool.close()
+    assert wait_until_gone(grandchild)
+
+
+def test_a_message_that_cannot_be_sent_raises(pool: WorkerPool) -> None:
+    """NaN in the parameters is the caller's error."""
+    with pytest.raises(ProtocolError, match="cannot be written as JSON"):
+        pool.call("toy", "echo", {"x": float("nan")}, timeout_s=LIMIT_S)
+
+
+PARENT = """
+import os, threading
+from pytest_cgins.run.process import WorkerProcess
+def work():
+    worker = WorkerProcess.start("toys:Toy", name="toy")
+    print(worker.call("pid", {}, timeout_s=20).result, flush=True)
+    try:
+        worker.call("METHOD", {}, timeout_s=60)
+    finally:
+        os._exit(9)
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["work()", "t = threading.Thread(target=work); t.start(); t.join()"],
+    ids=["main-thread", "thread"],
+)
+def test_a_worker_does_not_outlive_its_parent(toy_path: dict[str, str], start: str) -> None:
+    """A parent that is killed takes the worker along, even one that is busy."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.replace("METHOD", "loop") + start],
+        stdout=subprocess.PIPE,
+        env={**os.environ, **toy_path},
+        text=True,
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    assert is_running(worker)
+    parent.kill()
+    parent.wait()
+    assert wait_until_gone(worker)
