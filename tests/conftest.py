@@ -24,7 +24,7 @@ from pytest_cgins.core.model import (
     Verdict,
     WorstElement,
 )
-from pytest_cgins.evaluate import worker_environment
+from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run.pool import WorkerPool
 
 pytest_plugins = ["pytester"]

@@ -28,7 +28,7 @@ from pytest_cgins.core.model import (
     Verdict,
     WorstElement,
 )
-from pytest_cgins.gate_timing import decide_timing
+from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.history import Head, entries
 from pytest_cgins.report import document
 from pytest_cgins.report.trend import Trend, trends

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest_cgins
-from pytest_cgins.calibration import CALIBRATION_VERSION, Calibration
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import REPORT_VERSION, TracePack
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
+from pytest_cgins.gate.calibration import CALIBRATION_VERSION, Calibration
 from pytest_cgins.history import HISTORY_VERSION
 from pytest_cgins.history_file import history_schema
 from pytest_cgins.profiling import model as evidence

@@ -16,7 +16,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.doctor import tools
-from pytest_cgins.evaluate import worker_environment
+from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run import environment
 from pytest_cgins.run.kernel_timing import request_sets
 from pytest_cgins.run.sandbox.fence import Sandbox

@@ -209,7 +209,7 @@ def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compil
 def run_profile(arguments: argparse.Namespace) -> int:
     """Profile, write, print; what is missing is told and fails nothing."""
     from pytest_cgins.config import load
-    from pytest_cgins.evaluate import Evaluator
+    from pytest_cgins.gate.evaluate import Evaluator
     from pytest_cgins.profiling import ncu, profile, render, selection
 
     config = load(arguments.config)

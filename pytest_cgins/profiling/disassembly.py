@@ -19,7 +19,7 @@ from pytest_cgins.building.kernel_builds import has_driver
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError
 from pytest_cgins.core.model import Case
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.profiling import selection
 from pytest_cgins.profiling.child import Child
 from pytest_cgins.profiling.compile_report import archs_of

@@ -13,7 +13,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.doctor import examine, parse, profiling, tools
 from pytest_cgins.doctor.compilers import CUDA
 from pytest_cgins.doctor.findings import DoctorReport, Finding
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.profiling import selection
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, EnvironmentEvidence, Preflight
 

@@ -17,7 +17,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.text import counted
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.profiling import compile_report, metrics
 from pytest_cgins.profiling import ncu as tool
 from pytest_cgins.profiling.child import Begun, Child, Told

@@ -7,12 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from pytest_cgins.building.revision.checkout import NONE
-from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Environment, Evaluation
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.calibration import Calibrations
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.profiling import selection
-from pytest_cgins.timing_stage import TimingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

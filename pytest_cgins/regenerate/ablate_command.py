@@ -45,7 +45,7 @@ def add_parser(kinds: Subparsers) -> None:
 def run_ablate(arguments: argparse.Namespace) -> int:
     """Try each variant; exit status 1 if one could not be built or timed."""
     from pytest_cgins import config as configuration
-    from pytest_cgins.calibration import Calibrations
+    from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.profiling import commands, render, selection
     from pytest_cgins.regenerate import ablation, conduct
 

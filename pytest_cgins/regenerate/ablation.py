@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.building.revision.checkout import NONE
-from pytest_cgins.case_timing import Noise, NoiseOf
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Environment, Evaluation, Status
-from pytest_cgins.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.case_timing import Noise, NoiseOf
+from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.profiling.attribution import attribute
 from pytest_cgins.profiling.model import EVIDENCE_VERSION, Attribution, AttributionEvidence
 from pytest_cgins.profiling.selection import label
@@ -24,7 +25,6 @@ from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.fence import Sandbox
-from pytest_cgins.timing_stage import TimingOptions
 
 ENDS = (Status.BUILD_ERROR, Status.INCORRECT, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SUSPECT)
 """What one case says of a method for all."""

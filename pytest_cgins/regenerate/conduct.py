@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from pytest_cgins import config as configuration
-from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings, Policy
 from pytest_cgins.config.llm_override import overridden
 from pytest_cgins.core.errors import CginsError, ConfigError, ProviderError
 from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.text import UNLIMITED
+from pytest_cgins.gate.calibration import Calibrations
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import exchange_place, progress_table, standing
 from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal import Journal
@@ -25,7 +26,6 @@ from pytest_cgins.regenerate.standing import Ran
 from pytest_cgins.run import environment, sanitizer
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
-from pytest_cgins.timing_stage import TimingOptions
 
 EXIT_WAITING = 7
 """Exit code when a run stopped because its answers come by hand and are not there yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_cgins.config import Config
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.prompts import hardware
 from pytest_cgins.regenerate.prompts.hardware import Hardware
 from pytest_cgins.run.early_verdict import EndedError

@@ -16,7 +16,8 @@ from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.evaluate import worker_environment
+from pytest_cgins.gate.evaluate import worker_environment
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.methods import memory_file
 from pytest_cgins.methods.classes import Tried
 from pytest_cgins.regenerate import exchange_place, guard, scratch, standing, static_check
@@ -43,7 +44,6 @@ from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence
 from pytest_cgins.run.sandbox.fence import Sandbox
-from pytest_cgins.timing_stage import TimingOptions
 
 
 def _ignored(_: Event) -> None:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from pytest_cgins.building.build_queue import Ahead, default_jobs
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.run.early_verdict import EndedError
 

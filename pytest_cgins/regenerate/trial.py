@@ -22,7 +22,8 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.profiling import disassembly, environment, ncu, selection, tidy
 from pytest_cgins.profiling.model import SassRow, TidyFinding
 from pytest_cgins.profiling.profile import Profiler
@@ -35,7 +36,6 @@ from pytest_cgins.regenerate.side_by_side import Checked, Files, Room, SideBySid
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.fence import Sandbox
-from pytest_cgins.timing_stage import TimingOptions
 
 ENOUGH_FAILURES = 3
 """So many failing cases tell a model what is wrong; the others are not run."""

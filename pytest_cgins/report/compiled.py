@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from pytest_cgins import gate
 from pytest_cgins.core.figures import time_ns
 from pytest_cgins.core.model import Compilation, KernelResources, Status
 from pytest_cgins.core.text import counted
+from pytest_cgins.gate import verdict as gate
 from pytest_cgins.report import console
 from pytest_cgins.report.summary import rank
 

@@ -9,7 +9,7 @@ from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Compilation, Environment, Evaluation, SessionReport, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate_timing import interval
+from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import compiled, coverage, in_common, summary, time_lines, times
 from pytest_cgins.report.counts import Counts, counts
 from pytest_cgins.report.escape import block, code, cut

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pytest_cgins import gate
 from pytest_cgins.config.model import TimingGate
 from pytest_cgins.core.errors import MergeError
 from pytest_cgins.core.measurement import Comparison, Measurement, Sums
 from pytest_cgins.core.model import Evaluation, Reason, Status, Verdict
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate_timing import decide_timing, found, timing_numbers
+from pytest_cgins.gate import verdict as gate
+from pytest_cgins.gate.timing_verdict import decide_timing, found, timing_numbers
 from pytest_cgins.timing.sequential import Rule, SequentialTest, with_runs
 from pytest_cgins.timing.sums import SumTest, with_sums
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from pytest_cgins.core.model import Compilation, Evaluation, Power, Reason, SessionReport, Status
-from pytest_cgins.gate_timing import fails
+from pytest_cgins.gate.timing_verdict import fails
 from pytest_cgins.report import times
 
 _WORST_FIRST = (

@@ -9,7 +9,7 @@ from rich.text import Text
 from pytest_cgins.core.figures import percent
 from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate_timing import interval
+from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import summary, times
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from pytest_cgins import gate_timing
 from pytest_cgins.core.measurement import Comparison, Measurement
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
-from pytest_cgins.gate_timing import NOT_HELD, confirmation
+from pytest_cgins.gate import timing_verdict
+from pytest_cgins.gate.timing_verdict import NOT_HELD, confirmation
 from pytest_cgins.timing.e_bh import e_bh
 
 LISTED_FALSE = 0.1
@@ -100,7 +100,7 @@ def time_gate(report: SessionReport) -> TimeGate | None:
     ]
     if not tested:
         return None
-    outcomes = Counter(gate_timing.found(one, "base") for one, _ in tested)
+    outcomes = Counter(timing_verdict.found(one, "base") for one, _ in tested)
     # Boole's inequality: tests of one suite share one level, suites that were merged add up.
     spent = sum(test.alpha / test.tests * (1 if test.sums is None else 2) for _, test in tested)
     level = max(test.alpha for _, test in tested)
@@ -150,7 +150,7 @@ def probably_slower(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]
 
 
 def _evidence(evaluation: Evaluation, test: Comparison) -> float:
-    if gate_timing.lasting(test):
+    if timing_verdict.lasting(test):
         return -math.inf
     again = confirmation(evaluation.measurement, "base") if evaluation.measurement is not None else None
     if again is None:
@@ -159,7 +159,9 @@ def _evidence(evaluation: Evaluation, test: Comparison) -> float:
 
 
 def _found(evaluation: Evaluation) -> str | None:
-    return gate_timing.found(evaluation.measurement, "base") if evaluation.measurement is not None else None
+    return (
+        timing_verdict.found(evaluation.measurement, "base") if evaluation.measurement is not None else None
+    )
 
 
 def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
@@ -171,7 +173,7 @@ def let_pass(evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
         and one.measurement is not None
         and one.verdict.status in (Status.SLOWER, Status.BELOW_FLOOR, Status.WEAK)
         and "slower"
-        in (gate_timing.found(one.measurement, "base"), gate_timing.found(one.measurement, "torch"))
+        in (timing_verdict.found(one.measurement, "base"), timing_verdict.found(one.measurement, "torch"))
     )
     return tuple(sorted(found, key=lambda one: (-excess(one), one.label)))
 

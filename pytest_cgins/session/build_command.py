@@ -159,8 +159,8 @@ def _build(
 
 def _compile(config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, ahead: Ahead) -> int:
     """Build for the architectures that are named; a line a build."""
-    from pytest_cgins.compilation import Compiler
     from pytest_cgins.core import documents
+    from pytest_cgins.gate.compilation import Compiler
 
     started_at, started = datetime.now(timezone.utc), time.monotonic()
     archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]

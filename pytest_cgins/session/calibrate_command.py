@@ -15,11 +15,11 @@ from pytest_cgins.kernels.commands import add_config_option
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_cgins.calibrate import Plan
-    from pytest_cgins.calibration import Calibration
     from pytest_cgins.config import Config
     from pytest_cgins.core.model import Case
-    from pytest_cgins.evaluate import Evaluator
+    from pytest_cgins.gate.calibrate import Plan
+    from pytest_cgins.gate.calibration import Calibration
+    from pytest_cgins.gate.evaluate import Evaluator
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -65,10 +65,10 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         InfrastructureError: the device is not there or not to be had, or no kernel could be timed.
         OSError: the calibration cannot be kept.
     """
-    from pytest_cgins import calibration
-    from pytest_cgins.calibrate import Plan
     from pytest_cgins.config import load
     from pytest_cgins.core import documents
+    from pytest_cgins.gate import calibration
+    from pytest_cgins.gate.calibrate import Plan
     from pytest_cgins.report import calibration_table
 
     config = load(arguments.config, require_sources=False)
@@ -91,8 +91,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 def _measured(
     config: Config, kernels: set[str], wanted: str | None, plan: Plan, *, peaks: bool
 ) -> Calibration:
-    from pytest_cgins.calibrate import CalibrationRun
-    from pytest_cgins.evaluate import Evaluator
+    from pytest_cgins.gate.calibrate import CalibrationRun
+    from pytest_cgins.gate.evaluate import Evaluator
     from pytest_cgins.run.early_verdict import EndedError
 
     evaluator = Evaluator(config, seed=0, device=wanted or "auto", probes="off")

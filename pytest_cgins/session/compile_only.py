@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.compilation import Compiler, Target
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Compilation
 from pytest_cgins.core.options import BASELINE, FIXTURES
+from pytest_cgins.gate.compilation import Compiler, Target
 from pytest_cgins.report import compiled, escape
 from pytest_cgins.session import results
 from pytest_cgins.session.builds import RunBuilds

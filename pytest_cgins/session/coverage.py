@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins import evidence
-from pytest_cgins.baseline import Held, held_against
 from pytest_cgins.building.revision.checkout import target_branch
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.core.options import BASELINE
+from pytest_cgins.gate import evidence
+from pytest_cgins.gate.baseline import Held, held_against
 from pytest_cgins.session.collect import CginsFile
 
 RUNS_KERNELS = frozenset({"cgins_kernel", "cgins_benchmark"})

@@ -10,7 +10,7 @@ import pytest
 from pytest_cgins.core.model import Case, Environment
 
 if TYPE_CHECKING:
-    from pytest_cgins.evaluate import Evaluator
+    from pytest_cgins.gate.evaluate import Evaluator
 
 
 class Gate(Protocol):

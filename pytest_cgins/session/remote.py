@@ -12,7 +12,7 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
 from pytest_cgins.core.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.core.text import nearest
-from pytest_cgins.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
+from pytest_cgins.gate.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
 from pytest_cgins.report import escape
 from pytest_cgins.session import results
 from pytest_cgins.session.parametrize import nearest_config, selection

@@ -16,13 +16,14 @@ import pytest
 
 from pytest_cgins import __version__
 from pytest_cgins import config as configuration
-from pytest_cgins.calibration import Calibrations
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import Case, Environment, Evaluation, SessionReport, Shard
 from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
 from pytest_cgins.core.text import UNLIMITED
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.calibration import Calibrations
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.report import document, exit_code, summary, terminal
 from pytest_cgins.run import environment
 from pytest_cgins.session import coverage, fencing, pinning, results
@@ -32,7 +33,6 @@ from pytest_cgins.session.collect import CaseItem, CginsFile
 from pytest_cgins.session.compile_only import BuildItem
 from pytest_cgins.session.parametrize import parametrize
 from pytest_cgins.session.sharding import Sharding
-from pytest_cgins.timing_stage import TimingOptions
 
 UNISOLATED = (
     "cgins: no isolation: kernels run in pytest's own process. A crash ends the run, and --cgins-timeout and other "

@@ -15,6 +15,7 @@ import torch
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.errors import CginsError, ConfigError
 from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.gate.timing_stage import LOCK_WAIT_S
 from pytest_cgins.packs.call import flatten
 from pytest_cgins.recording.intercept import Interceptor, marked
 from pytest_cgins.timing import lock, nvml
@@ -25,7 +26,6 @@ from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
 from pytest_cgins.timing.timers import make_timer
-from pytest_cgins.timing_stage import LOCK_WAIT_S
 from pytest_cgins.whole_model.document import Difference
 from pytest_cgins.whole_model.swap import Swap, Tally
 from pytest_cgins.whole_model.workload import Workload

@@ -16,9 +16,9 @@ import yaml
 import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.core.model import Case, Evaluation
-from pytest_cgins.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.run.pool import WorkerPool
-from pytest_cgins.timing_stage import TimingOptions
 from tests.adversarial.calls import OPS, PACKS
 from tests.adversarial.specimens import Specimen
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu

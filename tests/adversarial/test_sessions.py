@@ -13,10 +13,11 @@ import yaml
 from torch.nn import functional
 
 import pytest_cgins
-from pytest_cgins import config, evidence
-from pytest_cgins.baseline import held_against
+from pytest_cgins import config
 from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate import evidence
+from pytest_cgins.gate.baseline import held_against
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.pool import WorkerPool
 
 RELU = """// cgins: relu(Tensor input) -> Tensor

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from pytest_cgins.core import documents  # noqa: E402
 from pytest_cgins.core.model import Evaluation, Status  # noqa: E402
-from pytest_cgins.evaluate import Evaluator  # noqa: E402
+from pytest_cgins.gate.evaluate import Evaluator  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.adversarial.project import SEED, gate  # noqa: E402
 from tests.adversarial.specimens import ADVERSARIAL, HONEST, Specimen, collect  # noqa: E402

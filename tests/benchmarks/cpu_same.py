@@ -34,18 +34,18 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins import config
-from pytest_cgins.case_timing import Sample
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Case, CompiledKernel, Evaluation, Reason, Status, Verdict
-from pytest_cgins.evaluate import Evaluator, role_of
-from pytest_cgins.gate_timing import confirmation
+from pytest_cgins.gate.case_timing import Sample
+from pytest_cgins.gate.evaluate import Evaluator, role_of
+from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage
+from pytest_cgins.gate.timing_verdict import confirmation
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.process import Reply
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.sequential import robust_sigma
-from pytest_cgins.timing_stage import TimingOptions, TimingStage
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"
 SPIN = """

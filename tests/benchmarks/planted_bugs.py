@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from pytest_cgins.core import documents  # noqa: E402
-from pytest_cgins.evaluate import Evaluator  # noqa: E402
+from pytest_cgins.gate.evaluate import Evaluator  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402
 from tests.planted import edits, project  # noqa: E402
 from tests.planted.fit import Sample, samples, table  # noqa: E402

@@ -20,7 +20,7 @@ from pathlib import Path
 from pytest_cgins import config
 from pytest_cgins.core.model import Case
 from pytest_cgins.core.options import PROBE_LEVELS
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.store import open_pack
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"

@@ -36,10 +36,10 @@ def test_properties_that_are_shown_are_written(make_evaluation: Callable[..., Ev
     test = compared("base", [0.08] * 30)
     timing = measured(test, again=[test])
     one = make_evaluation(Status.SLOWER, reason=Reason.SLOWER_THAN_BASE, timing=timing)
-    from pytest_cgins import gate, gate_timing
+    from pytest_cgins.gate import timing_verdict, verdict
 
     assert one.correctness is not None
-    numbers = gate.decide(one.correctness, timing).numbers | gate_timing.timing_numbers(timing)
+    numbers = verdict.decide(one.correctness, timing).numbers | timing_verdict.timing_numbers(timing)
     one = replace(one, verdict=replace(one.verdict, numbers=numbers))
     report = replace(report_of(one), base_revision="1a2b")
     shown = re.findall(r"\[\[PROPERTY\|(\w+)=", TEXT)

@@ -37,7 +37,7 @@ def test_settings_exist() -> None:
 def test_the_failure_is_what_the_gate_prints() -> None:
     """The example is a message of these very blocks."""
     from pytest_cgins.core.model import Verdict
-    from pytest_cgins.gate_timing import decide_timing
+    from pytest_cgins.gate.timing_verdict import decide_timing
 
     slow = compared("base", blocks(0.08))
     again = compared("base", blocks(0.08, seed=2), rule=RULE.alone())

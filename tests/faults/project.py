@@ -14,7 +14,7 @@ import yaml
 import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 
 RELU = "torch.nn.functional.relu"
 RIGHT = "right"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import config
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.profiling import disassembly, ncu
 from pytest_cgins.profiling.model import CaseProfile
 from pytest_cgins.profiling.profile import Profiler

@@ -14,7 +14,7 @@ import pytest_cgins
 from pytest_cgins import config
 from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
 from pytest_cgins.core.options import SANITIZERS
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run import sanitizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]

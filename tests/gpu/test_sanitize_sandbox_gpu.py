@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins import config
 from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run import sanitizer
 from pytest_cgins.run.sandbox.fence import Sandbox, ways
 

@@ -15,7 +15,7 @@ from pytest_cgins.core.errors import WorkerError
 from pytest_cgins.core.layout import rebuild
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.core.tensors import pack, unpack
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.run.pool import WorkerPool

@@ -12,7 +12,7 @@ import yaml
 
 from pytest_cgins import config
 from pytest_cgins.core.model import Case, Check, Evaluation, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 
 ELSEWHERE = {"apply_rotary-wrong-sign": "columns"}
 """Where a listed place is not where the kernel is wrong: only the first half of a row has a negated part."""

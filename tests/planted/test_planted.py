@@ -7,7 +7,7 @@ import torch
 
 from pytest_cgins.building.build import default_cache
 from pytest_cgins.core.model import Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from tests.planted import edits, project
 from tests.planted.outcome import ELSEWHERE, Outcome, evaluate, listed
 

@@ -35,7 +35,7 @@ from pathlib import Path
 
 import pytest
 from pytest_cgins import documents
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.core.model import Environment, Evaluation
 
 HERE = Path(__file__).parent

@@ -22,7 +22,7 @@ import pytest
 
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 
 if TYPE_CHECKING:
     from conftest import Run

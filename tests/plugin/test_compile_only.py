@@ -13,10 +13,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_cgins.compilation import Compiler
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.gate.compilation import Compiler
 
 from .conftest import Run
 

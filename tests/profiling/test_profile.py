@@ -14,7 +14,7 @@ import pytest
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Case
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.profiling import profile
 from pytest_cgins.profiling.child import Child
 from pytest_cgins.profiling.ncu import Ncu

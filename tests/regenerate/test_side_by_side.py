@@ -17,7 +17,7 @@ from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
-from pytest_cgins.evaluate import Evaluator, worker_environment
+from pytest_cgins.gate.evaluate import Evaluator, worker_environment
 from pytest_cgins.regenerate import side_by_side, targets
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.side_by_side import Room

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_cgins.calibration import Calibration, SizeClass
 from pytest_cgins.core.environment_key import key_of
+from pytest_cgins.gate.calibration import Calibration, SizeClass
 from pytest_cgins.report.calibration_table import remarks, render
 
 ONE = SizeClass(

@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 
 from rich.text import Text
 
-from pytest_cgins import gate
 from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Compilation, KernelResources, Reason, SessionReport, Status, Verdict
+from pytest_cgins.gate import verdict
 from pytest_cgins.report import compiled, console, markdown, terminal
 from pytest_cgins.report.counts import counts
 from pytest_cgins.report.document import session_report
@@ -43,7 +43,7 @@ def build(
         kernel=kernel,
         implementation="cuda",
         arch=arch,
-        verdict=gate.decide_resources(now, then, revision="0123456789", limits=ResourceLimits()),
+        verdict=verdict.decide_resources(now, then, revision="0123456789", limits=ResourceLimits()),
         resources=now,
         base=then,
         base_revision=REVISION,

@@ -19,7 +19,7 @@ from timings import compared
 
 from pytest_cgins.core.environment_key import key_of
 from pytest_cgins.core.model import Evaluation, Probe, Reason, SessionReport, Status, Verdict, WorstElement
-from pytest_cgins.gate_timing import interval
+from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import markdown
 from pytest_cgins.report.html.markup import element, lines
 from pytest_cgins.report.html.naming import Names

@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timings import LABEL, RULE, blocks, compared, measured
 
-from pytest_cgins import cli, gate
+from pytest_cgins import cli
 from pytest_cgins.config.model import TimingGate
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError, MergeError
 from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.core.model import Environment, Evaluation, Reason, SessionReport, Shard, Status
-from pytest_cgins.gate_timing import decide_timing, timing_numbers
+from pytest_cgins.gate import verdict as gate
+from pytest_cgins.gate.timing_verdict import decide_timing, timing_numbers
 from pytest_cgins.report import document, formats, merge, reading
 from pytest_cgins.report.merge_cases import Part
 from tests.report.test_markdown import report_of

@@ -29,7 +29,7 @@ from pytest_cgins.core.model import (
     Status,
     Verdict,
 )
-from pytest_cgins.gate_timing import decide_timing
+from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.report import document, failure, markdown, terminal
 from pytest_cgins.report.html.page import render
 

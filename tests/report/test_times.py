@@ -11,7 +11,7 @@ from timings import LABEL, RULE, blocks, compared, measured
 
 from pytest_cgins.core.measurement import Clocks, Comparison, Measurement, Roofline
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
-from pytest_cgins.gate_timing import NOT_HELD
+from pytest_cgins.gate.timing_verdict import NOT_HELD
 from pytest_cgins.report import document, failure, markdown, summary, terminal, times
 
 Make = Callable[..., Evaluation]

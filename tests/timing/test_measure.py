@@ -432,7 +432,5 @@ def test_nothing_is_known_before_it_ran() -> None:
 
 def test_pytest_s_process_needs_no_torch_for_it() -> None:
     """The course is run there."""
-    code = (
-        "import sys, pytest_cgins.timing.measure, pytest_cgins.case_timing; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, pytest_cgins.timing.measure, pytest_cgins.gate.case_timing; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_cgins.core.figures import percent, ratio, speedup, time_ns
 from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate_timing import interval
+from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.regenerate.model import Goal
 from pytest_cgins.regenerate.proposal.model import Before, Proposal
 from pytest_cgins.regenerate.targets import is_of

@@ -132,14 +132,14 @@ def _config(plan: Plan) -> Config:
 
 def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> Bench:
     from pytest_cgins.building.build_queue import Ahead
-    from pytest_cgins.calibration import Calibrations
-    from pytest_cgins.evaluate import worker_environment
+    from pytest_cgins.gate.calibration import Calibrations
+    from pytest_cgins.gate.evaluate import worker_environment
+    from pytest_cgins.gate.timing_stage import TimingOptions
     from pytest_cgins.regenerate import conduct
     from pytest_cgins.regenerate.side_by_side import Room
     from pytest_cgins.regenerate.trial import Bench, TrialSettings
     from pytest_cgins.run.pool import WorkerPool
     from pytest_cgins.run.sandbox.builds import BuildFence
-    from pytest_cgins.timing_stage import TimingOptions
 
     sandbox = conduct.sandbox_of("on")
     settings = TrialSettings(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_cgins import gate
 from pytest_cgins.core.figures import time_ns
 from pytest_cgins.core.model import Compilation, KernelResources, SessionReport
+from pytest_cgins.gate import verdict as gate
 from pytest_cgins.report import compiled
 from pytest_cgins.report.html.case_details import facts, heading, notes, verdict
 from pytest_cgins.report.html.listing import EMPTY, Cell, Column, Listing, Row, plain_table

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_cgins import gate_timing
 from pytest_cgins.core.call_text import case_line
 from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.measurement import Comparison, Measurement, Roofline
 from pytest_cgins.core.model import Check, Correctness, Evaluation, SessionReport
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate_timing import interval
+from pytest_cgins.gate import timing_verdict
+from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import markdown
 from pytest_cgins.report.html.history_plot import history
 from pytest_cgins.report.html.listing import NOTHING, plain_table
@@ -150,7 +150,7 @@ def _times(found: Measurement) -> Iterator[Markup]:
 
 
 def _comparison(one: Comparison, process: str) -> Markup:
-    proof = gate_timing.log_threshold(one)
+    proof = timing_verdict.log_threshold(one)
     said = [
         ("Time", interval(one)),
         ("Evidence of slower", f"ln E = {one.log_e_slower:.6g}; proven from {proof:.6g} on"),
@@ -161,7 +161,7 @@ def _comparison(one: Comparison, process: str) -> Markup:
         calls = counted(sums.calls, "call", grouped=True)
         said.append((f"Sums of {calls}", f"{change(sums.ratio)} in {taken}: {sums.outcome}"))
     if one.outcome == "inconclusive":
-        said.append(("What could be seen", gate_timing.seen(one)))
+        said.append(("What could be seen", timing_verdict.seen(one)))
     return element("div", paired(one, title=f"Time vs {one.against}{process}"), facts(said))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytest_cgins.core.figures import change, percent, ratio, speedup
 from pytest_cgins.core.model import Environment, Evaluation, SessionReport, Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate_timing import interval
+from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report import compiled, coverage, failure, in_common, markdown, summary, time_lines, times
 from pytest_cgins.report.counts import Counts
 from pytest_cgins.report.html.listing import NOTHING, badge, plain_table

@@ -7,7 +7,7 @@ import math
 from pytest_cgins.core.figures import change, percent
 from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.core.text import counted
-from pytest_cgins.gate_timing import interval
+from pytest_cgins.gate.timing_verdict import interval
 from pytest_cgins.report.html import axes
 from pytest_cgins.report.html.markup import Markup, element
 

@@ -36,10 +36,11 @@ from project import EXAMPLE, REPOSITORY, environment
 
 from pytest_cgins import config as configuration
 from pytest_cgins.building.revision.checkout import NONE
-from pytest_cgins.calibration import Calibrations
 from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.core import documents
 from pytest_cgins.core.options import POLICIES
+from pytest_cgins.gate.calibration import Calibrations
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import conduct, run, static_check, targets
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal import Journal
@@ -48,7 +49,6 @@ from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
 from pytest_cgins.regenerate.project_copy import head
 from pytest_cgins.regenerate.search import policies
 from pytest_cgins.regenerate.search.policy import Policy
-from pytest_cgins.timing_stage import TimingOptions
 
 SOURCES = {"cpu": "kernels/softmax.cpp", "cuda": "kernels/softmax.cu"}
 LOCALS = ("largest", "sum", "x", "y", "row", "rows", "in_zero", "out_zero")

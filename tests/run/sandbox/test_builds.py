@@ -11,7 +11,7 @@ import pytest
 from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.config import load
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 from pytest_cgins.run.sandbox.fence import Sandbox
 

@@ -10,7 +10,7 @@ import torch
 import pytest_cgins
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Evaluation, Probe, Reason, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.kernel_timing import NO_TIMING, UNTIMED
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.verify.probes.registry import TIMED

@@ -8,7 +8,7 @@ import torch
 import pytest_cgins
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.evaluate import Evaluator
 
 MODEL = """
 import pytest_cgins

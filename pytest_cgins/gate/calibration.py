@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.case_timing import Noise, NoiseOf
 from pytest_cgins.core import atomic, documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key, hard_key, key_of, soft_key
 from pytest_cgins.core.model import Environment
+from pytest_cgins.gate.case_timing import Noise, NoiseOf
 from pytest_cgins.timing.process_noise import ProcessNoise
 
 logger = logging.getLogger(__name__)

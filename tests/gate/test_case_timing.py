@@ -11,7 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_cgins.case_timing import (
+from pytest_cgins.config import TimingGate
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
+from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.gate.case_timing import (
     BATCH_LIMIT_S,
     COMPILE_LIMIT_S,
     LENGTHENED,
@@ -20,10 +24,6 @@ from pytest_cgins.case_timing import (
     Noise,
     Wanted,
 )
-from pytest_cgins.config import TimingGate
-from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
-from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns
 from pytest_cgins.run.pool import WorkerPool

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_cgins import config as configuration
-from pytest_cgins import goalposts
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.revision.checkout import NONE, Checkout, Revision, changes, resolve
-from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config
 from pytest_cgins.config.weaker import weaker
 from pytest_cgins.core.errors import CginsError, RevisionError
+from pytest_cgins.gate import goalposts
+from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.packs.store import MANIFEST, read_manifest
 
 CONFIG = "cgins.yaml"

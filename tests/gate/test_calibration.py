@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins import calibration
-from pytest_cgins.calibration import (
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Environment
+from pytest_cgins.gate import calibration
+from pytest_cgins.gate.calibration import (
     BOUNDS_NS,
     Calibration,
     Calibrations,
@@ -26,9 +28,7 @@ from pytest_cgins.calibration import (
     store,
     stored,
 )
-from pytest_cgins.case_timing import Noise
-from pytest_cgins.core import documents
-from pytest_cgins.core.model import Environment
+from pytest_cgins.gate.case_timing import Noise
 
 GPU = Environment(
     device="cuda", device_name="NVIDIA T", device_uuid="GPU-1", python="3.11.2", torch="2.13", driver="580",

@@ -13,7 +13,11 @@ from typing import Any
 
 from pytest_cgins import __version__
 from pytest_cgins.building.revision.base_kernels import BaseKernel
-from pytest_cgins.calibration import (
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import Case, CompiledKernel, Status
+from pytest_cgins.core.text import counted
+from pytest_cgins.gate.calibration import (
     BOUNDS_NS,
     CALIBRATION_VERSION,
     LONGER,
@@ -22,12 +26,8 @@ from pytest_cgins.calibration import (
     key,
     size_class,
 )
-from pytest_cgins.case_timing import Sample
-from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.core.model import Case, CompiledKernel, Status
-from pytest_cgins.core.text import counted
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.case_timing import Sample
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_timing import seed_for
 from pytest_cgins.timing.process_noise import ALARMING, LEAST_BLOCKS, Levels, estimate

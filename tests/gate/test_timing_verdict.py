@@ -15,7 +15,7 @@ from pytest_cgins.config.model import TimingGate
 from pytest_cgins.core.figures import percent
 from pytest_cgins.core.measurement import Comparison, Measurement
 from pytest_cgins.core.model import Reason, Status, Verdict
-from pytest_cgins.gate_timing import NOT_HELD, chance, confirmation, decide_timing, fails, found, seen
+from pytest_cgins.gate.timing_verdict import NOT_HELD, chance, confirmation, decide_timing, fails, found, seen
 
 RIGHT = Verdict(status=Status.PASSED, reason=Reason.OK, message="", numbers={"error_share_of_tolerance": 0.5})
 WEAK = Verdict(status=Status.WEAK, reason=Reason.NO_POWER, message="zeros would pass too", numbers={})

@@ -10,11 +10,11 @@ import torch
 
 import pytest_cgins
 from pytest_cgins.building.torch_library import package
-from pytest_cgins.cases import cases_of
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, ContractError
 from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate.cases import cases_of
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.pool import WorkerPool
 
 # In the general build GENERAL is what is computed, in that for 40 columns SPECIAL.

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.core.measurement import ArmName
+from pytest_cgins.gate.clock_check import OutsideClock
 from pytest_cgins.run.request_clock import Took
 from pytest_cgins.timing.measure import Prepared
 

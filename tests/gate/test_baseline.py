@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import pytest_cgins
-from pytest_cgins import baseline
-from pytest_cgins.baseline import Held, held_against
 from pytest_cgins.building.revision.checkout import MERGE_BASE, NONE, TARGETS
+from pytest_cgins.gate import baseline
+from pytest_cgins.gate.baseline import Held, held_against
 
 TEXT = """\
 version: 1

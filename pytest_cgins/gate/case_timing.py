@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_cgins.clock_check import OutsideClock
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.gate.clock_check import OutsideClock
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.calibrate import _by_kernel, longer_batches
-from pytest_cgins.calibration import Calibration, SizeClass
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Case
+from pytest_cgins.gate.calibrate import _by_kernel, longer_batches
+from pytest_cgins.gate.calibration import Calibration, SizeClass
 
 PROJECT = Path(__file__).parent / "plugin" / "project"
 

@@ -16,7 +16,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cgins import evidence, gate
 from pytest_cgins.building import stream_lines
 from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.builders import doomed
@@ -26,7 +25,6 @@ from pytest_cgins.building.kernel_builds import Supply
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.checkout import NONE
-from pytest_cgins.cases import cases_of
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
@@ -44,6 +42,10 @@ from pytest_cgins.core.model import (
 )
 from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.text import counted
+from pytest_cgins.gate import evidence
+from pytest_cgins.gate import verdict as gate
+from pytest_cgins.gate.cases import cases_of
+from pytest_cgins.gate.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError, forged, not_the_kernels
@@ -55,7 +57,6 @@ from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
-from pytest_cgins.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
 from pytest_cgins.verify.probes.registry import SPECS, switched_on, wrong_when
 
 logger = logging.getLogger(__name__)

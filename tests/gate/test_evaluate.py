@@ -16,16 +16,16 @@ import pytest
 import torch
 
 import pytest_cgins
-from pytest_cgins import cases as cases_module
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, TraceError
 from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.evaluate import Evaluator
+from pytest_cgins.gate import cases as cases_module
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.packs import ops
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.timing.environment import device_key
 from pytest_cgins.timing.lock import timing
-from pytest_cgins.timing_stage import TimingOptions
 
 LAUNCHER = """\
 // cgins: relu(Tensor input) -> Tensor
@@ -404,7 +404,7 @@ def test_a_device_that_is_held_by_others_is_no_fault_of_the_kernel(
     project: Path, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A case whose device is not to be had ends as an infrastructure error: one that nobody timed must not pass."""
-    monkeypatch.setattr("pytest_cgins.evaluate.LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr("pytest_cgins.gate.evaluate.LOCK_WAIT_S", 0.2)
     with timing_elsewhere():
         found = evaluate(project, evaluators, python("right"), timing=True)
     assert (found.verdict.status, found.verdict.reason) == (Status.INFRASTRUCTURE, Reason.DEVICE_BUSY)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from pytest_cgins import gate
 from pytest_cgins.building import resources
 from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.compilers import architectures, toolchain
@@ -39,6 +38,7 @@ from pytest_cgins.core.model import (
     Status,
     Verdict,
 )
+from pytest_cgins.gate import verdict as gate
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest_cgins.config import ResourceLimits
 from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import Check, Correctness, KernelResources, Power, Probe, Reason, Status, Verdict
-from pytest_cgins.gate import decide, decide_resources, match, plain_name, resident_warps
+from pytest_cgins.gate.verdict import decide, decide_resources, match, plain_name, resident_warps
 from pytest_cgins.verify.probes.registry import SPECS
 
 GOOD = Check(

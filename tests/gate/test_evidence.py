@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import pytest_cgins
-from pytest_cgins import evidence
 from pytest_cgins.building import build
 from pytest_cgins.building.contracts import source
-from pytest_cgins.cases import cases_of
 from pytest_cgins.config import load
 from pytest_cgins.core.model import Evaluation
+from pytest_cgins.gate import evidence
+from pytest_cgins.gate.cases import cases_of
 
 KERNEL = """\
 // cgins: relu(Tensor input, bool inplace=False) -> Tensor

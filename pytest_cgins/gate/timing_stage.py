@@ -10,13 +10,13 @@ from typing import Any
 from pytest_cgins.building.build_queue import Ahead
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.checkout import NONE
-from pytest_cgins.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
-from pytest_cgins.gate_timing import decide_timing
+from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
+from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns
