@@ -29,8 +29,8 @@ from pytest_cgins.core.model import (
     WorstElement,
 )
 from pytest_cgins.gate.timing_verdict import decide_timing
-from pytest_cgins.history import Head, entries
 from pytest_cgins.report import document
+from pytest_cgins.report.history import Head, entries
 from pytest_cgins.report.trend import Trend, trends
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -106,8 +106,7 @@ def run_summary(arguments: argparse.Namespace) -> int:
 
 
 def _page_with_history(file: Path, path: Path) -> str:
-    from pytest_cgins import history_file
-    from pytest_cgins.report import reading, trend
+    from pytest_cgins.report import history_file, reading, trend
     from pytest_cgins.report.html import page
 
     history = history_file.read(path)

@@ -50,10 +50,9 @@ def run_history(arguments: argparse.Namespace) -> int:
     Raises:
         HistoryError: the file cannot be read, or is damaged.
     """
-    from pytest_cgins import history_file
     from pytest_cgins.core import documents
-    from pytest_cgins.history import HISTORY_VERSION
-    from pytest_cgins.report import trend, trend_table
+    from pytest_cgins.report import history_file, trend, trend_table
+    from pytest_cgins.report.history import HISTORY_VERSION
 
     found = history_file.read(arguments.path)
     if found.note:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.environment_key import Key
-from pytest_cgins.history import HistoryEntry
+from pytest_cgins.report.history import HistoryEntry
 
 LAST = 10
 """Entries whose median the latest one is held against."""

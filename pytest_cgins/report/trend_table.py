@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pytest_cgins.core.figures import change, ratio, time_ns
-from pytest_cgins.history import HistoryEntry
 from pytest_cgins.report import console
+from pytest_cgins.report.history import HistoryEntry
 from pytest_cgins.report.trend import Segment, Trend
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import history, history_file
-from pytest_cgins.branch import place
 from pytest_cgins.core.errors import HistoryError
 from pytest_cgins.core.text import counted
+from pytest_cgins.report import history, history_file
+from pytest_cgins.report.branch import place
 from pytest_cgins.session.run import GateSession
 
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import history_file
 from pytest_cgins.building.cache import locks
 from pytest_cgins.building.compilers import slots
 from pytest_cgins.core import logs, waiting
@@ -28,6 +27,7 @@ from pytest_cgins.methods import memory_file
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from pytest_cgins.regenerate.provider.order import Limits
+from pytest_cgins.report import history_file
 from pytest_cgins.timing import lock
 from tests.regenerate.llm_server import LlmServer, Reply
 from tests.regenerate.provider_help import KEY, KEY_ENV, place_of, request, settled

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from pytest_cgins import history_file
 from pytest_cgins.building import resources, sass
 from pytest_cgins.building.compilers import diagnostics
 from pytest_cgins.building.contracts import launch_line, schema
@@ -42,6 +41,7 @@ from pytest_cgins.recording.importers import (  # fmt: skip
     robustkbench,
 )
 from pytest_cgins.recording.importers.collect import Collector
+from pytest_cgins.report import history_file
 from pytest_cgins.run.protocol import Channel
 from pytest_cgins.trace.importers import commands
 from tests.fuzz import hostile, mutate, seeds

@@ -153,7 +153,7 @@ def reports() -> list[bytes]:
 
 
 def histories() -> list[bytes]:
-    from pytest_cgins import history
+    from pytest_cgins.report import history
 
     report = replace(documents.load(SessionReport, reports()[0]), started_at="2026-01-01T00:00:00+00:00")
     head = history.Head(commit="c" * 40, dirty=False, branch="main")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_cgins.branch import BRANCH_VARIABLES
 from pytest_cgins.building.revision.checkout import TARGETS
-from pytest_cgins.history_file import read
+from pytest_cgins.report.branch import BRANCH_VARIABLES
+from pytest_cgins.report.history_file import read
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import cli, history_file
+from pytest_cgins import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import hard_key, soft_key
 from pytest_cgins.core.model import Environment, Evaluation
-from pytest_cgins.history import Head, HistoryEntry, entries
-from pytest_cgins.report import trend_table
+from pytest_cgins.report import history_file, trend_table
 from pytest_cgins.report.document import session_report
+from pytest_cgins.report.history import Head, HistoryEntry, entries
 from pytest_cgins.report.trend import Trends, trends
 
 Make = Callable[..., Evaluation]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.branch import place
+from pytest_cgins.report.branch import place
 
 
 def git(folder: Path, *words: str) -> str:

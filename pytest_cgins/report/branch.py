@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_cgins.building.revision.checkout import BRANCHES, TARGETS
 from pytest_cgins.building.revision.checkout import _git as git
 from pytest_cgins.core.errors import RevisionError
-from pytest_cgins.history import Head
+from pytest_cgins.report.history import Head
 
 BRANCH_VARIABLES = ("CI_COMMIT_BRANCH", "BRANCH_NAME", "BITBUCKET_BRANCH")
 """Variables in which GitLab, Jenkins and Bitbucket name the branch of a run."""

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins import history_file
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import HistoryError
 from pytest_cgins.core.model import Environment, Evaluation
-from pytest_cgins.history import Head, HistoryEntry, entries
-from pytest_cgins.history_file import append, read
+from pytest_cgins.report import history_file
 from pytest_cgins.report.document import session_report
+from pytest_cgins.report.history import Head, HistoryEntry, entries
+from pytest_cgins.report.history_file import append, read
 
 Make = Callable[..., Evaluation]
 

@@ -20,7 +20,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.errors import HistoryError
 from pytest_cgins.core.text import counted
 from pytest_cgins.core.waiting import Wait
-from pytest_cgins.history import HistoryEntry
+from pytest_cgins.report.history import HistoryEntry
 
 FILE_LIMIT_NBYTES = 2**28
 """A line has some 1.5 KB."""
