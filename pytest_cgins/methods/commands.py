@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
-from pytest_cgins.methods import memory_file, prompt_block, registry, sass_signature, validator
-from pytest_cgins.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
-from pytest_cgins.methods.model import AXES, DTYPES, FAMILIES, FIGURES, LANGUAGES, Device, Method, is_metric
-from pytest_cgins.methods.near_peak import near_peak
-from pytest_cgins.methods.registry import Registry
-from pytest_cgins.methods.select import Situation, not_again, select
+from pytest_cgins.regenerate.methods import memory_file, prompt_block, registry, sass_signature, validator
+from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
+from pytest_cgins.regenerate.methods.model import (
+    AXES,
+    DTYPES,
+    FAMILIES,
+    FIGURES,
+    LANGUAGES,
+    Device,
+    Method,
+    is_metric,
+)
+from pytest_cgins.regenerate.methods.near_peak import near_peak
+from pytest_cgins.regenerate.methods.registry import Registry
+from pytest_cgins.regenerate.methods.select import Situation, not_again, select
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

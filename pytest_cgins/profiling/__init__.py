@@ -1,1 +1,1 @@
-"""What is measured about a kernel beside its time: evidence for prompts, pull requests and people."""
+"""What still waits for its room."""

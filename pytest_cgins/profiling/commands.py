@@ -15,8 +15,8 @@ from pytest_cgins.kernels.commands import add_config_option
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pytest_cgins.profiling.model import CaseProfile, Preflight
-    from pytest_cgins.profiling.timed import Timed
+    from pytest_cgins.regenerate.profiling.model import CaseProfile, Preflight
+    from pytest_cgins.regenerate.profiling.timed import Timed
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -159,7 +159,7 @@ def _add_seed(parser: argparse.ArgumentParser) -> None:
 
 def run_env(arguments: argparse.Namespace) -> int:
     """Examine, write, print; exit status 1 if a case cannot be measured."""
-    from pytest_cgins.profiling import environment, render
+    from pytest_cgins.regenerate.profiling import environment, render
 
     made = environment.examined(probe=arguments.probe, preflight=_preflight(arguments))
     write(made, arguments, ENV)
@@ -169,14 +169,14 @@ def run_env(arguments: argparse.Namespace) -> int:
 
 def _preflight(arguments: argparse.Namespace) -> Sequence[Preflight]:
     from pytest_cgins.config import load
-    from pytest_cgins.profiling import environment
+    from pytest_cgins.regenerate.profiling import environment
 
     return environment.preflight(load(arguments.config), arguments.kernels) if arguments.kernels else ()
 
 
 def run_roofline(arguments: argparse.Namespace) -> int:
     """Time, hold against peaks, write, print; exit status 1 if a case failed."""
-    from pytest_cgins.profiling import render, rooflines
+    from pytest_cgins.regenerate.profiling import render, rooflines
 
     timed = _timed(arguments)
     made = rooflines.evidence(_name(arguments), timed.evaluations, _profiles(folder(arguments) / NCU_TOP))
@@ -187,7 +187,7 @@ def run_roofline(arguments: argparse.Namespace) -> int:
 
 def run_bench(arguments: argparse.Namespace) -> int:
     """Time, write, print; exit status 1 if a case failed."""
-    from pytest_cgins.profiling import bench, render
+    from pytest_cgins.regenerate.profiling import bench, render
 
     timed = _timed(arguments, baseline=arguments.baseline, compile_arm=not arguments.no_compile)
     made = bench.evidence(_name(arguments), timed)
@@ -198,7 +198,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
 
 def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compile_arm: bool = False) -> Timed:
     from pytest_cgins.config import load
-    from pytest_cgins.profiling import timed
+    from pytest_cgins.regenerate.profiling import timed
 
     return timed.evaluate(
         load(arguments.config), arguments.kernel, device=arguments.device, text=arguments.case,
@@ -210,7 +210,7 @@ def run_profile(arguments: argparse.Namespace) -> int:
     """Profile, write, print; what is missing is told and fails nothing."""
     from pytest_cgins.config import load
     from pytest_cgins.gate.evaluate import Evaluator
-    from pytest_cgins.profiling import ncu, profile, render, selection
+    from pytest_cgins.regenerate.profiling import ncu, profile, render, selection
 
     config = load(arguments.config)
     program = None if arguments.no_ncu else ncu.find()
@@ -227,7 +227,7 @@ def run_profile(arguments: argparse.Namespace) -> int:
 
 def run_sass(arguments: argparse.Namespace) -> int:
     """Disassemble, write, print; what is missing is told and fails nothing."""
-    from pytest_cgins.profiling import disassembly, render
+    from pytest_cgins.regenerate.profiling import disassembly, render
 
     archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
     made = disassembly.evidence(
@@ -242,7 +242,7 @@ def run_sass(arguments: argparse.Namespace) -> int:
 def run_tidy(arguments: argparse.Namespace) -> int:
     """Look, write, print; findings fail nothing."""
     from pytest_cgins.config import load_without_traces
-    from pytest_cgins.profiling import environment, render, selection, tidy
+    from pytest_cgins.regenerate.profiling import environment, render, selection, tidy
 
     config = load_without_traces(arguments.config)
     entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
@@ -306,7 +306,7 @@ def _seed(arguments: argparse.Namespace) -> int:
 def _profiles(file: Path) -> tuple[CaseProfile, ...]:
     """Of an earlier `cgins evidence profile`; () if there was none, or of another version."""
     from pytest_cgins.core import documents
-    from pytest_cgins.profiling.model import ProfileEvidence
+    from pytest_cgins.regenerate.profiling.model import ProfileEvidence
 
     try:
         with file.open("rb") as opened:

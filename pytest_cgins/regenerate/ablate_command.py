@@ -46,8 +46,9 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     """Try each variant; exit status 1 if one could not be built or timed."""
     from pytest_cgins import config as configuration
     from pytest_cgins.gate.calibration import Calibrations
-    from pytest_cgins.profiling import commands, render, selection
+    from pytest_cgins.profiling import commands
     from pytest_cgins.regenerate import ablation, conduct
+    from pytest_cgins.regenerate.profiling import render, selection
 
     config = configuration.load(arguments.config)
     entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)

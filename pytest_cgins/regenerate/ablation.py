@@ -18,10 +18,10 @@ from pytest_cgins.core.model import Environment, Evaluation, Status
 from pytest_cgins.gate.case_timing import Noise, NoiseOf
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.profiling.attribution import attribute
-from pytest_cgins.profiling.model import EVIDENCE_VERSION, Attribution, AttributionEvidence
-from pytest_cgins.profiling.selection import label
 from pytest_cgins.regenerate import scratch
+from pytest_cgins.regenerate.profiling.attribution import attribute
+from pytest_cgins.regenerate.profiling.model import EVIDENCE_VERSION, Attribution, AttributionEvidence
+from pytest_cgins.regenerate.profiling.selection import label
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.fence import Sandbox

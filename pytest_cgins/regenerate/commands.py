@@ -18,9 +18,9 @@ from pytest_cgins.kernels.commands import add_config_option
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
-    from pytest_cgins.regenerate.journal import Journal
+    from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.new_kernel import NewKernel
-    from pytest_cgins.regenerate.standing import Ran
+    from pytest_cgins.regenerate.run_status import Ran
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -152,7 +152,8 @@ def run_generate(arguments: argparse.Namespace) -> int:
 
 def run_benchmark(arguments: argparse.Namespace) -> int:
     """Record, generate, and keep what was accepted; the exit code is that of `conduct.exit_code`."""
-    from pytest_cgins.regenerate import benchmark_project, conduct
+    from pytest_cgins.regenerate import conduct
+    from pytest_cgins.regenerate.gins import benchmark_project
 
     folder = arguments.out or Path(arguments.file.stem)
     _require_device(arguments.implementation)
@@ -217,7 +218,7 @@ def _ran(
 
 def settled(journal: Journal, config: Config, ran: Ran | None) -> Ran | None:
     """The same, with what was accepted in the project that `cgins run` made."""
-    from pytest_cgins.regenerate import benchmark_project
+    from pytest_cgins.regenerate.gins import benchmark_project
 
     if ran is not None and journal.record.made_project:
         for line in benchmark_project.settle(config, ran):
@@ -230,7 +231,8 @@ def settled(journal: Journal, config: Config, ran: Ran | None) -> Ran | None:
 
 def run_ls(arguments: argparse.Namespace) -> int:
     """A line a run."""
-    from pytest_cgins.regenerate import journal, run_text
+    from pytest_cgins.regenerate import run_text
+    from pytest_cgins.regenerate.journal import journal
 
     found = journal.runs_in(arguments.runs)
     for folder in found:
@@ -245,7 +247,8 @@ def run_ls(arguments: argparse.Namespace) -> int:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """All attempts of a run, in words."""
-    from pytest_cgins.regenerate import journal, run_text
+    from pytest_cgins.regenerate import run_text
+    from pytest_cgins.regenerate.journal import journal
 
     read = journal.Journal.read_only(run_folder(arguments))
     print(_summary(read, arguments.summary) if arguments.summary else run_text.whole(read), end="")
@@ -279,10 +282,10 @@ def _summary(journal: Journal, name: str) -> str:
 
 def run_export(arguments: argparse.Namespace) -> int:
     """Write the files of a run under the names that GinS gives them."""
-    from pytest_cgins.regenerate import gins_export
-    from pytest_cgins.regenerate.journal import Journal
+    from pytest_cgins.regenerate.gins import export
+    from pytest_cgins.regenerate.journal.journal import Journal
 
-    for file in gins_export.export(Journal.read_only(run_folder(arguments)), arguments.out):
+    for file in export.export(Journal.read_only(run_folder(arguments)), arguments.out):
         print(file)
     return 0
 
@@ -300,7 +303,7 @@ def run_folder(arguments: argparse.Namespace) -> Path:
         JournalError: there is none.
     """
     from pytest_cgins.core.text import nearest
-    from pytest_cgins.regenerate.journal import runs_in
+    from pytest_cgins.regenerate.journal.journal import runs_in
 
     runs: Path = arguments.runs
     found = runs_in(runs)

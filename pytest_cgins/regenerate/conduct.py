@@ -18,11 +18,11 @@ from pytest_cgins.core.options import RUNS_FOLDER
 from pytest_cgins.core.text import UNLIMITED
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.regenerate import exchange_place, progress_table, standing
+from pytest_cgins.regenerate import exchange_place, progress_table, run_status
 from pytest_cgins.regenerate.interrupts import Interrupts
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
-from pytest_cgins.regenerate.standing import Ran
+from pytest_cgins.regenerate.run_status import Ran
 from pytest_cgins.run import environment, sanitizer
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
@@ -148,7 +148,7 @@ def sanitizers() -> tuple[str, ...]:
 
 def summary(journal: Journal, ran: Ran, width: int) -> str:
     """What a run came to, and what to do next."""
-    lost = standing.lost(journal)
+    lost = run_status.lost(journal)
     rows = progress_table.rows(ran.results, journal.answered(), journal.folder, lost)
     lines = [progress_table.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
     lines += [

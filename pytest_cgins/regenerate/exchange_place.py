@@ -15,10 +15,10 @@ from pytest_cgins.config.llm import EXCHANGE_FOLDER, LlmSettings
 from pytest_cgins.core import documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError, RegenerateError
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Target
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.standing import open_request
+from pytest_cgins.regenerate.run_status import open_request
 
 USED_BY = "used-by.json"
 

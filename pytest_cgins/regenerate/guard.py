@@ -17,7 +17,7 @@ from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.config import Config
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.goalposts import SETTINGS
-from pytest_cgins.methods import memory_file
+from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.model import Guarded
 
 WHOLE_NBYTES = 16 << 20

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
-from pytest_cgins.regenerate import standing
+from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result, Target
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
@@ -136,7 +136,7 @@ class Loop:
     def _run(self) -> tuple[Result, ...]:
         for request, answer in self._journal.answered():
             self._book(request, answer)
-        for request, usage in standing.lost(self._journal):
+        for request, usage in run_status.lost(self._journal):
             self._ledger.lose(request, usage)
         for one in self._running:
             self._advance(one, one.begin)

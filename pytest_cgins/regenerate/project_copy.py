@@ -21,7 +21,7 @@ from pytest_cgins.building.revision import checkout as revision
 from pytest_cgins.building.revision.base_kernels import READ_BY_PYTHON
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import RegenerateError, RevisionError, SourceError
-from pytest_cgins.methods import memory_file
+from pytest_cgins.regenerate.methods import memory_file
 
 LIMIT_NBYTES = 4 << 20
 """Larger files are no sources, and are left out, as they are of a base revision's checkout."""

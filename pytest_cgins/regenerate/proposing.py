@@ -10,7 +10,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.model import SessionReport
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate import proposal
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Result, Target, Trial
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.search import summary, summary_text

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.events import Event, Stage
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts, accepted, judged
 from pytest_cgins.regenerate.model import (
     Advice,

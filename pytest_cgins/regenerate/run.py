@@ -18,28 +18,28 @@ from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.methods import memory_file
-from pytest_cgins.methods.classes import Tried
-from pytest_cgins.regenerate import exchange_place, guard, scratch, standing, static_check
+from pytest_cgins.regenerate import exchange_place, guard, run_status, scratch, static_check
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.context_prompts import ContextPrompts
+from pytest_cgins.regenerate.candidate_pool import Room
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
-from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
+from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts, moved_error
 from pytest_cgins.regenerate.loop import Loop, Work
 from pytest_cgins.regenerate.machine import Machine
+from pytest_cgins.regenerate.methods import memory_file
+from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.model import Finding, Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.prompts.of_target import ContextPrompts
 from pytest_cgins.regenerate.proposal.write import check_changeable
 from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
 from pytest_cgins.regenerate.repair import Repair, RepairSettings, Steps
+from pytest_cgins.regenerate.run_status import Ran
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.search.driver import Search, SearchSettings
-from pytest_cgins.regenerate.side_by_side import Room
-from pytest_cgins.regenerate.standing import Ran
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence
@@ -224,7 +224,7 @@ class Run:
                 version's run; or the project is not what it was, which must not be laid at a candidate's door.
         """
         journal = self._journal
-        if journal.result(target) is not None and standing.is_proposed(journal, target):
+        if journal.result(target) is not None and run_status.is_proposed(journal, target):
             raise RegenerateError(f"{target.name} is done")
         # The base is a commit of when the run began, not what its name means by now.
         kept = journal.guarded(target)
@@ -433,7 +433,7 @@ class _NoWork:
         """To the end at once."""
         yield from ()
         known = self._journal.result(self.target)
-        if known is None or not standing.is_proposed(self._journal, self.target):
+        if known is None or not run_status.is_proposed(self._journal, self.target):
             raise self._error
         return known
 

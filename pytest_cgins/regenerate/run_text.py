@@ -15,17 +15,11 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Result, Target
+from pytest_cgins.regenerate.run_status import State, last_failure, open_request, spent_on, state_of
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.spent import Spent
-from pytest_cgins.regenerate.standing import (
-    State,
-    last_failure,
-    open_request,
-    spent_on,
-    state_of,
-)
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report.escape import cut, visible
 

@@ -24,15 +24,15 @@ from pytest_cgins.core.model import Case, Environment, Evaluation, Reason, Statu
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.profiling import disassembly, environment, ncu, selection, tidy
-from pytest_cgins.profiling.model import SassRow, TidyFinding
-from pytest_cgins.profiling.profile import Profiler
 from pytest_cgins.regenerate import scratch
+from pytest_cgins.regenerate.candidate_pool import Checked, Files, Room, SideBySide
 from pytest_cgins.regenerate.model import Goal, Target, Trial
+from pytest_cgins.regenerate.profiling import disassembly, environment, ncu, selection, tidy
+from pytest_cgins.regenerate.profiling.model import SassRow, TidyFinding
+from pytest_cgins.regenerate.profiling.profile import Profiler
 from pytest_cgins.regenerate.project_copy import CHAMPION, INCUMBENT, ProjectCopy
 from pytest_cgins.regenerate.search import evidence
 from pytest_cgins.regenerate.search.evidence import Evidence
-from pytest_cgins.regenerate.side_by_side import Checked, Files, Room, SideBySide
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.fence import Sandbox

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_cgins.core import documents
     from pytest_cgins.core.console import new_table, print_table
     from pytest_cgins.regenerate.commands import run_folder
-    from pytest_cgins.regenerate.journal import Journal
+    from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.search.verifier_scores import scores
 
     found = scores(Journal.read_only(run_folder(arguments)))

@@ -29,8 +29,8 @@ from pytest_cgins.regenerate import proposal
 from pytest_cgins.report.escape import visible
 
 if TYPE_CHECKING:
-    from pytest_cgins.regenerate.journal import RunRecord
-    from pytest_cgins.regenerate.standing import Ran
+    from pytest_cgins.regenerate.journal.journal import RunRecord
+    from pytest_cgins.regenerate.run_status import Ran
 
 Choice = Literal["auto", "draft", "off"]
 LIMIT_S = 1800.0

@@ -10,8 +10,8 @@ from pytest_cgins.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
-    from pytest_cgins.regenerate.journal import Journal
-    from pytest_cgins.regenerate.standing import Ran
+    from pytest_cgins.regenerate.journal.journal import Journal
+    from pytest_cgins.regenerate.run_status import Ran
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -45,8 +45,8 @@ def run_resume(arguments: argparse.Namespace) -> int:
         JournalError: there is no such run, or another process works on it.
         ConfigError: it began in a sandbox, and is to go on without.
     """
-    from pytest_cgins.regenerate import commands, conduct, standing
-    from pytest_cgins.regenerate.journal import Journal
+    from pytest_cgins.regenerate import commands, conduct, run_status
+    from pytest_cgins.regenerate.journal.journal import Journal
 
     with Journal.resume(commands.run_folder(arguments)) as journal:
         record = journal.record
@@ -57,8 +57,8 @@ def run_resume(arguments: argparse.Namespace) -> int:
             )
         config = conduct.config_of(journal)
         if arguments.give_up:
-            standing.give_up(journal)
-        ran = standing.done(journal)
+            run_status.give_up(journal)
+        ran = run_status.done(journal)
         if ran is not None:
             print(f"cgins: run {record.id} is done: cgins runs show {record.id}", file=sys.stderr)
         else:

@@ -80,7 +80,7 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
     from pytest_cgins.config import TimingGate
     from pytest_cgins.core.console import import_path
     from pytest_cgins.core.errors import InfrastructureError
-    from pytest_cgins.profiling import bench as ratios
+    from pytest_cgins.regenerate.profiling import bench as ratios
     from pytest_cgins.timing.environment import describe
     from pytest_cgins.whole_model import bench, workload
     from pytest_cgins.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
@@ -124,7 +124,7 @@ def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
 def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[KernelEntry, Implementation]]:
     """An implementation a kernel; of an op that several kernels replace, the first one's."""
     from pytest_cgins.core.errors import ConfigError
-    from pytest_cgins.profiling import selection
+    from pytest_cgins.regenerate.profiling import selection
 
     if wanted:
         found = [selection.chosen(config, name, device) for name in wanted]

@@ -23,7 +23,7 @@ from pytest_cgins.core.waiting import Wait, Waited
 from pytest_cgins.github.git import Git
 from pytest_cgins.github.remote import parse
 from pytest_cgins.github.transport import Transport
-from pytest_cgins.methods import memory_file
+from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible
 from pytest_cgins.regenerate.provider.order import Limits

@@ -9,9 +9,9 @@ import pytest
 from tables import document, rows, sections
 from walk import run
 
-from pytest_cgins.methods import axis_budget, near_peak
-from pytest_cgins.methods.classes import MethodClass
-from pytest_cgins.methods.model import FIGURES
+from pytest_cgins.regenerate.methods import axis_budget, near_peak
+from pytest_cgins.regenerate.methods.classes import MethodClass
+from pytest_cgins.regenerate.methods.model import FIGURES
 
 TEXT = document("methods.md")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tables import rows
 
 from pytest_cgins import cli
-from pytest_cgins.methods import registry
+from pytest_cgins.regenerate.methods import registry
 
 PACKAGE = Path(cli.__file__).parent
 REPOSITORY = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cgins.cli import main
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from tests.github.conftest import BRANCH, FIXED, SOURCE, Place, git
 from tests.regenerate import journals, proposals
 

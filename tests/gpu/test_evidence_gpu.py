@@ -16,7 +16,7 @@ from typing import TypeVar
 import pytest
 
 from pytest_cgins.core import documents
-from pytest_cgins.profiling import model
+from pytest_cgins.regenerate.profiling import model
 
 pytestmark = pytest.mark.gpu
 

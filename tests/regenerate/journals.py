@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.regenerate.journal import RUN_VERSION, Found, Journal, RunRecord, now
+from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, now
 from pytest_cgins.regenerate.model import Answer, Attempt, Guarded, Message, Request, Result, Target, Usage
 from pytest_cgins.regenerate.provider import files
 

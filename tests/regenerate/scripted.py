@@ -278,11 +278,11 @@ def is_courier(command: str) -> bool:
 
 def ending(run: Path) -> dict[str, Any]:
     """What a run came to, without what differs from run to run: times, seeds, names of folders."""
-    from pytest_cgins.regenerate import standing
-    from pytest_cgins.regenerate.journal import Journal
+    from pytest_cgins.regenerate import run_status
+    from pytest_cgins.regenerate.journal.journal import Journal
 
     journal = Journal.read_only(run)
-    spent = standing.spent_on(journal)
+    spent = run_status.spent_on(journal)
     return {
         "targets": {target.name: _of_target(journal, target) for target in journal.record.targets},
         "proposals": {place.name: _of_proposal(place) for place in sorted((run / "proposals").iterdir())},

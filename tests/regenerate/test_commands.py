@@ -14,8 +14,8 @@ import pytest
 from pytest_cgins import cli
 from pytest_cgins.config import load
 from pytest_cgins.kernels import export_commands
-from pytest_cgins.regenerate import standing
-from pytest_cgins.regenerate.journal import Journal, runs_in
+from pytest_cgins.regenerate import run_status
+from pytest_cgins.regenerate.journal.journal import Journal, runs_in
 from pytest_cgins.run.sandbox.fence import Sandbox
 from tests.regenerate import journals
 
@@ -240,7 +240,7 @@ def test_a_run_can_be_given_up(here: Path, capsys: pytest.CaptureFixture[str]) -
     journals.attempt(run, bad, 2)
     assert cli.main(["runs", "resume", "--give-up"]) == 1
     assert (run.folder / bad.name / "FAILED" / "k.cpp").read_text() == "first"
-    assert standing.state_of(run) == "done"
+    assert run_status.state_of(run) == "done"
     result = run.result(bad)
     assert result is not None
     assert (result.state, result.why, len(result.attempts)) == ("failed", "given up", 2)

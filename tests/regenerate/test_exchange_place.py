@@ -10,8 +10,8 @@ import pytest
 from pytest_cgins import config as configuration
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.regenerate import conduct, exchange_place, standing
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate import conduct, exchange_place, run_status
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.provider.exchange import Exchange
 from tests.regenerate import journals
 
@@ -86,7 +86,7 @@ def test_a_run_that_was_given_up_holds_no_folder(config: Path) -> None:
     second = journals.journal(config, journals.target(), id=OTHER)
     with pytest.raises(RegenerateError):
         exchange_place.claim(second, config.parent / "hand")
-    standing.give_up(first)
+    run_status.give_up(first)
     exchange_place.claim(second, config.parent / "hand")
 
 

@@ -12,7 +12,7 @@ import torch
 from pytest_cgins import record
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Reason, Status
-from pytest_cgins.regenerate import gins_export
+from pytest_cgins.regenerate.gins import export
 from pytest_cgins.regenerate.model import Trial
 from tests.regenerate import journals
 
@@ -62,7 +62,7 @@ def test_every_file_of_the_layout(config: Path, tmp_path: Path, make_evaluation:
     journals.attempt(run, one, 2, "accepted")
     journals.settle(run, one, "accepted", {"kernels/gelu.cpp": "right\r\n", "kernels/rows.h": "helper\n"})
     out = tmp_path / "out" / "deep"
-    written = gins_export.export(run, out)
+    written = export.export(run, out)
     names = [file.name for file in written]
     assert names == [
         "gelu_inputs.pt",
@@ -104,7 +104,7 @@ def test_names_do_not_collide(config: Path, tmp_path: Path) -> None:
             run, one, "accepted", {f"kernels/k{'.cu' if one.device == 'cuda' else '.cpp'}": str(number)}
         )
     out = tmp_path / "out"
-    written = gins_export.export(run, out)
+    written = export.export(run, out)
     assert len(set(written)) == len(written) == 6 + 2 * 4
     texts = {file.name: file.read_text() for file in out.glob("*_kernel_final*")}
     assert texts == {
@@ -136,7 +136,7 @@ def test_what_failed_and_what_has_no_values(
     journals.attempt(run, failed)
     journals.attempt(run, open_)
     journals.settle(run, failed, "failed", {"kernels/sin.cu": "wrong"})
-    written = gins_export.export(run, tmp_path / "out")
+    written = export.export(run, tmp_path / "out")
     assert [file.name for file in written] == [
         "sin_iter1.log",
         "sin_kernel_final_FAILED.cu",
@@ -158,8 +158,8 @@ def test_long_prompts_are_cut(config: Path) -> None:
     run = journals.journal(config, one)
     attempt = journals.attempt(run, one)
     prompt = run.folder_of(one, 1) / "generator" / "prompt.md"
-    prompt.write_text("a" * 10 + "b" * gins_export.PROMPT_CHARACTERS)
-    log = gins_export.log(run, one, attempt)
+    prompt.write_text("a" * 10 + "b" * export.PROMPT_CHARACTERS)
+    log = export.log(run, one, attempt)
     assert f"(the first 10 characters are in {prompt})\nb" in log
     assert "aab" not in log
 
@@ -169,4 +169,4 @@ def test_a_project_that_is_gone(config: Path, tmp_path: Path) -> None:
     run = journals.journal(config, journals.target("gelu"))
     config.unlink()
     with pytest.raises(ConfigError, match=r"cgins\.yaml"):
-        gins_export.export(run, tmp_path / "out")
+        export.export(run, tmp_path / "out")

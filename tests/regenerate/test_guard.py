@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.config import load
-from pytest_cgins.methods.memory_file import remember
 from pytest_cgins.regenerate import guard
+from pytest_cgins.regenerate.methods.memory_file import remember
 from pytest_cgins.regenerate.model import Guarded
 
 from .projects import FILES, YAML, committed, write

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.regenerate.guard import digest_of_sources
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from tests.regenerate import scripted
 from tests.regenerate.llm_server import LlmServer
 

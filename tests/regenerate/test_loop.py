@@ -9,9 +9,9 @@ import pytest
 
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.core.errors import ProviderError
-from pytest_cgins.regenerate import progress_table, run_text, standing
+from pytest_cgins.regenerate import progress_table, run_status, run_text
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.journal import Journal, RunRecord
+from pytest_cgins.regenerate.journal.journal import Journal, RunRecord
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.model import Advice, Message, Request, Result, Target, Usage
@@ -103,9 +103,9 @@ def test_what_a_failed_request_took_counts_in_a_resumed_run(tmp_path: Path) -> N
         assert _looped(journal, silent, ledger).state == "stopped"
         assert not (journal.folder / "k-cpu-cpp/attempt-01/generator/error.json").exists()
         assert (ledger.spent().requests, ledger.spent().tokens, ledger.spent().usd) == (1, 900, 0.25)
-        taken = standing.spent_on(journal)
+        taken = run_status.spent_on(journal)
         assert (taken.requests, taken.tokens, taken.usd) == (1, 900, 0.25)
-        (row,) = progress_table.rows([result], journal.answered(), journal.folder, standing.lost(journal))
+        (row,) = progress_table.rows([result], journal.answered(), journal.folder, run_status.lost(journal))
         assert (row.tokens, row.usd) == (900, 0.25)
 
 
@@ -163,7 +163,7 @@ def test_why_a_target_was_stopped_is_kept_until_the_run_goes_on(tmp_path: Path) 
     def shown() -> str:
         journal = Journal.read_only(folder)
         assert journal.result(TARGET) is None
-        assert standing.state_of(journal) == "stopped"
+        assert run_status.state_of(journal) == "stopped"
         return run_text.whole(journal)
 
     with Journal.resume(folder) as journal:

@@ -12,7 +12,7 @@ import pytest
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.journal import Found, Journal
+from pytest_cgins.regenerate.journal.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.model import Advice, Attempt, Guarded, Message, Request, Result

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.regenerate import run_text, standing
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate import run_status, run_text
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Advice
 from pytest_cgins.regenerate.provider import files
 from tests.regenerate import journals
@@ -51,25 +51,25 @@ def test_states(config: Path) -> None:
     """Held by a process: running; answers by hand missing: waiting; else something left: stopped; nothing left: done."""
     one = journals.target()
     run = journals.journal(config, one, provider="exchange")
-    assert standing.state_of(run) == "stopped"
+    assert run_status.state_of(run) == "stopped"
     request = journals.ask(run, one)
-    assert standing.state_of(run) == "waiting"
+    assert run_status.state_of(run) == "waiting"
     with Journal.resume(run.folder):
-        assert standing.state_of(Journal.read_only(run.folder)) == "running"
-    assert standing.state_of(run) == "waiting"
+        assert run_status.state_of(Journal.read_only(run.folder)) == "running"
+    assert run_status.state_of(run) == "waiting"
     journals.answer(run, request)
-    assert standing.state_of(run) == "stopped"
+    assert run_status.state_of(run) == "stopped"
     journals.settle(run, one, "failed", {})
-    assert standing.state_of(run) == "done"
+    assert run_status.state_of(run) == "done"
 
 
 def test_looking_does_not_stop_a_run_from_being_resumed(config: Path) -> None:
     """The lock is free again as soon as the state is known, and a run without a lock file has a state."""
     run = journals.journal(config, journals.target())
-    standing.state_of(run)
+    run_status.state_of(run)
     Journal.resume(run.folder).close()
     (run.folder / "run.lock").unlink()
-    assert standing.state_of(run) == "stopped"
+    assert run_status.state_of(run) == "stopped"
 
 
 def test_costs_of_lost_answers_and_of_nobody(config: Path) -> None:
@@ -82,9 +82,9 @@ def test_costs_of_lost_answers_and_of_nobody(config: Path) -> None:
     usage = journals.Usage(prompt_tokens=10, cached_tokens=0, answer_tokens=0, usd=0.5)
     failure = files.Failure(what="gave up", remedy="wait", retry=True, tries=4, usage=usage)
     files.write_json(run.folder / lost.id / files.ERROR, failure)
-    spent = standing.spent_on(run)
+    spent = run_status.spent_on(run)
     assert (spent.requests, spent.tokens, spent.usd, spent.unpriced) == (3, 2410, 0.5, 1)
-    assert standing.spent_on(run, one, 3).tokens == 10
+    assert run_status.spent_on(run, one, 3).tokens == 10
     shown = run_text.whole(run)
     assert "  stopped     gave up\n" in shown
     assert "  remedy      wait\n" in shown

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core.errors import ProviderError
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer
 from tests.regenerate import scripted
 from tests.regenerate.provider_help import outcome, request

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.methods import prompt_block, select, validator
-from pytest_cgins.methods.axis_budget import AxisBudget, Gaps, axis_budget
-from pytest_cgins.methods.classes import MethodMemory
-from pytest_cgins.methods.model import Family, Language
-from pytest_cgins.methods.registry import Registry
-from pytest_cgins.methods.select import Offer, Situation
+from pytest_cgins.regenerate.methods import prompt_block, select, validator
+from pytest_cgins.regenerate.methods.axis_budget import AxisBudget, Gaps, axis_budget
+from pytest_cgins.regenerate.methods.classes import MethodMemory
+from pytest_cgins.regenerate.methods.model import Family, Language
+from pytest_cgins.regenerate.methods.registry import Registry
+from pytest_cgins.regenerate.methods.select import Offer, Situation
 from pytest_cgins.regenerate.prompts import languages, workload
 from pytest_cgins.regenerate.prompts.context import Context
 

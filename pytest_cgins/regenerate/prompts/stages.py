@@ -13,8 +13,8 @@ from typing import get_args
 
 from pytest_cgins.config import document
 from pytest_cgins.config.document import Section
-from pytest_cgins.methods.axis_budget import LEAST_GAP, TIES, Gaps
-from pytest_cgins.methods.model import Axis
+from pytest_cgins.regenerate.methods.axis_budget import LEAST_GAP, TIES, Gaps
+from pytest_cgins.regenerate.methods.model import Axis
 from pytest_cgins.regenerate.prompts import blocks, languages, workload
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.workload_advice import Place

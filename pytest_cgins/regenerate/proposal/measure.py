@@ -136,7 +136,7 @@ def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) 
     from pytest_cgins.gate.evaluate import worker_environment
     from pytest_cgins.gate.timing_stage import TimingOptions
     from pytest_cgins.regenerate import conduct
-    from pytest_cgins.regenerate.side_by_side import Room
+    from pytest_cgins.regenerate.candidate_pool import Room
     from pytest_cgins.regenerate.trial import Bench, TrialSettings
     from pytest_cgins.run.pool import WorkerPool
     from pytest_cgins.run.sandbox.builds import BuildFence

@@ -24,7 +24,7 @@ from typing import TypeVar
 from pytest_cgins.core import documents
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import JournalError, ProviderError
-from pytest_cgins.regenerate.journal_files import is_locked
+from pytest_cgins.regenerate.journal.files import is_locked
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from typing import Protocol
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.model import Status
 from pytest_cgins.core.text import counted
-from pytest_cgins.methods.classes import Tried
-from pytest_cgins.methods.sass_signature import Shown
-from pytest_cgins.methods.select import Situation
 from pytest_cgins.regenerate.events import Event, Stage
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts, accepted, judged
+from pytest_cgins.regenerate.methods.classes import Tried
+from pytest_cgins.regenerate.methods.sass_signature import Shown
+from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import (
     INCUMBENT,
     Answer,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.text import counted
-from pytest_cgins.methods import near_peak
-from pytest_cgins.methods.axis_budget import Gaps
-from pytest_cgins.profiling import gaps as profiled_gaps
-from pytest_cgins.profiling import triggers
-from pytest_cgins.profiling.model import CaseProfile, MetricValue, TidyFinding
+from pytest_cgins.regenerate.methods import near_peak
+from pytest_cgins.regenerate.methods.axis_budget import Gaps
+from pytest_cgins.regenerate.profiling import gaps as profiled_gaps
+from pytest_cgins.regenerate.profiling import triggers
+from pytest_cgins.regenerate.profiling.model import CaseProfile, MetricValue, TidyFinding
 
 _MOST_KERNELS = 6
 _MOST_FUNCTIONS = 6

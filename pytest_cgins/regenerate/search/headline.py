@@ -8,8 +8,8 @@ from statistics import median
 
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.profiling import bench
 from pytest_cgins.regenerate.model import Attempt, Target
+from pytest_cgins.regenerate.profiling import bench
 from pytest_cgins.regenerate.search.summary_model import AGAINST, Against, CaseTimes, Headline, Mean
 from pytest_cgins.regenerate.targets import is_of
 from pytest_cgins.report import times

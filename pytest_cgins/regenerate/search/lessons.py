@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pytest_cgins.methods.classes import Tried, classify
-from pytest_cgins.methods.sass_signature import Shown
-from pytest_cgins.methods.select import Situation
-from pytest_cgins.profiling.attribution import attribute
+from pytest_cgins.regenerate.methods.classes import Tried, classify
+from pytest_cgins.regenerate.methods.sass_signature import Shown
+from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import INCUMBENT, Attempt
+from pytest_cgins.regenerate.profiling.attribution import attribute
 from pytest_cgins.regenerate.search.tree import Tree
 
 Marks = Mapping[int, Mapping[str, Shown]]

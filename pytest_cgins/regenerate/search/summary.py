@@ -8,12 +8,13 @@ from itertools import groupby
 from typing import Literal
 
 from pytest_cgins.core.model import Status
-from pytest_cgins.methods.axis_budget import TIES
-from pytest_cgins.methods.classes import MethodClass, Tried
-from pytest_cgins.methods.model import Axis
-from pytest_cgins.regenerate.journal import Journal
-from pytest_cgins.regenerate.journal_files import write_text
+from pytest_cgins.regenerate.journal.files import write_text
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.methods.axis_budget import TIES
+from pytest_cgins.regenerate.methods.classes import MethodClass, Tried
+from pytest_cgins.regenerate.methods.model import Axis
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt, Result, Role, Target
+from pytest_cgins.regenerate.run_status import spent_on
 from pytest_cgins.regenerate.search import summary_text, verifiers
 from pytest_cgins.regenerate.search.decided import decided
 from pytest_cgins.regenerate.search.evidence import Evidence
@@ -29,7 +30,6 @@ from pytest_cgins.regenerate.search.summary_model import (
     Verifiers,
 )
 from pytest_cgins.regenerate.spent import Spent
-from pytest_cgins.regenerate.standing import spent_on
 
 JSON, MARKDOWN = "summary.json", "summary.md"
 CLASSES: tuple[MethodClass, ...] = ("effective", "ineffective", "implementation-failed", "unknown")

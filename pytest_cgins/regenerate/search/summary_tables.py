@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pytest_cgins.core.figures import change, percent, ratio, speedup, time_ns
 from pytest_cgins.core.text import counted
-from pytest_cgins.methods.model import AXES
-from pytest_cgins.profiling.model import Ratio
+from pytest_cgins.regenerate.methods.model import AXES
+from pytest_cgins.regenerate.profiling.model import Ratio
 from pytest_cgins.regenerate.search.decided import name_of
 from pytest_cgins.regenerate.search.summary_model import (
     AGAINST,

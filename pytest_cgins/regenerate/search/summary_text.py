@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pytest_cgins.core.figures import change, percent, ratio, speedup
 from pytest_cgins.core.text import counted
-from pytest_cgins.methods.classes import Tried
+from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.search.decided import name_of
 from pytest_cgins.regenerate.search.summary_model import (
     Against,

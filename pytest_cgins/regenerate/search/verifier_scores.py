@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.model import Reason, Status
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Attempt
 from pytest_cgins.regenerate.search.verifiers import QUESTIONS, Score, said
 

@@ -14,8 +14,8 @@ from optimise_runs import gated, of_policy
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Evaluation
-from pytest_cgins.regenerate import standing
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate import run_status
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Target
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.targets import is_of
@@ -83,7 +83,7 @@ def _row(
 ) -> dict[str, Any]:
     result, attempts = journal.result(target), journal.attempts(target)
     winner = next((one for one in attempts if one.outcome == "accepted"), None)
-    spent = standing.spent_on(journal, target)
+    spent = run_status.spent_on(journal, target)
     cases = [_case(one, winner, last) for one in before if is_of(one.case, target)]
     return {
         "kernel": target.kernel,

@@ -15,8 +15,8 @@ from pytest_cgins import config as configuration
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import SessionReport
 from pytest_cgins.core.options import RUNS_FOLDER
-from pytest_cgins.regenerate import conduct, run, standing, targets
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate import conduct, run, run_status, targets
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.project_copy import head
 
 
@@ -71,7 +71,7 @@ def to_resume(work: Path, policies: Sequence[str]) -> list[tuple[str, str]]:
         journal = of_policy(work, policy)
         if journal is None:
             continue
-        state = standing.state_of(journal)
+        state = run_status.state_of(journal)
         answered = any(prompt.with_name("answer.md").exists() for prompt in prompts(journal))
         if state == "stopped" or (state == "waiting" and answered):
             found.append((policy, journal.record.id))

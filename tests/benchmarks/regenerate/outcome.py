@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from pytest_cgins.core import documents
-from pytest_cgins.regenerate import conduct, standing
-from pytest_cgins.regenerate.journal import Journal, runs_in
+from pytest_cgins.regenerate import conduct, run_status
+from pytest_cgins.regenerate.journal.journal import Journal, runs_in
 from pytest_cgins.regenerate.model import Attempt, Target, Trial
 
 LANGUAGES = {
@@ -35,7 +35,7 @@ def prompts(journal: Journal) -> tuple[Path, ...]:
     """Prompts of a run that are asked and not taken up yet, answered or not."""
     folder = conduct.exchange_folder(journal)
     asked = [
-        standing.open_request(journal, one) for one in journal.record.targets if journal.result(one) is None
+        run_status.open_request(journal, one) for one in journal.record.targets if journal.result(one) is None
     ]
     return tuple(folder / one.id / "prompt.md" for one in asked if one is not None) if folder else ()
 
@@ -77,7 +77,7 @@ def document(runs: Path, kinds: Mapping[str, str]) -> dict[str, Any]:
 
 def _row(journal: Journal, target: Target, kinds: Mapping[str, str]) -> dict[str, Any]:
     result, attempts = journal.result(target), journal.attempts(target)
-    spent = standing.spent_on(journal, target)
+    spent = run_status.spent_on(journal, target)
     last = next(reversed(_trials(attempts)), None)
     return {
         "kernel": target.kernel,

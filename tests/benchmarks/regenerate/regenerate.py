@@ -63,7 +63,7 @@ def main() -> int:
 
     from outcome import document, journals, markdown, prompts
 
-    from pytest_cgins.regenerate import standing
+    from pytest_cgins.regenerate import run_status
 
     runs = project / RUNS
     for step in steps:
@@ -72,7 +72,7 @@ def main() -> int:
             if code not in (0, 1, WAITING):
                 return ERROR
     for journal in journals(runs):
-        state = standing.state_of(journal)
+        state = run_status.state_of(journal)
         answered = any(prompt.with_name("answer.md").exists() for prompt in prompts(journal))
         if state == "stopped" or (state == "waiting" and answered):
             code = _run([arguments.python, "-c", CLI, "runs", "resume", journal.record.id], project)

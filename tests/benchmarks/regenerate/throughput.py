@@ -43,7 +43,7 @@ from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import conduct, run, static_check, targets
 from pytest_cgins.regenerate.events import Event
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
 from pytest_cgins.regenerate.project_copy import head

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from pytest_cgins.regenerate import journal as journals
+from pytest_cgins.regenerate.journal import journal as journals
 from pytest_cgins.regenerate.model import Advice, Attempt, Message, Request, Target
 from tests.regenerate import projects
 from tests.regenerate.llm_server import LlmServer

@@ -10,9 +10,9 @@ from typing import get_args
 import pytest
 
 from pytest_cgins.core.errors import ConfigError
-from pytest_cgins.methods import registry
-from pytest_cgins.methods.axis_budget import Gaps
-from pytest_cgins.methods.classes import MethodMemory
+from pytest_cgins.regenerate.methods import registry
+from pytest_cgins.regenerate.methods.axis_budget import Gaps
+from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.prompts import assembly, languages, methods, search, stages, workload
 from pytest_cgins.regenerate.prompts.workload_advice import Place

@@ -12,13 +12,12 @@ from typing import Any, cast
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Power, Roofline
 from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
-from pytest_cgins.methods.axis_budget import Gaps
-from pytest_cgins.methods.select import Situation
-from pytest_cgins.profiling.model import SassRow, SignatureCheck
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.journal import Found, Journal
+from pytest_cgins.regenerate.journal.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
+from pytest_cgins.regenerate.methods.axis_budget import Gaps
+from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import (
     Answer,
     Ask,
@@ -30,6 +29,7 @@ from pytest_cgins.regenerate.model import (
     Trial,
     Usage,
 )
+from pytest_cgins.regenerate.profiling.model import SassRow, SignatureCheck
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.search.driver import Search, SearchSettings
 from pytest_cgins.regenerate.search.evidence import Evidence

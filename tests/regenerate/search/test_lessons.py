@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.methods.classes import Tried
-from pytest_cgins.methods.sass_signature import Shown
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.methods.classes import Tried
+from pytest_cgins.regenerate.methods.sass_signature import Shown
 from pytest_cgins.regenerate.model import Ask, Attempt, Trial
 from pytest_cgins.regenerate.search.lessons import lessons
 from pytest_cgins.regenerate.search.tree import Tree

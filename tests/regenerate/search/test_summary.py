@@ -24,10 +24,10 @@ from pytest_cgins.config.llm import Budget
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.core.options import POLICIES
-from pytest_cgins.methods.axis_budget import Gaps
-from pytest_cgins.methods.classes import MethodMemory, Tried
-from pytest_cgins.regenerate import run_text, standing
-from pytest_cgins.regenerate.journal import Journal
+from pytest_cgins.regenerate import run_status, run_text
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.methods.axis_budget import Gaps
+from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
 from pytest_cgins.regenerate.model import Finding, Request
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.search.evidence import Evidence
@@ -591,7 +591,7 @@ def test_a_search_that_waits_or_is_given_up(tmp_path: Path, make_evaluation: Mak
     assert (made.state, len(made.candidates)) == ("waiting", 1)
     assert made.ended == "for an answer to scale-cpu-cpp/attempt-02/generator"
     with Journal.resume(journal(tmp_path).folder) as run:
-        standing.give_up(run)
+        run_status.give_up(run)
     assert (found(tmp_path).state, found(tmp_path).ended) == ("failed", "given up")
 
 

@@ -1,0 +1,1 @@
+"""Benchmark files of GinS as projects, and runs in its layout."""

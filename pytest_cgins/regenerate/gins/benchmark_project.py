@@ -1,0 +1,187 @@
+"""`cgins run`: from a benchmark file of GinS to a project with kernels.
+
+folder/
+  traces/<stem>/    what the file's programs call, recorded with the torch that is installed
+  cgins.yaml        names the traces; at the end an entry for each op that has a kernel
+  kernels/          what the gate accepted
+  .cgins/runs/      how that came about
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins import config as configuration
+from pytest_cgins.config import Config
+from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
+from pytest_cgins.packs.store import open_pack
+from pytest_cgins.regenerate import conduct, new_kernel
+from pytest_cgins.regenerate.journal.files import read_files
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.model import Result, Target
+from pytest_cgins.regenerate.project_copy import top_of
+from pytest_cgins.regenerate.provider import files
+
+if TYPE_CHECKING:
+    from pytest_cgins.core.model import Contract
+    from pytest_cgins.regenerate.new_kernel import Language, NewKernel
+    from pytest_cgins.regenerate.run_status import Ran
+
+_BOOT = """
+import sys
+sys.path = [one for one in sys.path if one] + [sys.argv.pop(1)]
+from pytest_cgins.cli import main
+sys.exit(main())
+"""
+
+
+def prepare(
+    file: Path, folder: Path, *, language: Language, contract: Contract | None
+) -> tuple[Config, tuple[NewKernel, ...]]:
+    """Make a project of a benchmark file: its traces, and a cgins.yaml without kernels; plan one for each op.
+
+    Args:
+        file: programs of operations and definitions, as `cgins import gins` takes them.
+        folder: of the project; made if need be.
+        language: what kernels are to be written in.
+        contract: how they are to be called; None for the language's own.
+
+    Raises:
+        ConfigError: the folder has a cgins.yaml already.
+        RecordError: nothing of the file could be recorded.
+    """
+    yaml = folder / "cgins.yaml"
+    if yaml.exists():
+        raise ConfigError(
+            f"{yaml} is there already",
+            remedy="name a new folder: --out FOLDER; or go on with what began there: cgins runs resume --runs "
+            f"{folder / '.cgins' / 'runs'}",
+        )
+    pack = folder / "traces" / (re.sub(r"[^\w.-]+", "_", file.stem) or "programs")
+    _import(file, pack)
+    traces = pack.relative_to(folder).as_posix()
+    files.write(yaml, f"version: 1\ntraces: [{traces}]\nkernels: {{}}\n")
+    try:
+        config = configuration.load(yaml)
+        return config, _planned(config, pack, language, contract)
+    except BaseException:
+        yaml.unlink()
+        raise
+
+
+def settle(config: Config, ran: Ran) -> tuple[str, ...]:
+    """Write what was accepted into the project: sources, and entries in cgins.yaml.
+
+    Nothing is touched while a target waits or can be resumed. What is done is not done twice.
+
+    Args:
+        config: the project's file.
+        ran: what became of the run.
+
+    Returns:
+        What the user should know, one line each.
+
+    Raises:
+        RegenerateError: a source is there already, and another one.
+    """
+    if any(result.state in ("waiting", "stopped") for result in ran.results):
+        return (f"kernels come into {conduct.shown_path(config.root)} when the run is done",)
+    journal = Journal.read_only(ran.journal)
+    accepted = [one for one in ran.results if one.state == "accepted"]
+    others = [one for one in ran.results if one.state != "accepted"]
+    lines = []
+    for result in accepted:
+        overlay = journal.overlay(result.target)
+        sources = read_files(journal.folder / result.target.name / "final")
+        written = _write(new_kernel.reloaded(config, overlay), result.target, sources)
+        lines += [f"wrote {conduct.shown_path(path)}" for path in written]
+        _enter(config.file, overlay, result.target)
+    lines += [_left_out(journal, result) for result in others]
+    configuration.load(config.file)
+    if accepted:
+        lines.append(f"next: pytest --cgins {conduct.shown_path(config.root)}")
+    else:
+        lines.append(f"{conduct.shown_path(config.file)} has traces, and no kernel: none was accepted")
+    return tuple(lines)
+
+
+def _import(file: Path, pack: Path) -> None:
+    # torch stays out of this process, and what is recorded does not depend on it.
+    command = [
+        sys.executable, "-c", _BOOT, str(Path(configuration.__file__).parents[2]),
+        "import", "gins", str(file), "--out", str(pack),
+    ]  # fmt: skip
+    sys.stdout.flush()
+    done = subprocess.run(command, check=False)
+    if done.returncode:
+        raise RecordError(f"no trace could be made of {file}", remedy="mend what is said above")
+
+
+def _planned(
+    config: Config, pack: Path, language: Language, contract: Contract | None
+) -> tuple[NewKernel, ...]:
+    """One kernel for each op, each as if it were to be the only one that is new."""
+    planned: dict[str, NewKernel] = {}
+    for op in dict.fromkeys(trace.call.op for trace in open_pack(pack).pack.traces):
+        name = _name(op, set(planned))
+        planned[name] = new_kernel.planned(
+            config, op, language=language, contract=contract, kernel=name, top=top_of(config)
+        )
+    return tuple(planned.values())
+
+
+def _name(op: str, taken: set[str]) -> str:
+    """The op's last word; all of its words where two ops share the last."""
+    forward, _, backward = op.partition("@")
+    name = forward.rpartition(".")[2] + ("_backward" if backward else "")
+    return re.sub(r"\W+", "_", op).strip("_") if name in taken else name
+
+
+def _write(config: Config, target: Target, sources: Mapping[str, str]) -> list[Path]:
+    """Write the sources of a kernel's own, and no others; gives those that were not there as they are."""
+    top = top_of(config)
+    own = {
+        os.path.realpath(source)
+        for entry in config.kernels
+        for one in entry.implementations
+        if (entry.name, one.name, one.device) == (target.kernel, target.implementation, target.device)
+        for source in one.sources
+    }
+    written = []
+    for path, text in sources.items():
+        place = top / path
+        if os.path.realpath(place) not in own:
+            raise RegenerateError(
+                f"{path} is no source of {target.name} in {config.file}", remedy="begin a new run"
+            )
+        if place.exists():
+            if place.read_bytes() == text.encode():
+                continue
+            raise RegenerateError(
+                f"{place} is there, and is not what the run accepted",
+                remedy="move it away, and resume the run",
+            )
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8", newline="")
+        written.append(place)
+    return written
+
+
+def _enter(file: Path, overlay: Mapping[str, str], target: Target) -> None:
+    """Write the kernel's entry into cgins.yaml, and leave everything else as it is."""
+    with file.open(encoding="utf-8", newline="") as opened:
+        text = opened.read()
+    (changed,) = overlay.values()
+    files.write(file, new_kernel.entered(text, file, changed, target.kernel))
+
+
+def _left_out(journal: Journal, result: Result) -> str:
+    failed = journal.folder / result.target.name / "FAILED"
+    last = f"; its last source is in {conduct.shown_path(failed)}" if failed.is_dir() else ""
+    return f"no kernel for {result.target.op}: {result.target.name} {result.state}{last}"

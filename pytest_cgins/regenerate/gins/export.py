@@ -1,0 +1,177 @@
+"""A run in the layout of GinS: what it read and wrote for each op, under the names that it gives them.
+
+    <op>_inputs.pt  <op>_gold.pt          the op's first trace: arguments, and what torch gives for them
+    <op>_iter1.log  <op>_iter2.log  …     an attempt each: prompt, answer, outcome, compiler, verdicts
+    <op>_kernel_final.cu                  the accepted source (.cpp, .py); helpers as <op>_kernel_final_<file>
+    <op>_kernel_final_FAILED.cu           the last source of an op for which none was accepted
+
+`<op>` is the last word of its name; where that is not one op's or one target's alone, all of its words, and the
+target's name. `cgins import pt` reads the pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pytest_cgins import config as configuration
+from pytest_cgins.core.errors import RegenerateError
+from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate import conduct
+from pytest_cgins.regenerate.journal.files import read_files
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.model import Attempt, Target
+
+PROMPT_CHARACTERS = 4000
+"""So much of a prompt's end is in a log; all of it is in the journal."""
+
+_BOOT = """
+import sys
+sys.path = [one for one in sys.path if one] + [sys.argv.pop(1)]
+from pytest_cgins.regenerate.gins.pairs import main
+sys.exit(main())
+"""
+
+
+def export(journal: Journal, out: Path) -> tuple[Path, ...]:
+    """Write a run's files.
+
+    Args:
+        journal: of the run.
+        out: folder; made if need be. Files of these names are replaced.
+
+    Returns:
+        What was written. Pairs that cannot be made are told, and the others are written.
+
+    Raises:
+        ConfigError: the project is not there any more.
+        RegenerateError: the process that makes the pairs died.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    targets = journal.record.targets
+    ops = stems_of_ops(targets)
+    written = _pairs(journal, {stem: op for op, stem in ops.items()}, out)
+    shared = Counter(target.op for target in targets)
+    for target in targets:
+        stem = ops[target.op] if shared[target.op] == 1 else target.name
+        for attempt in journal.attempts(target):
+            file = out / f"{stem}_iter{attempt.number}.log"
+            file.write_text(log(journal, target, attempt), encoding="utf-8", errors="backslashreplace")
+            written.append(file)
+        for name, text in _sources(journal, target, stem):
+            (out / name).write_text(text, encoding="utf-8", newline="")
+            written.append(out / name)
+    return tuple(written)
+
+
+def stems_of_ops(targets: tuple[Target, ...]) -> dict[str, str]:
+    """How the files of each op begin."""
+    ops = tuple(dict.fromkeys(target.op for target in targets))
+    words = Counter(map(_word, ops))
+    return {op: _word(op) if words[_word(op)] == 1 else _plain(op) for op in ops}
+
+
+def log(journal: Journal, target: Target, attempt: Attempt) -> str:
+    """All that there is about an attempt, in one text."""
+    folder = journal.folder_of(target, attempt.number)
+    prompt = _text(folder / "generator" / "prompt.md")
+    cut = len(prompt) - PROMPT_CHARACTERS
+    start = (
+        f"(the first {counted(cut, 'character is', 'characters are')} in {folder / 'generator' / 'prompt.md'})\n"
+        if cut > 0
+        else ""
+    )
+    parts = {
+        "prompt": start + prompt[max(0, cut) :],
+        "answer": _text(folder / "generator" / "answer.md"),
+        "outcome": f"{attempt.outcome} ({attempt.reason})\n{attempt.message}",
+        "build": attempt.log,
+        "verdicts": "\n".join(_verdicts(attempt)),
+        "advice": _text(folder / "helper" / "answer.md"),
+    }
+    return "\n".join(f"===== {name} =====\n{text.strip()}\n" for name, text in parts.items() if text.strip())
+
+
+def _verdicts(attempt: Attempt) -> Iterator[str]:
+    for trial in attempt.trials:
+        yield f"{trial.stage}, seed {trial.seed}, {trial.seconds:.1f} s:"
+        for one in trial.evaluations:
+            verdict = one.verdict
+            said = f": {verdict.message}" if verdict.message else ""
+            yield f"{one.case.name}: {verdict.status.value} ({verdict.reason.value}){said}"
+
+
+def _sources(journal: Journal, target: Target, stem: str) -> Iterator[tuple[str, str]]:
+    """Name and text of the sources with which a target ended; the main one has the plain name."""
+    result = journal.result(target)
+    if result is None:
+        return
+    accepted = result.state == "accepted"
+    found = read_files(journal.folder / target.name / ("final" if accepted else "FAILED"))
+    start = f"{stem}_kernel_final{'' if accepted else '_FAILED'}"
+    main = _main(journal, target, found)
+    for path, text in found.items():
+        other = "" if path == main else f"_{_plain(str(Path(path).with_suffix('')))}"
+        yield f"{start}{other}{Path(path).suffix}", text
+
+
+def _main(journal: Journal, target: Target, found: Mapping[str, str]) -> str:
+    """The file that the answer began with, which is how the journal's project lists it; the first of the names else."""
+    for entry in conduct.config_of(journal).kernels:
+        for one in entry.implementations:
+            if (entry.name, one.name, one.device) == (target.kernel, target.implementation, target.device):
+                listed = [
+                    path for source in one.sources for path in found if str(source).endswith(f"/{path}")
+                ]
+                return next(iter([*listed, *found]), "")
+    return next(iter(found), "")
+
+
+def _pairs(journal: Journal, ops: Mapping[str, str], out: Path) -> list[Path]:
+    config = conduct.config_of(journal)
+    with tempfile.TemporaryDirectory(prefix="cgins-export-") as folder:
+        told = Path(folder) / "told.json"
+        order = {
+            "root": str(config.root),
+            "packs": [str(pack) for pack in config.traces],
+            "ops": dict(ops),
+            "out": str(out.absolute()),
+            "told": str(told),
+        }
+        package = str(Path(configuration.__file__).parents[2])
+        done = subprocess.run(
+            [sys.executable, "-c", _BOOT, package],
+            input=json.dumps(order), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+        if done.returncode or not told.exists():
+            last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+            raise RegenerateError(f"inputs and gold could not be written: {last}", remedy="report this")
+        found: dict[str, str] = json.loads(told.read_text(encoding="utf-8"))
+    for stem, why in found.items():
+        if why:
+            print(f"cgins: no {stem}_inputs.pt and {stem}_gold.pt: {why}", file=sys.stderr)
+    return [
+        out / f"{stem}_{kind}.pt" for stem, why in found.items() if not why for kind in ("inputs", "gold")
+    ]
+
+
+def _word(op: str) -> str:
+    forward, _, backward = op.partition("@")
+    return _plain(forward.rpartition(".")[2] + ("_backward" if backward else ""))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\W+", "_", text).strip("_")
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""

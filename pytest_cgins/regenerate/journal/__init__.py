@@ -1,0 +1,1 @@
+"""A run on disk: every prompt, answer, source, build log, verdict and cost."""

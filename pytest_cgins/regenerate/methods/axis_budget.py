@@ -1,0 +1,95 @@
+"""How many methods of each axis a round may take, from how far the kernel is from the device's peaks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.regenerate.methods.model import Axis
+
+METHODS_A_ROUND = 3
+MOST_AN_AXIS = 2
+LEAST_GAP = 0.10
+"""An axis that is nearer to its peak than this gets no method."""
+ASSUMED_GAP = 0.5
+"""For an axis without data."""
+TIES: tuple[Axis, ...] = ("memory", "latency", "compute")
+"""Who comes first where two remainders are the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps(Document):
+    """How far a kernel is from the peaks: 0 at the peak, 1 at nothing; None without data."""
+
+    compute: float | None = None
+    """1 less the busiest of tensor cores, fp32 pipes and SM throughput."""
+    memory: float | None = None
+    """1 less the share of the memory's throughput."""
+    latency: float | None = None
+    """Share of warps that the worst kind of stall holds."""
+
+    def __post_init__(self) -> None:
+        for axis in TIES:
+            gap = self.of(axis)
+            if gap is not None and not 0 <= gap <= 1:
+                raise ValueError(f"the gap of {axis} is {gap}: it must be from 0 to 1")
+
+    def of(self, axis: Axis) -> float | None:
+        """Of one axis."""
+        gap: float | None = getattr(self, axis)
+        return gap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisBudget(Document):
+    """Methods that a round may take, by axis."""
+
+    compute: int
+    """Of the compute axis."""
+    memory: int
+    """Of the memory axis."""
+    latency: int
+    """Of the latency axis."""
+    assumed: tuple[Axis, ...] = ()
+    """Axes without data, whose gap was taken for `ASSUMED_GAP`."""
+
+    def of(self, axis: Axis) -> int:
+        """Of one axis."""
+        count: int = getattr(self, axis)
+        return count
+
+    @property
+    def total(self) -> int:
+        """Of all axes."""
+        return self.compute + self.memory + self.latency
+
+
+def axis_budget(gaps: Gaps) -> AxisBudget:
+    """Share out a round's three methods.
+
+    Gaps below 0.10 get none; where all are, each axis gets one. The others have shares in proportion to their gaps,
+    rounded by largest remainder, at most two an axis. One axis alone therefore gets two, and the third is not spent.
+    """
+    known = {axis: gaps.of(axis) for axis in TIES}
+    assumed = tuple(axis for axis, gap in known.items() if gap is None)
+    sizes = {axis: ASSUMED_GAP if gap is None else gap for axis, gap in known.items()}
+    open_axes = [axis for axis in TIES if sizes[axis] >= LEAST_GAP]
+    if not open_axes:
+        return AxisBudget(compute=1, memory=1, latency=1, assumed=assumed)
+    total = math.fsum(sizes[axis] for axis in open_axes)
+    shares = {axis: METHODS_A_ROUND * sizes[axis] / total for axis in open_axes}
+    counts = dict.fromkeys(TIES, 0) | {axis: min(MOST_AN_AXIS, int(shares[axis])) for axis in open_axes}
+    # Rounded, so that shares which are equal by their formula are equal here, too.
+    by_remainder = sorted(
+        open_axes, key=lambda axis: (-round(shares[axis] - counts[axis], 9), TIES.index(axis))
+    )
+    left = METHODS_A_ROUND - sum(counts.values())
+    while left and any(counts[axis] < MOST_AN_AXIS for axis in open_axes):
+        for axis in by_remainder:
+            if left and counts[axis] < MOST_AN_AXIS:
+                counts[axis] += 1
+                left -= 1
+    return AxisBudget(
+        compute=counts["compute"], memory=counts["memory"], latency=counts["latency"], assumed=assumed
+    )

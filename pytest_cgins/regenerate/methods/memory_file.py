@@ -1,0 +1,85 @@
+"""`.cgins/methods.json`: read whole, changed under a lock, and replaced at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pytest_cgins.core import atomic, documents
+from pytest_cgins.core.errors import JournalError
+from pytest_cgins.core.text import counted
+from pytest_cgins.core.waiting import Wait
+from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried
+
+FOLDER = ".cgins"
+"""Of a project, beside its cgins.yaml."""
+NAME = "methods.json"
+"""In that folder."""
+LIMIT_NBYTES = 2**24
+LOCK_WAIT_S = 30.0
+_REMEDY = "remove the file: only what was learned of methods is lost"
+
+
+def read(file: Path) -> MethodMemory:
+    """What is remembered; nothing where there is no file.
+
+    Raises:
+        JournalError: the file cannot be read, or is no memory of methods.
+    """
+    try:
+        if not file.exists():
+            return MethodMemory()
+        if not file.is_file():
+            raise JournalError(f"{file} is no regular file", remedy="name another one")
+        nbytes = file.stat().st_size
+        if nbytes > LIMIT_NBYTES:
+            raise JournalError(
+                f"{file}: {counted(nbytes, 'byte is', 'bytes are')} more than {LIMIT_NBYTES}", remedy=_REMEDY
+            )
+        return documents.load(MethodMemory, file.read_bytes())
+    except OSError as error:
+        raise JournalError(f"{file}: {error.strerror or error}", remedy="make it readable") from None
+    except ValueError as error:
+        said = " ".join(str(error).split())[:300]
+        raise JournalError(f"{file} is no memory of methods: {said}", remedy=_REMEDY) from None
+
+
+def remember(file: Path, tried: Iterable[Tried]) -> MethodMemory:
+    """Add results; the folder is made if it is not there.
+
+    Raises:
+        JournalError: the file is damaged, or another process holds it for too long.
+        OSError: it cannot be written.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(file):
+        memory = read(file).with_more(tried)
+        atomic.write_text(file, documents.dump(memory, indent=1) + "\n", durable=True)
+    return memory
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    # A file of its own: the other one is replaced. It stays: who waits for a removed file waits for nothing.
+    handle = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        deadline = time.monotonic() + LOCK_WAIT_S
+        with Wait(str(file), "another process has locked it") as wait:
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise JournalError(
+                            f"{file} was locked by another process for {LOCK_WAIT_S:g} s",
+                            remedy="end that process",
+                        ) from None
+                wait.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)

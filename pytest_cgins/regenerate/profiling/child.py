@@ -1,0 +1,175 @@
+"""Starting the process that is profiled, from the side that imports no torch."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.model import Case, CompiledKernel
+from pytest_cgins.doctor import tools
+from pytest_cgins.gate.evaluate import worker_environment
+from pytest_cgins.run import environment
+from pytest_cgins.run.kernel_timing import request_sets
+from pytest_cgins.run.sandbox.fence import Sandbox
+
+WARM_CALLS = 3
+POLL_S = 0.02
+Mode = Literal["call", "range", "timeline"]
+Around = Callable[[Sequence[str]], Sequence[str]]
+# As for workers: our folder comes last, and the current one not at all.
+_BOOT = (
+    "import sys; sys.path[:1] == [''] and sys.path.pop(0); sys.path.append({root!r}); "
+    "from pytest_cgins.regenerate.profiling.runner import main; main({request!r})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """How a process went."""
+
+    answer: dict[str, Any]
+    """What it wrote; {} if it wrote nothing."""
+    ran: tools.Ran
+    """Status and output, those of a program around it included."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the kernel did not run, one line; "" if it did."""
+        if "error" in self.answer:
+            return str(self.answer["error"]).partition("\n")[0]
+        if not self.answer:
+            return self.ran.last_line
+        return ""
+
+
+class Begun:
+    """A process that was started, and stops before it does anything on the device.
+
+    Args:
+        command: what is run.
+        answer: file that it will write.
+        ready: file that it writes to when it has come so far.
+        go: file that it waits for.
+        limit_s: limit of the whole.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, answer: Path, ready: Path, go: Path, limit_s: float
+    ) -> None:
+        self._answer, self._ready, self._go = answer, ready, go
+        self._ran: list[tools.Ran] = []
+        self._thread = threading.Thread(
+            target=lambda: self._ran.append(tools.run(command, limit_s=limit_s)), daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until it is ready, or has ended: a moment at which the device should be its own."""
+        while self._thread.is_alive() and not (self._ready.exists() and self._ready.stat().st_size):
+            self._thread.join(POLL_S)
+
+    def go(self) -> Told:
+        """Let it go on, and wait for its end."""
+        self._go.touch()
+        self._thread.join()
+        try:
+            told = json.loads(self._answer.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            told = {}
+        return Told(answer=told if isinstance(told, dict) else {}, ran=self._ran[0])
+
+
+class Child:
+    """One kernel on one set of inputs, to be run in fresh processes.
+
+    Args:
+        folder: an existing folder of its own.
+        case: what is run.
+        compiled: its kernel.
+        pair: a set of inputs, and its tensors' bytes.
+        import_root: folder that the op's module is imported from.
+        timeout_s: limit of one process.
+        sandbox: put around the kernel's process and its profiler, which alone may write into the folder: what it
+            reports is not the kernel's to write. None for none.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        case: Case,
+        compiled: CompiledKernel,
+        pair: tuple[Any, Buffer],
+        *,
+        import_root: Path,
+        timeout_s: float,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        self.folder = folder
+        self._timeout_s = timeout_s
+        self._sandbox = sandbox
+        self._triton = folder / "triton"
+        self._triton.mkdir()
+        temporary = folder if sandbox is None else sandbox.for_tool(writable=folder).scratch
+        # Numbers of ncu are written as the locale wants them.
+        self._variables = {**worker_environment(), "LC_ALL": "C", "TMPDIR": str(temporary)}
+        content = folder / "content"
+        content.write_bytes(pair[1].view())
+        self._request = {
+            "kernel": documents.dump_python(compiled),
+            "device": case.device,
+            "import_root": str(import_root),
+            "set": request_sets([pair])[0],
+            "content": str(content),
+            "warm": WARM_CALLS,
+            # A cache of its own: what lies in it afterwards is this kernel's machine code.
+            "variables": {"TRITON_CACHE_DIR": str(self._triton)},
+            "encloses": None if sandbox is None else [str(self._triton)],
+        }
+
+    @property
+    def cubins(self) -> tuple[Path, ...]:
+        """What Triton compiled in it."""
+        return tuple(sorted(self._triton.rglob("*.cubin")))
+
+    def run(self, mode: Mode, *, around: Around = lambda command: command) -> Told:
+        """Run it once; see `begin`."""
+        return self.begin(mode, around=around).go()
+
+    def begin(self, mode: Mode, *, around: Around = lambda command: command) -> Begun:
+        """Start the process, which stops before it does anything on the device.
+
+        Args:
+            mode: see `runner.main`.
+            around: puts a profiler around the command.
+        """
+        token = secrets.token_hex(4)
+        request, answer = self.folder / f"request-{token}.json", self.folder / f"answer-{token}.json"
+        ready, go = self.folder / f"ready-{token}", self.folder / f"go-{token}"
+        places = {"answer": str(answer), "ready": str(ready), "go": str(go)}
+        request.write_text(json.dumps({**self._request, "mode": mode, **places}))
+        boot = _BOOT.format(root=str(Path(__file__).resolve().parents[3]), request=str(request))
+        variables = environment.worker_environment(token, self._variables)
+        # `env -i`: what looks like a secret, or tells of a test, is not inherited.
+        words = [f"{name}={value}" for name, value in variables.items()]
+        command = [shutil.which("env") or "/usr/bin/env", "-i", *words]
+        return Begun(
+            [*command, *self._fenced(around([sys.executable, "-u", "-c", boot]))],
+            answer=answer,
+            ready=ready,
+            go=go,
+            limit_s=self._timeout_s,
+        )
+
+    def _fenced(self, command: Sequence[str]) -> Sequence[str]:
+        return (
+            command if self._sandbox is None else self._sandbox.for_tool(writable=self.folder).wrap(command)
+        )

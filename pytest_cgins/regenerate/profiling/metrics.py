@@ -1,0 +1,143 @@
+"""Figures from the columns of ncu, by axis and badness."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_cgins.regenerate.profiling.metric_table import BANK_CONFLICTS, DURATION, METRICS, Metric
+from pytest_cgins.regenerate.profiling.model import AXES, MetricValue
+
+_STALL = re.compile(
+    r"smsp__(?:average_)?warps?_issue_stalled_(?P<why>\w+?)_(?:per_issue_active\.ratio|per_warp_active\.pct)"
+    r"|smsp__average_warp_latency_issue_stalled_(?P<older>\w+?)\.(?:ratio|pct)"
+)
+_LATENCY = (
+    "smsp__average_warp_latency_per_inst_issued.ratio",
+    "smsp__average_warps_active_per_issue_active.ratio",
+    "Warp Cycles Per Issued Instruction",
+)
+_PER_ISSUE = ("per_issue_active.ratio", "ratio")
+_NOT_STALLED = re.compile(r"selected|\w+_not_issued")
+_STALL_BAD_PCT = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A column of ncu for one launch, in base units."""
+
+    value: float
+    unit: str
+
+
+def understood(columns: Mapping[str, Reading]) -> tuple[MetricValue, ...]:
+    """The figures that are in one launch's columns, by axis, the worst first."""
+    found = [*_plain(columns), *_bank_conflicts(columns), *_stalls(columns)]
+    return tuple(sorted(found, key=lambda one: (AXES.index(one.axis), -(one.badness or 0.0), one.name)))
+
+
+def missing(metrics: Sequence[MetricValue]) -> tuple[str, ...]:
+    """Names of the figures that were not to be had."""
+    there = {one.name for one in metrics}
+    return tuple(one.name for one in (*METRICS, BANK_CONFLICTS) if one.name not in there)
+
+
+def worst(metrics: Sequence[MetricValue], most: int) -> tuple[MetricValue, ...]:
+    """The worst figures of each axis, `most` of each; what only describes is none."""
+    chosen: list[MetricValue] = []
+    for axis in AXES:
+        ranked = [one for one in metrics if one.axis == axis and one.badness]
+        ranked.sort(key=lambda one: (-(one.badness or 0.0), one.name))
+        chosen += ranked[:most]
+    return tuple(chosen)
+
+
+def duration_ns(columns: Mapping[str, Reading]) -> float | None:
+    """How long the launch took; None if that is not told."""
+    found = _match(columns, DURATION, "")
+    return None if found is None else found[1].value
+
+
+def _plain(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
+    for metric in METRICS:
+        found = _match(columns, metric.names, metric.only_unit)
+        if found is not None:
+            yield _value(metric, found[1].value, found[0])
+
+
+def _match(columns: Mapping[str, Reading], names: Sequence[str], unit: str) -> tuple[str, Reading] | None:
+    for name in names:
+        pattern = re.compile(name)
+        fitting = [
+            (column, reading)
+            for column, reading in columns.items()
+            if pattern.fullmatch(column) and (not unit or reading.unit in (unit, ""))
+        ]
+        if fitting:
+            return max(fitting, key=lambda pair: pair[1].value)
+    return None
+
+
+def _bank_conflicts(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
+    """Their share of all wavefronts; counted by loads and stores where no sum is reported."""
+    conflicts = _sum(columns, r"l1tex__data_bank_conflicts_pipe_lsu_mem_shared")
+    wavefronts = _sum(columns, r"l1tex__data_pipe_lsu_wavefronts_mem_shared")
+    if conflicts is not None and wavefronts is not None and wavefronts[0] > 0:
+        yield _value(BANK_CONFLICTS, min(100.0, 100 * conflicts[0] / wavefronts[0]), conflicts[1])
+
+
+def _sum(columns: Mapping[str, Reading], base: str) -> tuple[float, str] | None:
+    whole = columns.get(f"{base}.sum")
+    if whole is not None:
+        return whole.value, f"{base}.sum"
+    parts = [columns[name] for op in ("ld", "st") if (name := f"{base}_op_{op}.sum") in columns]
+    return (sum(one.value for one in parts), f"{base}_op_*.sum") if parts else None
+
+
+def _stalls(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
+    """Reasons for warps to stall, each as a share of the cycles between two instructions of a warp."""
+    latency = next((columns[name].value for name in _LATENCY if name in columns), 0.0)
+    seen: set[str] = set()
+    for column, reading in sorted(columns.items()):
+        matched = _STALL.fullmatch(column)
+        why = (matched["why"] or matched["older"]) if matched else ""
+        if not why or why in seen or _NOT_STALLED.fullmatch(why):
+            continue
+        if column.endswith(_PER_ISSUE):
+            whole = latency or _all_stalls(columns)
+            share = 100 * reading.value / whole if whole else 0.0
+        else:
+            share = reading.value
+        seen.add(why)
+        share = min(100.0, max(0.0, share))
+        yield MetricValue(
+            name=f"stall_{why}_pct",
+            axis="latency",
+            title=f"warps stalled: {why.replace('_', ' ')}",
+            value=share,
+            unit="%",
+            badness=min(1.0, share / _STALL_BAD_PCT),
+            reported_as=column,
+        )
+
+
+def _all_stalls(columns: Mapping[str, Reading]) -> float:
+    """Cycles between two instructions, where ncu gives only their parts."""
+    return sum(
+        reading.value
+        for column, reading in columns.items()
+        if _STALL.fullmatch(column) and column.endswith(_PER_ISSUE) and "_not_issued_" not in column
+    )
+
+
+def _value(metric: Metric, value: float, reported_as: str) -> MetricValue:
+    return MetricValue(
+        name=metric.name,
+        axis=metric.axis,
+        title=metric.title,
+        value=value,
+        unit=metric.unit,
+        badness=metric.badness(value),
+        reported_as=reported_as,
+    )

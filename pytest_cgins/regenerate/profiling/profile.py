@@ -1,0 +1,282 @@
+"""One case under profilers: counters by ncu where they may be read, and what is to be had without them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import CginsError, InfrastructureError
+from pytest_cgins.core.model import Case, CompiledKernel
+from pytest_cgins.core.text import counted
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.regenerate.profiling import compile_report, metrics
+from pytest_cgins.regenerate.profiling import ncu as tool
+from pytest_cgins.regenerate.profiling.child import Begun, Child, Told
+from pytest_cgins.regenerate.profiling.metric_table import EXTRAS
+from pytest_cgins.regenerate.profiling.model import (
+    EVIDENCE_VERSION,
+    CaseProfile,
+    CompiledFunction,
+    ProfiledKernel,
+    ProfileEvidence,
+    TimelineKernel,
+)
+from pytest_cgins.regenerate.profiling.ncu_csv import Launch
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.sandbox.fence import Sandbox
+
+TOP = 5
+COUNTER = re.compile(r"(?!device__|profiler__)\w+__")
+TIMEOUT_S = 300.0
+REPORT = "profile"
+NO_NCU = f"counters: ncu is not installed → {tool.INSTALL}"
+NO_GPU = (
+    "counters and timeline: the kernel runs on the CPU, where no counters are read; see the compiler's report here, and "
+    "its times: cgins evidence bench"
+)
+NO_DEVICE = (
+    "counters and timeline: there is no NVIDIA GPU here → run it where there is one; `cgins doctor` says why"
+)
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What is known so far of one case."""
+
+    kernels: tuple[ProfiledKernel, ...] = ()
+    timeline: tuple[TimelineKernel, ...] = ()
+    report: str = ""
+    degraded: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    cubins: tuple[Path, ...] = ()
+
+
+class Profiler:
+    """Profiles cases of one project.
+
+    Args:
+        evaluator: of the project; it builds kernels and prepares their inputs.
+        folder: where reports of ncu are kept; made if need be.
+        top: how many metrics an axis are told first.
+        program: the ncu that is used; None for none.
+        sandbox: put around the process that runs the kernel, and around ncu.
+        timeout_s: limit of one process.
+        say: takes a line of progress.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        folder: Path,
+        *,
+        top: int = TOP,
+        program: tool.Ncu | None,
+        sandbox: Sandbox | None = None,
+        timeout_s: float = TIMEOUT_S,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._evaluator = evaluator
+        self._folder = folder
+        self._top = top
+        self._ncu = program
+        config = evaluator.config
+        self._sandbox = (
+            sandbox.around(visible=(config.root, default_cache()), hidden=config.traces) if sandbox else None
+        )
+        self._timeout_s = timeout_s
+        self._say = say
+
+    def evidence(self, kernel: str, cases: Sequence[Case]) -> ProfileEvidence:
+        """The document of some cases of a kernel."""
+        profiles = []
+        for case in cases:
+            self._say(case.name)
+            profiles.append(self.profile(case))
+        used = self._ncu is not None and any(one.kernels for one in profiles)
+        return ProfileEvidence(
+            version=EVIDENCE_VERSION,
+            kernel=kernel,
+            top=self._top,
+            ncu=self._ncu.version if self._ncu is not None and used else "",
+            cases=tuple(profiles),
+        )
+
+    def profile(self, case: Case) -> CaseProfile:
+        """Everything that is to be had of one case. What fails is told in `degraded`, never raised."""
+        there = self._evaluator.described(warms=False)
+        device = case.device.partition(":")[0]
+        if device not in there:
+            return self._without_device(case)
+        try:
+            with (
+                tempfile.TemporaryDirectory(prefix="cgins-profile-") as folder,
+                self._evaluator.made_ready(case) as (compiled, _, pairs),
+            ):
+                found = _Findings()
+                if device == "cuda":
+                    child = self._child(Path(folder), case, compiled, pairs[0])
+                    self._on_the_device(child, case, found)
+                    found.cubins = child.cubins
+                else:
+                    found.degraded.append(NO_GPU)
+                return self._profile(case, compiled, found)
+        except EndedError as end:
+            return _nothing(case, f"{end.verdict.status.value}: {end.verdict.message}")
+        except InfrastructureError as error:
+            return _nothing(case, f"counters and timeline: {error.what} → {error.remedy}")
+
+    def _child(self, folder: Path, case: Case, compiled: CompiledKernel, pair: tuple[Any, Buffer]) -> Child:
+        root = self._evaluator.config.root
+        return Child(
+            folder, case, compiled, pair, import_root=root, timeout_s=self._timeout_s, sandbox=self._sandbox
+        )
+
+    def _on_the_device(self, child: Child, case: Case, found: _Findings) -> None:
+        """Processes start together, and take turns on the device: what else runs there would be in the counters."""
+        under_torch = child.begin("timeline")
+        under_ncu = self._begin_counters(child, EXTRAS[0])
+        self._say("under torch's profiler")
+        under_torch.wait()
+        with self._evaluator.stage.alone_on(case.device):
+            told = under_torch.go()
+        self._timeline(told, found)
+        self._counters(child, case, under_ncu, found)
+
+    def _begin_counters(self, child: Child, extra: tuple[str, ...]) -> Begun | None:
+        if self._ncu is None:
+            return None
+        return child.begin(
+            "range", around=partial(self._ncu.around, report=child.folder / REPORT, extra=extra)
+        )
+
+    def _timeline(self, told: Told, found: _Findings) -> None:
+        found.notes += _notes(told)
+        if told.trouble:
+            found.degraded.append(f"timeline: the kernel does not run by itself: {told.trouble}")
+            return
+        rows = told.answer.get("timeline", [])
+        try:
+            found.timeline = documents.load_python(tuple[TimelineKernel, ...], rows)
+        except ValueError as error:
+            found.degraded.append(f"timeline: it cannot be read: {str(error).partition(chr(10))[0]}")
+        if not found.timeline:
+            found.degraded.append(
+                "timeline: torch's profiler saw nothing on the GPU: CUPTI may not look here"
+            )
+
+    def _counters(self, child: Child, case: Case, begun: Begun | None, found: _Findings) -> None:
+        program = self._ncu
+        if program is None or begun is None:
+            found.degraded.append(NO_NCU)
+            return
+        for extra in EXTRAS:
+            self._say(f"under ncu, {counted(len(extra), 'counter')} besides its sections'")
+            begun.wait()
+            with self._evaluator.stage.alone_on(case.device):
+                told = begun.go()
+            written = (child.folder / REPORT).with_suffix(tool.SUFFIX)
+            launches, trouble = program.read(written) if written.is_file() else ((), "")
+            if launches or "ERR_NVGPUCTRPERM" in told.ran.output or extra == EXTRAS[-1]:
+                break
+            begun = self._begin_counters(child, EXTRAS[EXTRAS.index(extra) + 1]) or begun
+        found.notes += [note for note in _notes(told) if note not in found.notes]
+        if not launches:
+            unread = trouble if told.ran.status == 0 else ""
+            why = tool.refusal(told.ran.output) or unread or told.trouble or told.ran.last_line
+            found.degraded.append(f"counters: {why}")
+            return
+        if extra != EXTRAS[0]:
+            found.notes.append(
+                f"ncu refused counters: asked for again with {len(extra)} besides its sections'"
+            )
+        found.kernels = profiled(launches)
+        if lacking := metrics.missing(main_kernel(found.kernels).metrics):
+            found.notes.append(f"ncu has no figure for {', '.join(lacking)}")
+        found.report = self._kept(written, case)
+
+    def _kept(self, report: Path, case: Case) -> str:
+        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', case.name)}{tool.SUFFIX}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        shutil.move(report, self._folder / name)
+        return name
+
+    def _profile(self, case: Case, compiled: CompiledKernel, found: _Findings) -> CaseProfile:
+        functions, missing = self._functions(compiled, found)
+        return CaseProfile(
+            case=case.name,
+            key=compiled.key,
+            kernels=found.kernels,
+            top=metrics.worst(main_kernel(found.kernels).metrics, self._top) if found.kernels else (),
+            timeline=found.timeline,
+            functions=functions,
+            compiler=compile_report.build_lines(compiled),
+            report=found.report,
+            degraded=(*found.degraded, *missing),
+            notes=tuple(found.notes),
+        )
+
+    def _functions(
+        self, compiled: CompiledKernel, found: _Findings
+    ) -> tuple[tuple[CompiledFunction, ...], tuple[str, ...]]:
+        source = compiled.source
+        if source.device == "cpu":
+            return (), ()
+        if source.contract != "python":
+            return compile_report.functions(compiled)
+        if not found.cubins:
+            return (), ("machine code: the module compiles by itself, and left none where Triton does",)
+        return compile_report.of_cubins(found.cubins)
+
+    def _without_device(self, case: Case) -> CaseProfile:
+        """The compiler's report alone."""
+        try:
+            compiled = self._evaluator.supply.kernel(case.kernel, case.implementation, "cuda")
+        except CginsError as error:
+            return _nothing(
+                case, NO_DEVICE, f"machine code: it cannot be built here: {str(error).partition(chr(10))[0]}"
+            )
+        return self._profile(case, compiled, _Findings(degraded=[NO_DEVICE]))
+
+
+def profiled(launches: Sequence[Launch]) -> tuple[ProfiledKernel, ...]:
+    """Launches with what is understood of their columns, each with its share of the time."""
+    times = [metrics.duration_ns(one.columns) for one in launches]
+    whole = sum(time for time in times if time is not None)
+    known = whole > 0 and None not in times
+    return tuple(
+        ProfiledKernel(
+            name=one.name,
+            grid=one.grid,
+            block=one.block,
+            ns=time,
+            time_share=(time or 0.0) / whole if known else 1 / len(launches),
+            metrics=metrics.understood(one.columns),
+            raw={name: read.value for name, read in one.columns.items() if COUNTER.match(name)},
+        )
+        for one, time in zip(launches, times, strict=True)
+    )
+
+
+def main_kernel(kernels: Sequence[ProfiledKernel]) -> ProfiledKernel:
+    """The launch that takes most of the time."""
+    return max(kernels, key=lambda one: one.time_share)
+
+
+def _notes(told: Told) -> list[str]:
+    notes = told.answer.get("notes", [])
+    return [str(note)[:500] for note in notes] if isinstance(notes, list) else []
+
+
+def _nothing(case: Case, *degraded: str) -> CaseProfile:
+    return CaseProfile(
+        case=case.name, key="", kernels=(), top=(), timeline=(), functions=(), degraded=degraded
+    )

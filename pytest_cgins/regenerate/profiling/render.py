@@ -1,0 +1,252 @@
+"""Evidence as tables and lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pytest_cgins.core.console import new_table
+from pytest_cgins.core.figures import time_ns
+from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.profiling.model import (
+    AXES,
+    AttributionEvidence,
+    BenchEvidence,
+    CaseProfile,
+    EnvironmentEvidence,
+    MetricValue,
+    ProfileEvidence,
+    Ratio,
+    RooflineEvidence,
+    SassEvidence,
+    SassRow,
+    TidyEvidence,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHOWN_OPCODES = 12
+SHOWN_FUNCTIONS = 8
+NAME_WIDTH = 72
+NO_FIGURE = "-"
+
+
+def environment(made: EnvironmentEvidence) -> list[Table | str]:
+    """What is there, then what that disables."""
+    table = new_table("what", "state", "version", "where")
+    for one in made.findings:
+        table.add_row(one.name, one.state, one.version or NO_FIGURE, one.where or one.detail)
+    parts: list[Table | str] = [table]
+    parts.append(f"counters by ncu: {_yes(made.counters)}; machine code: {_yes(made.sass)}")
+    parts += _degraded(made.degraded)
+    if made.preflight:
+        table = new_table("case", "status", "message")
+        for checked in made.preflight:
+            table.add_row(checked.case, checked.status, checked.message)
+        parts += ["", table]
+    return parts
+
+
+def roofline(made: RooflineEvidence) -> list[Table | str]:
+    """A row a case, then what is missing."""
+    table = new_table(
+        "case",
+        "status",
+        ">time",
+        ">bytes",
+        ">flops",
+        ">of bandwidth",
+        ">of compute",
+        ">Δc",
+        ">Δm",
+        ">Δl",
+        "by",
+        "near peak",
+    )
+    for row in made.rows:
+        found, gaps = row.roofline, row.gaps
+        table.add_row(
+            row.case,
+            row.status,
+            _time(row.median_ns_per_call),
+            _scaled(found.nbytes) if found else NO_FIGURE,
+            _scaled(found.flops) if found else NO_FIGURE,
+            f"{found.share_of_bandwidth:.0%}" if found else NO_FIGURE,
+            f"{found.share_of_compute:.0%}" if found else NO_FIGURE,
+            f"{gaps.compute:.2f}" if gaps else NO_FIGURE,
+            f"{gaps.memory:.2f}" if gaps else NO_FIGURE,
+            (f"{gaps.latency:.2f}" if gaps.latency_known else "no data") if gaps else NO_FIGURE,
+            gaps.source if gaps else NO_FIGURE,
+            NO_FIGURE if row.near_peak is None else _yes(row.near_peak),
+        )
+    messages = [f"{row.case}: {row.message}" for row in made.rows if row.message]
+    return [table, *messages, *_degraded(made.degraded)]
+
+
+def profile(made: ProfileEvidence) -> list[Table | str]:
+    """Of each case its launches, the worst figures, the timeline and the compiler's report."""
+    parts: list[Table | str] = []
+    for one in made.cases:
+        parts += [f"{one.case}{' · ' + one.report if one.report else ''}", *_profile(one)]
+    return parts
+
+
+def _profile(one: CaseProfile) -> list[Table | str]:
+    parts: list[Table | str] = []
+    if one.kernels:
+        table = new_table("launch", "grid", "block", ">time", ">share")
+        for kernel in one.kernels:
+            table.add_row(
+                _short(kernel.name), kernel.grid, kernel.block, _time(kernel.ns), f"{kernel.time_share:.0%}"
+            )
+        parts += [table, _metrics(one.top)]
+    if one.timeline:
+        table = new_table("timeline", ">launches", ">time", "grid", "block", ">registers", ">occupancy")
+        for row in one.timeline[:SHOWN_FUNCTIONS]:
+            occupancy = f"{row.occupancy_pct:.0f}%" if row.occupancy_pct is not None else NO_FIGURE
+            registers = _known(row.registers_per_thread)
+            table.add_row(
+                _short(row.name),
+                str(row.count),
+                _time(row.ns_per_call),
+                row.grid,
+                row.block,
+                registers,
+                occupancy,
+            )
+        parts.append(table)
+    if one.functions:
+        table = new_table(
+            "function", "arch", ">registers", ">spilled bytes", ">stack", ">shared bytes", "opcodes"
+        )
+        for each in one.functions[:SHOWN_FUNCTIONS]:
+            table.add_row(
+                _short(each.function), each.arch, str(each.registers_per_thread or NO_FIGURE),
+                _known(each.spill_nbytes_per_thread), str(each.stack_nbytes_per_thread), str(each.static_shared_nbytes_per_block),
+                _opcodes(each.instructions),
+            )  # fmt: skip
+        parts.append(table)
+        if len(one.functions) > SHOWN_FUNCTIONS:
+            parts.append(f"and {counted(len(one.functions) - SHOWN_FUNCTIONS, 'more function')}")
+    parts += [f"compiler: {line}" for line in one.compiler]
+    parts += [f"note: {line}" for line in one.notes]
+    return [*parts, *_degraded(one.degraded), ""]
+
+
+def _metrics(top: Iterable[MetricValue]) -> Table:
+    table = new_table("axis", "figure", ">value", ">badness")
+    for axis in AXES:
+        for one in top:
+            if one.axis == axis:
+                table.add_row(axis, one.title, f"{one.value:.4g} {one.unit}", f"{one.badness or 0:.2f}")
+    return table
+
+
+def sass(made: SassEvidence) -> list[Table | str]:
+    """A row a function, then signatures."""
+    table = new_table("implementation", "function", "arch", ">instructions", "opcodes")
+    lines = []
+    for row in made.rows:
+        for one in row.functions:
+            total = sum(count for _, count in one.opcodes)
+            table.add_row(
+                row.implementation, _short(one.function), one.arch, str(total), _opcodes(one.opcodes)
+            )
+        lines += _signatures(row)
+        lines += [f"{row.implementation}: {line}" for line in _degraded(row.degraded)]
+    return [table, *lines]
+
+
+def _signatures(row: SassRow) -> list[str]:
+    """Methods that left their mark, and how many did not."""
+    if not row.signatures:
+        return []
+    present = [f"{one.method} ({one.arch})" for one in row.signatures if one.state == "present"]
+    counts = {state: sum(one.state == state for one in row.signatures) for state in ("absent", "unknown")}
+    told = f"methods in the code: {', '.join(present) or 'none'}"
+    return [f"{row.implementation}: {told}; {counts['absent']} absent, {counts['unknown']} unknown"]
+
+
+def tidy(made: TidyEvidence) -> list[Table | str]:
+    """A line a finding."""
+    lines = [f"{one.file}:{one.line}: {one.level}: {one.message} [{one.check}]" for one in made.findings]
+    if made.clang_tidy and not lines:
+        lines = [f"clang-tidy {made.clang_tidy}: nothing found in {counted(len(made.files), 'file')}"]
+    return [*lines, *_degraded(made.degraded)]
+
+
+def bench(made: BenchEvidence) -> list[Table | str]:
+    """A row a case; ratios with their intervals."""
+    table = new_table(
+        "case", "status", ">kernel", ">torch/kernel", ">compile/kernel", ">base/kernel", "cache"
+    )
+    by_note: dict[str, list[str]] = {}
+    for row in made.rows:
+        by_arm = {one.against: one for one in row.ratios}
+        table.add_row(
+            row.case, row.status, _time(row.ns_per_call), _ratio(by_arm.get("torch")), _ratio(by_arm.get("compile")),
+            _ratio(by_arm.get("base")), row.cache or NO_FIGURE,
+        )  # fmt: skip
+        for note in dict.fromkeys((row.message, *row.notes)):
+            by_note.setdefault(note, []).append(row.case)
+    lines = [f"{_cases(cases, len(made.rows))}: {note}" for note, cases in by_note.items() if note]
+    return [table, "above 1 the kernel is faster; intervals hold the median at 95%", *lines]
+
+
+def _cases(some: Sequence[str], count: int) -> str:
+    """What a note is about: notes of all cases are told once."""
+    return "all cases" if len(some) == count > 1 else ", ".join(some)
+
+
+def attribution(made: AttributionEvidence) -> list[Table | str]:
+    """A row a method and case."""
+    table = new_table(
+        "method", "state", "case", ">champion", ">without it", ">attribution", "interval", "test"
+    )
+    lines = []
+    for method in made.methods:
+        lines.append(f"{method.method}: {method.state}: {method.message}")
+        for one in method.cases:
+            known = one.attribution_ms is not None
+            interval = f"[{one.low_ms:+.6f}, {one.high_ms:+.6f}] ms" if known else NO_FIGURE
+            table.add_row(
+                method.method, method.state, one.case, _time(one.champion_ns_per_call), _time(one.without_ns_per_call),
+                f"{one.attribution_ms:+.6f} ms" if known else NO_FIGURE, interval, one.outcome,
+            )  # fmt: skip
+    return [table, *lines]
+
+
+def _degraded(lines: Iterable[str]) -> list[str]:
+    return [f"not available: {line}" for line in lines]
+
+
+def _ratio(one: Ratio | None) -> str:
+    return NO_FIGURE if one is None else f"{one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]"
+
+
+def _opcodes(found: Iterable[tuple[str, int]]) -> str:
+    return " ".join(f"{name}:{count}" for name, count in list(found)[:SHOWN_OPCODES])
+
+
+def _time(ns: float | None) -> str:
+    return NO_FIGURE if ns is None else time_ns(ns)
+
+
+def _scaled(value: float) -> str:
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
+
+
+def _known(value: int | None) -> str:
+    return NO_FIGURE if value is None else str(value)
+
+
+def _yes(known: bool) -> str:
+    return "yes" if known else "no"

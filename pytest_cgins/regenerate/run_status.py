@@ -1,0 +1,123 @@
+"""Where a run stands, from nothing but its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pytest_cgins.regenerate.journal.files import is_locked
+from pytest_cgins.regenerate.journal.journal import Journal, load
+from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
+from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in
+from pytest_cgins.regenerate.spent import Spent
+
+State = Literal["running", "done", "waiting", "stopped"]
+"""A process has it; every target is accepted or failed; answers that come by hand are missing; it can be resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to."""
+
+    journal: Path
+    """Its folder."""
+    results: tuple[Result, ...]
+    """One a target, in order."""
+    spent: Spent
+    """Over all its parts."""
+
+
+def state_of(journal: Journal) -> State:
+    """Where a run stands; what `journal` itself holds counts as running, too."""
+    if is_locked(journal.folder / "run.lock"):
+        return "running"
+    left = [target for target in journal.record.targets if journal.result(target) is None]
+    if not left:
+        return "done"
+    by_hand = journal.record.provider == "exchange"
+    return "waiting" if by_hand and any(open_request(journal, target) for target in left) else "stopped"
+
+
+def open_request(journal: Journal, target: Target) -> Request | None:
+    """What was asked last for a target, if it has neither an answer nor a final failure."""
+    places = sorted((journal.folder / target.name).glob("attempt-*/*/request.json"))
+    for file in reversed(places):
+        if not any((file.parent / name).exists() for name in ("answer.json", "error.json")):
+            return load(Request, file)
+    return None
+
+
+def last_failure(journal: Journal, target: Target) -> Failure | None:
+    """Why there was no answer to what was asked last for a target, if that is what stopped it."""
+    places = sorted((journal.folder / target.name).glob("attempt-*/*/request.json"))
+    return failure_in(places[-1].parent) if places else None
+
+
+def give_up(journal: Journal) -> None:
+    """Have every target that is not done be failed, with the last source that it had."""
+    for target in journal.record.targets:
+        if journal.result(target) is None:
+            attempts = journal.attempts(target)
+            tried = (journal.sources(target, one.number) for one in reversed(attempts))
+            last = next(filter(None, tried), {})
+            result = Result(target=target, state="failed", attempts=attempts, why="given up")
+            journal.keep_result(result, last)
+
+
+def spent_on(
+    journal: Journal, target: Target | None = None, attempt: int | None = None, *, role: Role | None = None
+) -> Spent:
+    """What answers, and requests without one, have taken; `seconds` is how long answers were awaited.
+
+    Args:
+        journal: of the run.
+        target: only for this one.
+        attempt: only for this attempt of it; the helper's advice on it counts as well.
+        role: only what this one was asked.
+    """
+    where = f"{target.name if target else '*'}/attempt-{'*' if attempt is None else f'{attempt:02d}'}"
+    total = Spent()
+    for file in sorted(journal.folder.glob(f"{where}/*/request.json")):
+        request, answer = load(Request, file), journal.read(Answer, file.parent / "answer.json")
+        usage = answer.usage if answer else taken_in(file.parent)
+        if usage is None or role not in (None, request.role):
+            continue
+        # Who has no name is a person or an agent, whom the run does not pay.
+        priced = usage.usd is not None or not request.model
+        total = Spent(
+            requests=total.requests + 1,
+            prompt_tokens=total.prompt_tokens + usage.prompt_tokens,
+            answer_tokens=total.answer_tokens + usage.answer_tokens,
+            usd=total.usd + (usage.usd or 0.0),
+            estimated=total.estimated + usage.estimated,
+            unpriced=total.unpriced + (not priced),
+            seconds=total.seconds + (answer.seconds if answer else 0.0),
+        )
+    return total
+
+
+def lost(journal: Journal) -> tuple[tuple[Request, Usage], ...]:
+    """All requests of a run that have no answer and took something all the same, with what that was."""
+    files = sorted(journal.folder.glob("*/attempt-*/*/request.json"))
+    open_ones = (file for file in files if not (file.parent / "answer.json").exists())
+    taken = ((load(Request, file), taken_in(file.parent)) for file in open_ones)
+    return tuple((request, usage) for request, usage in taken if usage is not None)
+
+
+def done(journal: Journal) -> Ran | None:
+    """What a run came to, if nothing of it is left to do; then the project may be another one by now."""
+    results = []
+    for target in journal.record.targets:
+        result, proposal = journal.result(target), journal.proposal(target)
+        if result is None or not is_proposed(journal, target):
+            return None
+        where = str(proposal.relative_to(journal.folder)) if result.state == "accepted" else ""
+        results.append(replace(result, proposal=where))
+    return Ran(journal=journal.folder, results=tuple(results), spent=spent_on(journal))
+
+
+def is_proposed(journal: Journal, target: Target) -> bool:
+    """Whether there is nothing to propose for a target, or that is done."""
+    result = journal.result(target)
+    return result is None or result.state != "accepted" or journal.proposal(target).is_dir()

@@ -1,0 +1,142 @@
+"""Processes of their own for kernels, and ncu around them, played by a script."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.building.cache.store import default_cache
+from pytest_cgins.config import load
+from pytest_cgins.core.model import Case
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.regenerate.profiling import profile
+from pytest_cgins.regenerate.profiling.child import Child
+from pytest_cgins.regenerate.profiling.ncu import Ncu
+from pytest_cgins.run.sandbox.fence import Sandbox
+from tests.regenerate.profiling.outputs import RAW_2025
+
+PROJECT = Path(__file__).parents[2] / "plugin" / "project"
+# Refuses what it is told to, else "profiles" without running anything; prints the table of a report.
+NCU = r"""#!{python}
+import pathlib, sys
+words = sys.argv[1:]
+if "--import" in words:
+    text = pathlib.Path({table!r}).read_text()
+    if "--log-file" in words:
+        pathlib.Path(words[words.index("--log-file") + 1]).write_text(text)
+    else:
+        print(text)
+elif {refuses!r} and {refuses!r} in words:
+    print("==ERROR== {error}")
+    sys.exit(1)
+else:
+    pathlib.Path(words[words.index("--export") + 1] + ".ncu-rep").write_text("report")
+"""
+
+
+@pytest.fixture(scope="module")
+def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
+    """Of the tiny project with its pack."""
+    folder = tmp_path_factory.mktemp("profile") / "project"
+    shutil.copytree(PROJECT, folder)
+    subprocess.run([sys.executable, "record_tiny.py"], cwd=folder, check=True)
+    with closing(Evaluator(load(folder / "cgins.yaml"), seed=0, timing=False, probes="off")) as made:
+        yield made
+
+
+def case_of(evaluator: Evaluator, implementation: str) -> Case:
+    return next(case for case in evaluator.cases() if case.name.startswith(f"relu/{implementation}/"))
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize(
+    ("implementation", "trouble"),
+    [
+        ("cpu-right", ""),
+        ("cpu-refuse", "LaunchError: relu/refuse: relu returned 1: 6 elements are too many"),
+        ("cpu-crash", "last words"),
+    ],
+)
+def test_a_kernel_runs_in_a_process_of_its_own(
+    evaluator: Evaluator, tmp_path: Path, implementation: str, trouble: str, fenced: bool
+) -> None:
+    """It is loaded and called as in a worker; what it raises, and its last words, are told, from a sandbox too."""
+    root = evaluator.config.root
+    fence = Sandbox(devices=False).around(visible=(root, default_cache()), hidden=())
+    case = case_of(evaluator, implementation)
+    with evaluator.made_ready(case) as (compiled, _, pairs):
+        child = Child(
+            tmp_path, case, compiled, pairs[0], import_root=root, timeout_s=120, sandbox=fence if fenced else None
+        )  # fmt: skip
+        told = child.run("call")
+    assert trouble in f"{told.trouble}\n" if trouble else told.trouble == "", told
+    assert ("warm_seconds" in told.answer) == (not trouble)
+
+
+def ncu(folder: Path, *, refuses: str = "", error: str = "", table: str = RAW_2025) -> Ncu:
+    file, program = folder / "table.csv", folder / "ncu"
+    file.write_text(table)
+    program.write_text(NCU.format(python=sys.executable, table=str(file), refuses=refuses, error=error))
+    program.chmod(0o755)
+    return Ncu(path=str(program), version="2025.3")
+
+
+def counted(evaluator: Evaluator, folder: Path, program: Ncu | None) -> profile._Findings:
+    """What is known of a case after ncu has run."""
+    case = case_of(evaluator, "cpu-right")
+    profiler = profile.Profiler(evaluator, folder / "out", program=program)
+    found = profile._Findings()
+    (folder / "child").mkdir()
+    with evaluator.made_ready(case) as (compiled, _, pairs):
+        child = profiler._child(folder / "child", case, compiled, pairs[0])
+        profiler._counters(child, case, profiler._begin_counters(child, profile.EXTRAS[0]), found)
+    return found
+
+
+def test_launches_are_read_and_the_report_is_kept(evaluator: Evaluator, tmp_path: Path) -> None:
+    """Each launch has its share of the time; the report lies beside the document, named as the case."""
+    found = counted(evaluator, tmp_path, ncu(tmp_path))
+    assert [one.time_share for one in found.kernels] == [0.8, 0.2]
+    assert found.degraded == []
+    (note,) = found.notes
+    assert "fp32_pct" in note
+    assert "dram_pct" not in note
+    assert found.report.startswith("relu_cpu-right_tiny_f32-2x3-")
+    assert (tmp_path / "out" / found.report).read_text() == "report"
+
+
+def test_counters_that_are_in_no_section_may_be_refused(evaluator: Evaluator, tmp_path: Path) -> None:
+    """Then it is asked without them, and that is told."""
+    found = counted(evaluator, tmp_path, ncu(tmp_path, refuses="--metrics", error="Failed to find metric"))
+    assert len(found.kernels) == 2
+    assert found.notes[0] == "ncu refused counters: asked for again with 0 besides its sections'"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [("ERR_NVGPUCTRPERM - no", "--cap-add=SYS_ADMIN"), ("Internal error", "ncu: Internal error")],
+)
+def test_without_permission_the_rest_goes_on(
+    evaluator: Evaluator, tmp_path: Path, error: str, told: str
+) -> None:
+    """Nothing is raised: what is missing is told with its remedy."""
+    found = counted(evaluator, tmp_path, ncu(tmp_path, refuses="--section", error=error))
+    assert found.kernels == ()
+    assert told in found.degraded[0]
+
+
+def test_without_ncu_it_is_told_how_to_get_it(evaluator: Evaluator, tmp_path: Path) -> None:
+    """As is an output that has no table in it."""
+    assert counted(evaluator, tmp_path, None).degraded == [profile.NO_NCU]
+
+
+def test_a_report_without_launches_is_told(evaluator: Evaluator, tmp_path: Path) -> None:
+    """The name of the report is in the text."""
+    found = counted(evaluator, tmp_path, ncu(tmp_path, table="no table"))
+    assert "profile.ncu-rep has no launch that can be read" in found.degraded[0]

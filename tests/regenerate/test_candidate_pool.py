@@ -1,0 +1,267 @@
+"""Candidates of a batch: built and checked at the same time, each in its own folder, timed in order, nothing built twice."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins import config as configuration
+from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.revision.checkout import NONE
+from pytest_cgins.config import Config
+from pytest_cgins.core.model import Case, Evaluation, Reason, Status
+from pytest_cgins.gate.evaluate import Evaluator, worker_environment
+from pytest_cgins.regenerate import candidate_pool, targets
+from pytest_cgins.regenerate.candidate_pool import Room
+from pytest_cgins.regenerate.project_copy import ProjectCopy
+from pytest_cgins.regenerate.trial import Bench, TrialSettings
+from pytest_cgins.run.pool import WorkerPool
+from tests.regenerate import scripted
+from tests.regenerate.projects import committed, git
+
+MAIN = "kernels/relu.cpp"
+YAML = """\
+version: 1
+traces: [traces/tiny]
+kernels:
+  relu:
+    op: torch.nn.functional.relu
+    source: kernels/relu.cpp
+    gate: {tolerate: 40%, catch: 90%}
+"""
+"""Whatever the noise of a machine, it is soon seen that nothing is that much slower."""
+
+
+def relu(name: str, expression: str = "EACH < 0 ? 0 : EACH") -> dict[str, str]:
+    """A candidate, the only one whose variable has this name."""
+    text = scripted.draft("relu", 3).replace("x[i] < 0 ? 0 : x[i]", expression.replace("EACH", f"{name}[i]"))
+    return {MAIN: text.replace("const float* x =", f"const float* {name} =")}
+
+
+@pytest.fixture
+def project(made_once: Callable[..., Path], tmp_path: Path) -> Config:
+    """A project with one kernel that is right, committed."""
+    folder = tmp_path / "project"
+    shutil.copytree(
+        made_once("scripted", scripted.recorded), folder, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    committed(folder, {"cgins.yaml": YAML, MAIN: scripted.draft("relu", 3)})
+    return configuration.load(folder / "cgins.yaml")
+
+
+@pytest.fixture
+def reference(project: Config) -> Iterator[WorkerPool]:
+    """A trusted worker."""
+    with WorkerPool(env=worker_environment()) as pool:
+        yield pool
+
+
+@pytest.fixture
+def make_bench(
+    project: Config, reference: WorkerPool, tmp_path: Path
+) -> Iterator[Callable[..., tuple[Bench, ProjectCopy]]]:
+    """Makes a bench with a copy of its own, and ends it."""
+    made: list[Bench] = []
+    rooms: list[Room] = []
+
+    def make(*, threads: int = 0, baseline: str = NONE, **settings: object) -> tuple[Bench, ProjectCopy]:
+        (entry,) = project.kernels
+        target = targets.target_of(entry, entry.implementations[0], "optimise")
+        copy = ProjectCopy(
+            project, "relu", "cpp", "cpu", tmp_path / f"bench-{len(made)}" / "copy", baseline=baseline
+        )
+        known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
+        room = Room(Ahead(cache=tmp_path / "cache"), threads=threads)
+        rooms.append(room)
+        made.append(Bench(target, copy, known, reference=reference, room=room, trusted_root=project.root))
+        return made[-1], copy
+
+    yield make
+    for room in rooms:
+        room.stop()
+    for bench in made:
+        bench.close()
+    for room in rooms:
+        room.close()
+
+
+def compiled(records: Mapping[int, logging.LogRecord] | list[logging.LogRecord]) -> int:
+    """How many builds found nothing in the cache, and began."""
+    return sum(": not in the cache " in record.getMessage() for record in records)
+
+
+def test_each_has_a_folder_of_its_own(make_bench: Callable[..., tuple[Bench, ProjectCopy]]) -> None:
+    """Each is judged for itself, whatever the others are, and for what was touched in its own folder alone."""
+    bench, copy = make_bench(threads=2)
+    batch = [relu("a"), relu("b", "-EACH"), relu("c", "EACH < ? 0"), relu("d")]
+    bench.begin(batch, None)
+    assert not (copy.top.parent / "copy-0").exists()
+    tops = [copy.top, *(copy.top.parent / f"copy-{number}" for number in (1, 2, 3))]
+    assert [{MAIN: (top / MAIN).read_text()} for top in tops] == batch
+    (tops[1] / "cgins.yaml").write_text("# moved\n")
+    found = []
+    for files in batch:
+        trial = bench.check(files)
+        (evaluation,) = trial.evaluations
+        found.append((evaluation.verdict.status, bench.touched()))
+        assert str(copy.top.parent) not in str(trial)
+    assert found == [
+        (Status.PASSED, ()),
+        (Status.INCORRECT, ("cgins.yaml",)),
+        (Status.BUILD_ERROR, ()),
+        (Status.PASSED, ()),
+    ]
+
+
+def test_a_folder_is_as_new_for_the_next_candidate(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]],
+) -> None:
+    """What lies there after a batch is gone when the next begins, warmed or not."""
+    bench, copy = make_bench(threads=2)
+    bench.begin([relu("a"), relu("b")], None)
+    (copy.top.parent / "copy-1" / "left.txt").write_text("x")
+    assert bench.check(relu("b")).evaluations[0].verdict.status is Status.PASSED
+    assert bench.touched() == ("left.txt",)
+    bench.warm(2)
+    bench.begin([relu("c"), relu("d")], None)
+    assert bench.check(relu("d")).evaluations[0].verdict.status is Status.PASSED
+    assert bench.touched() == ()
+
+
+def test_nothing_is_built_twice(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Checks, times, the acceptance, evidence of another run's copy and that run itself take what the first check built."""
+    bench, _ = make_bench()
+    first, second = relu("a"), relu("b")
+    with caplog.at_level(logging.DEBUG, "pytest_cgins.building.build"):
+        bench.begin([first, second], None)
+        for files in (first, second):
+            assert bench.check(files).evaluations[0].verdict.status is Status.PASSED
+        assert compiled(caplog.records) == 2
+        assert bench.times(first, None).evaluations[0].build_seconds == 0
+        assert compiled(caplog.records) == 3  # the incumbent, which it was timed beside
+        assert bench.times(second, first).evaluations[0].measurement is not None
+        accepted = bench.accept(second, goal="optimise")
+        assert accepted.evaluations[0].correctness is not None
+        again, _ = make_bench()
+        again.begin([second, first], None)
+        for files in (second, first):
+            assert again.check(files).evaluations[0].verdict.status is Status.PASSED
+            again.times(files, None)
+    assert compiled(caplog.records) == 3
+
+
+def test_times_are_beside_the_champion_of_that_moment(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]],
+) -> None:
+    """Also if it was crowned after the batch began; what probes see while a kernel is timed is told with its answers."""
+    bench, copy = make_bench()
+    first, second = relu("a"), relu("b")
+    bench.begin([first, second], None)
+    bases = []
+    for files, champion in ((first, None), (second, first)):
+        bench.check(files)
+        (evaluation,) = bench.times(files, champion).evaluations
+        assert evaluation.measurement is not None
+        assert evaluation.correctness is not None
+        bases.append(evaluation.measurement.base_revision)
+        (seen,) = [one for one in evaluation.correctness.probes if one.name == "after_timing"]
+        assert "not timed" not in seen.message
+    crowned = git(copy.top, "rev-parse", "refs/tags/champion").strip()
+    assert bases == [git(copy.top, "rev-parse", "refs/tags/incumbent").strip(), crowned]
+    assert git(copy.top, "show", f"{crowned}:{MAIN}") == first[MAIN]
+
+
+def test_the_end_does_not_wait_for_a_kernel_that_hangs(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while candidates run: all processes end at once, and the bench can be used again."""
+    bench, copy = make_bench(threads=2)
+    hanging = relu("a", "EACH; for (volatile bool on = true; on;) {} y[i] = 0")
+    running: list[Evaluator] = []
+    evaluate = Evaluator.evaluate
+    monkeypatch.setattr(
+        Evaluator, "evaluate", lambda self, case: running.append(self) or evaluate(self, case)
+    )
+    bench.begin([hanging, relu("b")], None)
+    assert bench.check(relu("b")).evaluations[0].verdict.status is Status.PASSED
+    assert scripted.until(lambda: len(running) == 2, 30.0)
+    began = time.monotonic()
+    bench.close()
+    assert time.monotonic() - began < 20.0
+    bench.begin([relu("c")], None)
+    assert bench.check(relu("c")).evaluations[0].verdict.status is Status.PASSED
+    assert copy.touched() == ()
+
+
+def test_what_lacked_memory_is_checked_once_more_alone(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside others it may have had less than it needs: that is not its fault."""
+    bench, copy = make_bench(threads=2)
+    evaluate, asked = Evaluator.evaluate, []
+
+    def short(self: Evaluator, case: Case) -> Evaluation:
+        asked.append(self.config.root)
+        found = evaluate(self, case)
+        if asked.count(copy.top) != 1 or self.config.root != copy.top:
+            return found
+        verdict = replace(found.verdict, status=Status.RUNTIME_ERROR, reason=Reason.OUT_OF_MEMORY)
+        return replace(found, verdict=verdict)
+
+    monkeypatch.setattr(Evaluator, "evaluate", short)
+    bench.begin([relu("a"), relu("b")], None)
+    for files in (relu("a"), relu("b")):
+        assert bench.check(files).evaluations[0].verdict.status is Status.PASSED
+    assert asked.count(copy.top) == 2
+    assert len(asked) == 3
+
+
+def test_what_nvrtc_refuses_and_the_compiler_takes_is_checked(
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its word only puts off that a process is started; the compiler's counts."""
+    monkeypatch.setattr(candidate_pool, "default_jobs", lambda: 8)
+    monkeypatch.setattr(Evaluator, "is_doomed", lambda self, case: True)
+    bench, _ = make_bench()
+    bench.begin([relu("a"), relu("b", "EACH < ? 0")], None)
+    statuses = [
+        bench.check(one).evaluations[0].verdict.status for one in (relu("a"), relu("b", "EACH < ? 0"))
+    ]
+    assert statuses == [Status.PASSED, Status.BUILD_ERROR]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_acceptance_is_one_pass_where_the_base_is_the_incumbent(
+    project: Config,
+    make_bench: Callable[..., tuple[Bench, ProjectCopy]],
+    monkeypatch: pytest.MonkeyPatch,
+    edited: bool,
+) -> None:
+    """Who beats one beats the other; else each is timed beside the candidate, the incumbent at its share of alpha."""
+    if edited:
+        (project.root / MAIN).write_text(relu("mine")[MAIN])
+    bench, copy = make_bench(baseline="HEAD", compile=not edited)
+    passes, evaluate_all = [], Bench._all
+
+    def counted(self: Bench, *given: Any, **named: Any) -> list[Evaluation]:
+        passes.append(named["baseline"])
+        return evaluate_all(self, *given, **named)
+
+    monkeypatch.setattr(Bench, "_all", counted)
+    trial = bench.accept(relu("c"), goal="optimise", alpha_share=0.25)
+    assert passes == ([copy.against_base, copy.against_incumbent] if edited else [copy.against_base])
+    measured = trial.evaluations[0].measurement
+    assert measured is not None
+    against = measured.against("base")
+    assert against is not None
+    assert against.alpha == pytest.approx(0.25 * project.kernels[0].timing.alpha)
+    assert (measured.compiled is not None) == (not edited)
