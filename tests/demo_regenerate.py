@@ -1,6 +1,6 @@
 """`make demo-regenerate`: a kernel is broken, the gate fails, a recorded model repairs it, a pull request is open.
 
-The server is a twin of GitHub on this machine, over a bare repository: see `tests.github.twin`. Everything else is what
+The server is a twin of GitHub on this machine, over a bare repository: see `tests.pull_request.twin`. Everything else is what
 a user runs. Prints each command before it runs; any that does not end as it should ends the demo.
 """
 
@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.github.twin import WRITER, serve
+from tests.pull_request.twin import WRITER, serve
 
 EXAMPLE = Path(__file__).parents[1] / "example_project"
 KERNEL, SOURCE = "layer_norm/cpu-cpp", "kernels/layer_norm.cpp"

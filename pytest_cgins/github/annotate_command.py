@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: the file cannot be read or is no report.
     """
-    from pytest_cgins.github import annotations
+    from pytest_cgins.pull_request import annotations
     from pytest_cgins.report import reading
 
     report = reading.load(arguments.report)

@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from contextlib import closing
 
-    from pytest_cgins.github import comment, credentials, remote, subject
-    from pytest_cgins.github.rest import Rest
-    from pytest_cgins.github.transport import Transport
+    from pytest_cgins.pull_request import comment, credentials, remote, subject
+    from pytest_cgins.pull_request.rest import Rest
+    from pytest_cgins.pull_request.transport import Transport
     from pytest_cgins.report import comment as comments
     from pytest_cgins.report import reading
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_cgins.github.pull_request import Opened
+    from pytest_cgins.pull_request.pull_request import Opened
 
 EXIT_NOT_OPENED = 1
 """The proposal is stale, was measured on what the base branch no longer is, or a person has committed on its branch."""
@@ -21,10 +21,10 @@ def run(arguments: argparse.Namespace) -> int:
         ProposalError: the proposal is damaged or hostile.
         GitHubError: there is no token, or git or GitHub refuses.
     """
-    from pytest_cgins.github import pull_request
-    from pytest_cgins.github.connection import connected
-    from pytest_cgins.github.contribution import contribution
-    from pytest_cgins.github.git import Git
+    from pytest_cgins.pull_request import pull_request
+    from pytest_cgins.pull_request.connection import connected
+    from pytest_cgins.pull_request.contribution import contribution
+    from pytest_cgins.pull_request.git import Git
     from pytest_cgins.regenerate import proposal
     from pytest_cgins.report import escape
 

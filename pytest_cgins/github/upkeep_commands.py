@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core.errors import GitHubError
 
 if TYPE_CHECKING:
-    from pytest_cgins.github.upkeep import Known
+    from pytest_cgins.pull_request.upkeep import Known
 
 EXIT_UNKNOWN = 1
 
@@ -23,8 +23,8 @@ def run_status(arguments: argparse.Namespace) -> int:
     """
     from dataclasses import asdict
 
-    from pytest_cgins.github import upkeep
-    from pytest_cgins.github.connection import connected
+    from pytest_cgins.pull_request import upkeep
+    from pytest_cgins.pull_request.connection import connected
     from pytest_cgins.report import escape
 
     with connected(arguments) as server:
@@ -48,9 +48,9 @@ def run_close(arguments: argparse.Namespace) -> int:
     Raises:
         GitHubError: nothing is named, there is no token, or git or GitHub refuses.
     """
-    from pytest_cgins.github import upkeep
-    from pytest_cgins.github.connection import connected
-    from pytest_cgins.github.git import BranchMovedError
+    from pytest_cgins.pull_request import upkeep
+    from pytest_cgins.pull_request.connection import connected
+    from pytest_cgins.pull_request.git import BranchMovedError
     from pytest_cgins.report import escape
 
     if not (arguments.numbers or arguments.moot or arguments.stale):

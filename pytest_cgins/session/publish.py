@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Literal
 from pytest_cgins.core import logs
 from pytest_cgins.core.errors import GitHubError, ProposalError
 from pytest_cgins.core.secrets import without_secrets
-from pytest_cgins.github import credentials, remote
-from pytest_cgins.github.git import Git
+from pytest_cgins.pull_request import credentials, remote
+from pytest_cgins.pull_request.git import Git
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.report.escape import visible
 

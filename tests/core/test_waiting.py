@@ -20,9 +20,9 @@ from pytest_cgins.building.compilers import slots
 from pytest_cgins.core import logs, waiting
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait, Waited
-from pytest_cgins.github.git import Git
-from pytest_cgins.github.remote import parse
-from pytest_cgins.github.transport import Transport
+from pytest_cgins.pull_request.git import Git
+from pytest_cgins.pull_request.remote import parse
+from pytest_cgins.pull_request.transport import Transport
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.openai_compatible import OpenAICompatible

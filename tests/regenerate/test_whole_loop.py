@@ -15,9 +15,9 @@ import pytest
 
 from pytest_cgins.core.model import Status
 from tests.demo_regenerate import BROKEN, EXAMPLE, RIGHT, SOURCE
-from tests.github import twin as twins
-from tests.github.twin import Twin
-from tests.github.twin_api import Pull
+from tests.pull_request import twin as twins
+from tests.pull_request.twin import Twin
+from tests.pull_request.twin_api import Pull
 from tests.regenerate.llm_server import LlmServer, Reply
 from tests.regenerate.projects import git, write
 

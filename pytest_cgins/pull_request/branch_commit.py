@@ -1,0 +1,155 @@
+"""A commit on a kernel's branch: signed by GitHub where that can be, else made and pushed by git.
+
+Of an App's or a workflow's token GitHub signs what the REST API commits: a tree and a commit are written that nobody
+sees, and then the branch is set, in one step. For a person's token it signs only what `createCommitOnBranch` adds to a
+branch, which is done on a staging branch that is there for a moment. Either way the tree must be, by its id, the one
+that was checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.pull_request import refs
+from pytest_cgins.pull_request.git import BranchMovedError, Identity
+from pytest_cgins.pull_request.graphql import RefChange, UnavailableError
+from pytest_cgins.pull_request.server import Server
+
+How = Literal["auto", "api", "push"]
+STAGING = "cgins/staging/"
+"""Where the branches are that are there for a moment; after it the kernel's branch, `/` as `-`."""
+IDENTITY = Identity(name="pytest-cgins[bot]", email="pytest-cgins[bot]@users.noreply.github.com")
+"""Author and committer of what git pushes, unless others are named."""
+_LEFT_TO_GIT = (404, 405, 409, 413, 422, 501)
+"""Refusals by the API after which git may still be let in. Of others git would hear the same, or they pass, and are no
+reason for a commit that nobody signs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The one commit that a branch is to have on its base."""
+
+    branch: str
+    """Its name."""
+    before: str | None
+    """Tip that it has now; None: it is not there."""
+    parent: str
+    """Tip of the base branch."""
+    tree: str
+    """Of all files, as it must come out."""
+    files: Mapping[str, bytes]
+    """New bytes by path."""
+    message: str
+    """First line, an empty line, and the rest."""
+    identity: Identity | None = None
+    """Author and committer; None: whose token it is, or the bot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """How a commit came to be."""
+
+    commit: str
+    """Its id."""
+    signed: bool
+    """Whether GitHub has signed it."""
+    note: str = ""
+    """Why it is not signed; "" where it is."""
+
+
+def put(server: Server, wanted: Wanted, how: How = "auto") -> Put:
+    """Give a branch its commit.
+
+    Args:
+        server: where.
+        wanted: the commit.
+        how: `auto` takes git where the API cannot.
+
+    Raises:
+        BranchMovedError: the branch is not as it was seen.
+        GitHubError: GitHub refuses.
+    """
+    if how == "push" or (how == "auto" and wanted.identity is not None):
+        why = "--author was given" if wanted.identity is not None else "--commit-with push was given"
+        return _pushed(server, wanted, why)
+    try:
+        return _written(server, wanted) if server.is_bot() else _staged(server, wanted)
+    except BranchMovedError:
+        raise
+    except GitHubError as error:
+        refused = isinstance(error, UnavailableError) or error.status in _LEFT_TO_GIT
+        if how == "api" or not refused:
+            raise
+        return _pushed(server, wanted, f"the API did not take it: {error.what}")
+
+
+def _written(server: Server, wanted: Wanted) -> Put:
+    git, rest = server.git, server.rest
+    modes = {path: git.entry(wanted.parent, path) for path in wanted.files}
+    entries = [
+        {"path": path, "mode": (modes[path] or ("100644",))[0], "type": "blob", "content": content.decode()}
+        for path, content in sorted(wanted.files.items())
+    ]
+    _require_tree(rest.create_tree(git.tree_of(wanted.parent), entries), wanted)
+    made = rest.create_commit(wanted.message, wanted.tree, wanted.parent)
+    commit, signed = str(made["sha"]), bool(made["verification"]["verified"])
+    refs.change(server, [RefChange(branch=wanted.branch, before=wanted.before, after=commit)])
+    return _by_github(commit, signed=signed)
+
+
+def _staged(server: Server, wanted: Wanted) -> Put:
+    staging = STAGING + wanted.branch.removeprefix("cgins/").replace("/", "-")
+    left = server.rest.branch(staging)
+    if left != wanted.parent:
+        refs.change(server, [RefChange(branch=staging, before=left, after=wanted.parent)])
+    try:
+        made = server.graphql.create_commit(staging, wanted.parent, wanted.message, wanted.files)
+    except GitHubError as error:
+        # The commit may be there, with its answer lost; what it would have told is not worth asking for.
+        if server.rest.branch(staging) != wanted.parent:
+            raise BranchMovedError(error.what, remedy=error.remedy) from None
+        _unstage(server, staging, wanted.parent)
+        raise
+    if made.tree != wanted.tree:
+        _unstage(server, staging, made.commit)
+        _require_tree(made.tree, wanted)
+    moved = RefChange(branch=wanted.branch, before=wanted.before, after=made.commit)
+    try:
+        refs.change(server, [moved, RefChange(branch=staging, before=made.commit, after=None)])
+    except GitHubError:
+        _unstage(server, staging, made.commit)
+        raise
+    return _by_github(made.commit, signed=made.signed)
+
+
+def _by_github(commit: str, *, signed: bool) -> Put:
+    return Put(
+        commit=commit, signed=signed, note="" if signed else "the server signs no commits of this token"
+    )
+
+
+def _unstage(server: Server, staging: str, expected: str) -> None:
+    """Take the staging branch away, if nobody else works there; the error that led here is the one to tell."""
+    try:
+        refs.delete(server, staging, expected)
+    except GitHubError:
+        return
+
+
+def _pushed(server: Server, wanted: Wanted, why: str) -> Put:
+    identity = wanted.identity or IDENTITY
+    commit = server.git.commit(wanted.tree, wanted.parent, wanted.message, identity)
+    server.git.push(server.url, commit, wanted.branch, expected=wanted.before)
+    return Put(commit=commit, signed=False, note=why)
+
+
+def _require_tree(tree: str, wanted: Wanted) -> None:
+    if tree != wanted.tree:
+        raise GitHubError(
+            f"GitHub made the tree {tree[:12]} of the files, and {wanted.tree[:12]} was checked",
+            remedy="use --commit-with push",
+            status=422,
+        )

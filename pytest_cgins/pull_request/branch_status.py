@@ -1,0 +1,75 @@
+"""How the bot's commit on a kernel's branch stands to the base branch: read off git, whatever proposals say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.pull_request import own_branch
+from pytest_cgins.pull_request.git import Git
+from pytest_cgins.pull_request.own_branch import Own
+from pytest_cgins.pull_request.server import Server
+
+Stands = Literal["current", "behind", "stale", "moot", "changed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A branch beside its base."""
+
+    stands: Stands
+    """`current`: on the tip of its base; `behind`: that has moved elsewhere; `stale`: in the kernel's files; `moot`: it
+    has these files; `changed`: a person has committed."""
+    own: Own | None
+    """The bot's commit; None where there is none, or a person has committed."""
+    why: str
+    """In a sentence; "" where all is well."""
+
+
+def standing(git: Git, branch: str, head: str | None, base: str, tip: str) -> Standing:
+    """How a branch stands.
+
+    Args:
+        git: of the clone, which has both commits.
+        branch: name of the kernel's branch.
+        head: its tip; None if it is gone.
+        base: name of the base branch.
+        tip: its commit.
+
+    Raises:
+        GitHubError: git fails.
+    """
+    if head is None:
+        return Standing(stands="changed", own=None, why=f"there is no branch {branch} any more")
+    try:
+        own = own_branch.own_commit(git, head, tip, branch)
+    except GitHubError as error:
+        return Standing(stands="changed", own=None, why=error.what)
+    if own is None:
+        return Standing(stands="moot", own=None, why=f"{base} has all of {branch}")
+    if own.parent == tip:
+        return Standing(stands="current", own=own, why="")
+    return _moved(git, own, base, tip)
+
+
+def _moved(git: Git, own: Own, base: str, tip: str) -> Standing:
+    files = git.files_of(own.id)
+    try:
+        now = {path: git.entry(tip, path) for path in files}
+    except GitHubError as error:
+        return Standing(stands="stale", own=own, why=error.what)
+    if all(now[path] == git.entry(own.id, path) for path in files):
+        return Standing(stands="moot", own=own, why=f"{base} has these files")
+    moved = [path for path in files if now[path] != git.entry(own.parent, path)]
+    if moved:
+        return Standing(stands="stale", own=own, why=f"{base} has changed {', '.join(moved)}")
+    return Standing(stands="behind", own=own, why=f"{base} has moved on elsewhere")
+
+
+def of_this_repository(server: Server, pull: dict[str, Any], branch: str) -> bool:
+    """Whether a pull request's branch is one of the repository itself: a fork, also of the same owner, can name one so."""
+    head, base = pull["head"], pull["base"]
+    if head["ref"] != branch or head["label"] != server.head(branch):
+        return False
+    return head["repo"] is not None and head["repo"]["id"] == base["repo"]["id"]

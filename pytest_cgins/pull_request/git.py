@@ -1,0 +1,421 @@
+"""The git command, in a repository of its own on the objects of a clone.
+
+So the clone's working tree, index, refs, hooks and settings, and whatever these include, are neither heeded nor changed: of
+the clone are read its objects, to which others come, the address of a remote, and where in it a folder is. The token is given to git in the environment, for one url only; it is on no command line, in no file and in no
+message.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
+from pytest_cgins.pull_request import git_environment
+from pytest_cgins.pull_request.credentials import workflow_permission
+from pytest_cgins.pull_request.remote import Remote, without_user
+
+LIMIT_S = 300.0
+"""Longest that one command of git may take."""
+TRIES = 3
+"""Times that the server is asked, if there is trouble on the way."""
+MOST_COMMITS = 100
+"""No more commits of a branch are listed."""
+REFUSED_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MESSAGE_LENGTH = 2000
+_TROUBLE = re.compile(
+    r"error: (403|429|5\d\d)|Could not resolve host|Connection (reset|refused|timed out)|Empty reply|hung up|"
+    r"early EOF|unexpected disconnect|Recv failure|outstanding read data|transfer closed"
+)
+"""What git says of trouble that may pass; so GitHub also limits how much is asked of it (403)."""
+MOVED = "the repository was renamed or moved: give the remote its new address, with git remote set-url"
+_log = logging.getLogger(__name__)
+
+
+class BranchMovedError(GitHubError):
+    """Somebody else changed a branch between a look at it and a change of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Author and committer of a commit."""
+
+    name: str
+    """As `git log` shows it."""
+    email: str
+    """As `git log` shows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit of a branch, as far as the opener looks at it."""
+
+    id: str
+    """40 or 64 hex digits."""
+    tree: str
+    """Of its files."""
+    parents: tuple[str, ...]
+    """None for the first one, several for a merge."""
+    author: str
+    """The author's email."""
+    committer: str
+    """The committer's email."""
+    message: str
+    """All of it."""
+
+
+class Git:
+    """One repository, and perhaps a token for one remote."""
+
+    def __init__(self, folder: Path, *, token: str = "", remote: Remote | None = None) -> None:
+        """Nothing is run yet but a look at what folders git trusts. What is made goes with the object.
+
+        Args:
+            folder: in a clone.
+            token: "" for none.
+            remote: the only place that the token is sent to; over ssh it is not.
+
+        Raises:
+            GitHubError: there is no such folder.
+        """
+        if not folder.is_dir():
+            raise GitHubError(
+                f"{folder}: no such folder", remedy="run the command in a clone of the repository"
+            )
+        self._folder = folder
+        self._remote = remote
+        self._own: dict[str, str] | None = None
+        self._secrets = git_environment.passwords()
+        self._environment = git_environment.bare()
+        if token and remote is not None and remote.scheme != "ssh":
+            basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+            header = (f"http.{remote.url}.extraHeader", f"Authorization: Basic {basic}")
+            git_environment.configure(self._environment, [header])
+            self._secrets += (token, basic)
+
+    def remote_url(self, name: str) -> str:
+        """The url of a remote.
+
+        Raises:
+            GitHubError: there is no such remote.
+        """
+        try:
+            return self._look("config", "--get", f"remote.{name}.url").strip()
+        except GitHubError:
+            raise GitHubError(
+                f'{self._folder}: git knows no remote "{name}"',
+                remedy="name one of `git remote` with --remote",
+            ) from None
+
+    def prefix(self) -> str:
+        """From the top of the working tree to the folder: "" or `a/b/`."""
+        return self._look("rev-parse", "--show-prefix").rstrip("\n")
+
+    def fetch(self, url: str, branch: str) -> str | None:
+        """Bring a branch's commits here.
+
+        Returns:
+            The commit at its tip; None if there is no such branch.
+        """
+        commit = self.tip(url, branch)
+        if commit is not None:
+            self._ask("fetch", "--quiet", "--no-tags", url, f"refs/heads/{branch}")
+        return commit
+
+    def tip(self, url: str, branch: str) -> str | None:
+        """The commit at the tip of a branch of the remote; None if there is no such branch."""
+        ref = f"refs/heads/{branch}"
+        listed = self._ask("ls-remote", "--refs", url, ref).splitlines()
+        found = next((line.split("\t")[0] for line in listed if line.endswith(f"\t{ref}")), None)
+        return None if found is None else _checked(found)
+
+    def entry(self, commit: str, path: str) -> tuple[str, str] | None:
+        """Mode and blob of a file in a commit; None if there is none.
+
+        Raises:
+            GitHubError: there is a folder, a link or a submodule at the path or above it.
+        """
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            above = "/".join(parts[:depth])
+            listed = self._run("ls-tree", "-z", "--full-tree", commit, "--", above)
+            if not listed:
+                return None
+            mode, kind, blob = listed.split("\t", 1)[0].split(" ")
+            if mode in REFUSED_MODES or (kind == "tree") != (depth < len(parts)):
+                found = REFUSED_MODES.get(mode, "a folder" if kind == "tree" else "a file")
+                raise GitHubError(
+                    f'"{path}": "{above}" is {found} on the base branch', remedy="remove it there first"
+                )
+        return mode, blob
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit."""
+        return self._run("rev-parse", "--verify", f"{commit}^{{tree}}").strip()
+
+    def changed(self, before: str, after: str) -> tuple[str, ...]:
+        """Paths, from the top of the repository, that differ between two commits."""
+        listed = self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
+        return tuple(path for path in listed.split("\0") if path)
+
+    def files_of(self, commit: str) -> tuple[str, ...]:
+        """Paths that a commit with one parent changes, from the top of the repository."""
+        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", commit)
+        return tuple(path for path in self._run(*words).split("\0") if path)
+
+    def paths(self, commit: str) -> tuple[str, ...]:
+        """Paths of all files of a commit."""
+        listed = self._run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+        return tuple(path for path in listed.split("\0") if path)
+
+    def bring(self, url: str, commit: str) -> bool:
+        """Have a commit here, from the server if need be; False where neither has it."""
+        if not _COMMIT.fullmatch(commit):
+            return False
+        for fetched in (False, True):
+            try:
+                if fetched:
+                    self._ask("fetch", "--quiet", "--no-tags", url, commit)
+                self._run("cat-file", "-e", f"{commit}^{{commit}}")
+            except GitHubError:
+                continue
+            return True
+        return False
+
+    def read(self, blob: str) -> bytes:
+        """The bytes of a file."""
+        return self._output("cat-file", "blob", blob)
+
+    def checked_out(self, commit: str, path: str, blob: str) -> bytes:
+        """The bytes that a checkout of a commit has of a file, by its `.gitattributes`; other programs' filters are not run."""
+        with self._attributes(commit, path) as variables:
+            return self._output("cat-file", "--filters", f"--path={path}", blob, variables=variables)
+
+    def checked_in(self, commit: str, path: str, content: bytes) -> bytes:
+        """What git would store of such bytes of a file in a checkout of a commit, likewise."""
+        with self._attributes(commit, path) as variables:
+            words = ("hash-object", "-w", f"--path={path}", "--stdin")
+            return self.read(self._run(*words, given=content, variables=variables).strip())
+
+    @contextmanager
+    def _attributes(self, commit: str, path: str) -> Iterator[dict[str, str]]:
+        """A work tree that has nothing but the `.gitattributes` that a path has in a commit."""
+        with tempfile.TemporaryDirectory(prefix="cgins-attributes-") as folder:
+            above = path.split("/")[:-1]
+            for name in ("/".join([*above[:depth], ".gitattributes"]) for depth in range(len(above) + 1)):
+                listed = self._run("ls-tree", "--full-tree", commit, "--", name)
+                if listed.startswith("100"):
+                    file = Path(folder, name)
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(self.read(listed.split()[2]))
+            yield {"GIT_WORK_TREE": folder}
+
+    def tree(self, base: str, files: Mapping[str, bytes]) -> str:
+        """Write the tree of a commit with some files put in place of its own.
+
+        Args:
+            base: the commit.
+            files: bytes by path from the top of the repository; an executable one stays executable.
+        """
+        lines = []
+        for path, content in sorted(files.items()):
+            blob = self._run("hash-object", "-w", "--no-filters", "--stdin", given=content).strip()
+            before = self.entry(base, path)
+            lines.append(f"{before[0] if before else '100644'} {blob}\t{path}\0")
+        with self._own_index() as index:
+            self._run("read-tree", base, variables=index)
+            self._run("update-index", "-z", "--index-info", given="".join(lines).encode(), variables=index)
+            return self._run("write-tree", variables=index).strip()
+
+    def commit(self, tree: str, parent: str, message: str, identity: Identity) -> str:
+        """Write a commit; no ref is set."""
+        variables = {
+            f"GIT_{role}_{what}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", identity.name), ("EMAIL", identity.email))
+        }
+        made = self._run(
+            "commit-tree", tree, "-p", parent, "-F", "-", given=message.encode(), variables=variables
+        )
+        return _checked(made.strip())
+
+    def push(self, url: str, commit: str, branch: str, *, expected: str | None) -> None:
+        """Set a branch of the remote to a commit; again, if the network or the server was in trouble.
+
+        Args:
+            url: of the remote.
+            commit: new tip of the branch.
+            branch: its name.
+            expected: the tip that it must have now; None: it must not exist.
+
+        Raises:
+            BranchMovedError: it has another tip.
+            GitHubError: the server refuses.
+        """
+        lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
+        words = ("push", "--quiet", "--porcelain", lease, url)
+        with Wait("git push") as wait:
+            for tried in range(1, TRIES + 1):
+                try:
+                    self._run(*words, f"{commit}:refs/heads/{branch}")
+                except GitHubError as error:
+                    now = self.tip(url, branch)
+                    # The answer may have been lost, and nothing else.
+                    if now == commit:
+                        return
+                    if now != expected:
+                        raise BranchMovedError(error.what, remedy=error.remedy) from None
+                    self._pause(tried, wait, error)
+                else:
+                    return
+
+    def commits(self, branch: str, base: str) -> tuple[Commit, ...]:
+        """Commits of a branch that are not in a base, newest first; both are ids that `fetch` gave."""
+        form = "%x01%H%x00%T%x00%P%x00%ae%x00%ce%x00%B"
+        listed = self._run(
+            "log", f"--format={form}", "--no-show-signature", f"-n{MOST_COMMITS}", f"{base}..{branch}"
+        )
+        return tuple(_commit(one) for one in listed.split("\x01")[1:])
+
+    @contextmanager
+    def _own_index(self) -> Iterator[dict[str, str]]:
+        with tempfile.TemporaryDirectory(prefix="cgins-index-") as folder:
+            yield {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+
+    def _ask(self, *arguments: str) -> str:
+        """Run a command that only reads from the server; again, if the network or the server was in trouble."""
+        with Wait(f"git {arguments[0]}") as wait:
+            for tried in range(1, TRIES + 1):
+                try:
+                    return self._run(*arguments)
+                except GitHubError as error:
+                    self._pause(tried, wait, error)
+        raise AssertionError("the last try returns or raises")
+
+    @staticmethod
+    def _pause(tried: int, wait: Wait, error: GitHubError) -> None:
+        """Wait for the next try; raise the error where there is none, or where it would not pass."""
+        if tried == TRIES or not _TROUBLE.search(error.what):
+            raise error
+        _log.info("%s: trouble on the way; again in %d s", error.what, tried)
+        wait.sleep(float(tried), f"try {tried} of {TRIES}: {error.what}")
+
+    def _run(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
+        return self._output(*arguments, given=given, variables=variables).decode("utf-8", "replace")
+
+    def _output(
+        self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None
+    ) -> bytes:
+        if self._own is None:
+            self._own = self._made()
+        return self._done(*arguments, given=given, variables={**self._own, **(variables or {})})
+
+    def _look(self, *arguments: str) -> str:
+        """Run a command that only reads, and starts nothing, in the clone itself."""
+        return self._done(*arguments).decode("utf-8", "replace")
+
+    def _made(self) -> dict[str, str]:
+        """The variables of a repository of our own: with the objects of the clone, and what refs and limits they have."""
+        asked = ("rev-parse", "--show-object-format", "--git-path", "objects", "--git-path", "shallow")
+        form, objects, shallow = map(os.fsdecode, self._done(*asked).splitlines())
+        # For the server to send no more than lacks. A replaced object is none of its.
+        refs = self._done("for-each-ref", "--format=%(objectname) %(refname)").splitlines(keepends=True)
+        folder = Path(tempfile.mkdtemp(prefix="cgins-git-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        own = {"GIT_DIR": str(folder)}
+        self._done("init", "--quiet", "--bare", "--template=", f"--object-format={form}", variables=own)
+        known = [line for line in refs if b" refs/replace/" not in line]
+        (folder / "packed-refs").write_bytes(b"".join(known))
+        if (self._folder / shallow).is_file():
+            shutil.copyfile(self._folder / shallow, folder / "shallow")
+        if self._remote is not None and self._is_partial():
+            for key, value in (
+                ("core.repositoryFormatVersion", "1"),
+                ("extensions.partialClone", "server"),
+                ("remote.server.url", self._remote.url),
+                ("remote.server.promisor", "true"),
+            ):
+                self._done("config", key, value, variables=own)
+        return own | {"GIT_OBJECT_DIRECTORY": str((self._folder / objects).resolve())}
+
+    def _is_partial(self) -> bool:
+        """Whether the clone was made without all files, which are then asked for one by one."""
+        try:
+            return "true" in self._look("config", "--get-regexp", r"^remote\..*\.promisor$")
+        except GitHubError:
+            return False
+
+    def _done(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+        environment = {**self._environment, **(variables or {})}
+        try:
+            done = subprocess.run(
+                ["git", *arguments],
+                # Attributes are found from within a work tree alone.
+                cwd=environment.get("GIT_WORK_TREE", self._folder),
+                input=given,
+                env=environment,
+                capture_output=True,
+                check=False,
+                timeout=LIMIT_S,
+            )
+        except FileNotFoundError:
+            raise GitHubError("there is no command git", remedy="install git") from None
+        except subprocess.TimeoutExpired:
+            raise GitHubError(
+                f"git {arguments[0]} took more than {LIMIT_S:g} s",
+                remedy="look whether the server can be reached",
+            ) from None
+        if done.returncode:
+            raise self._error(arguments[0], (done.stdout if arguments[0] == "push" else b"") + done.stderr)
+        return done.stdout
+
+    def _error(self, command: str, output: bytes) -> GitHubError:
+        said = without_user(output.decode("utf-8", "replace").strip())
+        for secret in self._secrets:
+            said = said.replace(secret, "***")
+        said = "".join(one if one.isprintable() or one == "\n" else "?" for one in said)[:_MESSAGE_LENGTH]
+        return GitHubError(f"git {command} failed: {said}", remedy=_remedy(said))
+
+
+def _remedy(said: str) -> str:
+    if needed := workflow_permission(said):
+        return needed
+    if re.search(r"error: 30[1278]\b", said):
+        return MOVED
+    if "stale info" in said or "fetch first" in said:
+        return "the branch was changed by somebody else meanwhile: look at it, and run the command again"
+    if "Authentication failed" in said or "terminal prompts disabled" in said or "error: 401" in said:
+        return "the token is missing or not valid for this repository: see pull-requests.md"
+    if "error: 403" in said or "denied" in said.lower():
+        return "the token needs the permission contents: write, and the branch must not be protected"
+    return ""
+
+
+def _commit(text: str) -> Commit:
+    identifier, tree, parents, author, committer, message = text.split("\0", 5)
+    return Commit(
+        id=_checked(identifier),
+        tree=tree,
+        parents=tuple(parents.split()),
+        author=author,
+        committer=committer,
+        message=message.strip(),
+    )
+
+
+def _checked(commit: str) -> str:
+    if not _COMMIT.fullmatch(commit):
+        raise GitHubError(f'git named "{commit[:80]}" a commit, which is none')
+    return commit

@@ -1,0 +1,191 @@
+"""GitHub's GraphQL API: commits that GitHub signs for anybody, and refs that are set only if they are as expected."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.waiting import Wait
+from pytest_cgins.pull_request.credentials import workflow_permission
+from pytest_cgins.pull_request.transport import TRIES, Transport
+
+ZEROS = "0" * 40
+"""Where a ref is not there."""
+VIEWER = "query { viewer { login } }"
+UPDATE_REFS = """\
+mutation ($repository: ID!, $updates: [RefUpdate!]!) {
+  updateRefs(input: {repositoryId: $repository, refUpdates: $updates}) { clientMutationId }
+}
+"""
+CREATE_COMMIT = """\
+mutation ($input: CreateCommitOnBranchInput!) {
+  createCommitOnBranch(input: $input) { commit { oid tree { oid } signature { isValid } } }
+}
+"""
+_UNKNOWN = ("undefinedField", "undefinedType")
+_FORBIDDEN = {"FORBIDDEN", "INSUFFICIENT_SCOPES"}
+_PASSING = ("None", "INTERNAL", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "NOT_FOUND")
+"""Types of errors that may pass, `None` for those without one: trouble of the server ("Something went wrong"), and what
+was made a moment ago and is not known everywhere yet."""
+_LATER = "run the command again later"
+_log = logging.getLogger(__name__)
+
+
+class UnavailableError(GitHubError):
+    """The server has no such API or no such mutation, as old servers of GitHub Enterprise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefChange:
+    """What is to become of one branch."""
+
+    branch: str
+    """Its name."""
+    before: str | None
+    """The commit that it must have; None: it must not be there."""
+    after: str | None
+    """The commit that it gets; None: it is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that GitHub made."""
+
+    commit: str
+    """Its id."""
+    tree: str
+    """Of its files."""
+    signed: bool
+    """Whether GitHub has signed it."""
+
+
+class Graphql:
+    """One server; each method raises `UnavailableError` where the server is too old, `GitHubError` where it refuses.
+
+    The error's status is 403 where a permission is missing and 422 where the request is refused as it is, so that another
+    way may do; 200 is that of a ref that is not as expected, and of trouble that did not pass.
+    """
+
+    def __init__(self, transport: Transport, url: str, repository: str) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            transport: of the server.
+            url: of the API.
+            repository: `owner/name`.
+        """
+        self._transport = transport
+        self._url = url
+        self._repository = repository
+
+    def login(self) -> str:
+        """Whose token it is; `NAME[bot]` for an App."""
+        return str(self._call(VIEWER, {})["viewer"]["login"])
+
+    def update_refs(self, repository_id: str, changes: Sequence[RefChange]) -> None:
+        """Change branches, all or none; refused if one of them is not as expected.
+
+        Args:
+            repository_id: the repository's `node_id`.
+            changes: what is to become of each.
+        """
+        updates = [
+            {
+                "name": f"refs/heads/{one.branch}",
+                "beforeOid": one.before or ZEROS,
+                "afterOid": one.after or ZEROS,
+                "force": True,
+            }
+            for one in changes
+        ]
+        self._call(UPDATE_REFS, {"repository": repository_id, "updates": updates})
+
+    def create_commit(
+        self, branch: str, expected: str, message: str, files: Mapping[str, bytes]
+    ) -> Committed:
+        """Commit on a branch, as the token's owner, signed by GitHub.
+
+        Args:
+            branch: its name.
+            expected: its tip; another one is refused.
+            message: first line, an empty line, and the rest.
+            files: new bytes by path.
+        """
+        headline, _, body = message.partition("\n")
+        additions = [
+            {"path": path, "contents": base64.b64encode(content).decode()}
+            for path, content in sorted(files.items())
+        ]
+        asked = {
+            "branch": {"repositoryNameWithOwner": self._repository, "branchName": branch},
+            "expectedHeadOid": expected,
+            "message": {"headline": headline, "body": body.strip()},
+            "fileChanges": {"additions": additions},
+        }
+        made = self._call(CREATE_COMMIT, {"input": asked})["createCommitOnBranch"]["commit"]
+        return Committed(
+            commit=made["oid"],
+            tree=made["tree"]["oid"],
+            signed=bool((made["signature"] or {}).get("isValid")),
+        )
+
+    def _call(self, document: str, variables: Mapping[str, object]) -> dict[str, Any]:
+        with Wait(self._url) as wait:
+            for tried in range(1, TRIES + 1):
+                answer = self._asked({"query": document, "variables": variables})
+                errors = answer.get("errors") if isinstance(answer, dict) else None
+                if not errors:
+                    break
+                found = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+                error = self._refused(found)
+                # Refs and commits are changed only from what is expected: done twice does no harm.
+                if tried == TRIES or not _passes(found):
+                    raise error
+                _log.info("%s; again in %d s", error.what, 2 ** (tried - 1))
+                wait.sleep(float(2 ** (tried - 1)), f"try {tried} of {TRIES}: {error.what}")
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(data, dict):
+            raise GitHubError(f"POST {self._url}: the answer has no data", remedy=_ADDRESS)
+        return data
+
+    def _asked(self, content: Mapping[str, object]) -> Any:
+        try:
+            return self._transport.request("POST", self._url, content=content)
+        except GitHubError as error:
+            # 501 and 404 of a server without it; a token without access gets a 200 with an error.
+            if error.status in (404, 405, 501):
+                raise UnavailableError(error.what, remedy=error.remedy, status=error.status) from None
+            raise
+
+    def _refused(self, found: Sequence[dict[str, Any]]) -> GitHubError:
+        said = "; ".join(str(one.get("message") or one.get("type")) for one in found) or "an error"
+        what = f"POST {self._url}: {self._transport.clean(said)}"
+        if any(_code(one) in _UNKNOWN for one in found):
+            return UnavailableError(what, remedy="use a newer server, or --commit-with push")
+        kinds = {str(one.get("type")) for one in found}
+        if kinds & _FORBIDDEN:
+            remedy = "the token needs the permission contents: write, and the branch must not be protected"
+            return GitHubError(what, remedy=workflow_permission(said) or remedy, status=403)
+        if not found or _passes(found):
+            return GitHubError(what, remedy=_LATER, status=200)
+        # `STALE_DATA` is of a ref that somebody has moved; all else would be refused again.
+        status = 200 if "STALE_DATA" in kinds else 422
+        remedy = workflow_permission(said) or "look at the branch, and run the command again"
+        return GitHubError(what, remedy=remedy, status=status)
+
+
+def _passes(found: Sequence[dict[str, Any]]) -> bool:
+    return bool(found) and all(str(one.get("type")) in _PASSING and not _code(one) for one in found)
+
+
+def _code(error: dict[str, Any]) -> str:
+    """What is wrong with the document itself, which errors of that kind say instead of a type."""
+    extensions = error.get("extensions")
+    return str(extensions.get("code") or "") if isinstance(extensions, dict) else ""
+
+
+_ADDRESS = "GITHUB_GRAPHQL_URL must be the address of GitHub's GraphQL API"

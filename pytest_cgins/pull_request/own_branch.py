@@ -1,0 +1,122 @@
+"""A kernel's branch: one commit of the bot's, whose trailers say of which proposal, on what, and with which files.
+
+What is not as the bot makes it was changed by a person, and is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.core.text import counted
+from pytest_cgins.pull_request.contribution import Contribution
+from pytest_cgins.pull_request.git import Commit, Git
+
+PROPOSAL, MADE, BASE, TREE = "Cgins-Proposal", "Cgins-Made", "Cgins-Base", "Cgins-Tree"
+"""Trailers of a commit: ID of the proposal, when that was made, the commit it stands on, and its files."""
+GITHUB = "noreply@github.com"
+"""Committer of what GitHub makes for a person."""
+_WORDS = "Found by a model, and accepted by the gate."
+_MESSAGE = re.compile(
+    r"(?:Repair|Speed up|Add) \S+ \(\S+ on (?:cpu|cuda)\)\n\n"
+    + re.escape(_WORDS)
+    + rf"\n\n{PROPOSAL}: (?P<proposal>\S+)\n{MADE}: (?P<made>\S+)\n{BASE}: (?P<base>\S+)\n{TREE}: (?P<tree>\S+)"
+    r"(?P<more>(?:\n[A-Z][A-Za-z-]*: [^\n]*)*)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """The bot's commit, as it says of itself and as it is."""
+
+    id: str
+    """Of the commit."""
+    parent: str
+    """The commit of the base branch that it stands on."""
+    tree: str
+    """Of its files."""
+    proposal: str
+    """ID of the proposal."""
+    made: str
+    """When that was made: UTC, ISO 8601."""
+
+    def is_of(self, contribution: Contribution, parent: str, tree: str) -> bool:
+        """Whether it is what would be made of a contribution now."""
+        said = (self.proposal, self.made, self.parent, self.tree)
+        return said == (contribution.proposal, contribution.made, parent, tree)
+
+
+def message(contribution: Contribution, parent: str, tree: str) -> str:
+    """The message of a commit of the bot's."""
+    values = {
+        PROPOSAL: contribution.proposal,
+        MADE: contribution.made,
+        BASE: parent,
+        TREE: tree,
+    }
+    lines = "\n".join(f"{key}: {value}" for key, value in values.items())
+    return f"{contribution.title}\n\n{_WORDS}\n\n{lines}\n"
+
+
+def of_commit(commit: Commit) -> Own | None:
+    """What a commit says of itself; None if it is not as the bot made it.
+
+    Amended, rebased or merged it has other files, parents, words or another committer than its author. GitHub itself
+    commits for people, and may add lines to the end.
+    """
+    found = _MESSAGE.fullmatch(commit.message.replace("\r\n", "\n").strip())
+    if found is None or commit.parents != (found["base"],) or commit.tree != found["tree"]:
+        return None
+    if commit.committer != GITHUB and (commit.committer != commit.author or found["more"]):
+        return None
+    return Own(
+        id=commit.id,
+        parent=found["base"],
+        tree=commit.tree,
+        proposal=found["proposal"],
+        made=found["made"],
+    )
+
+
+def of_rest(commit: dict[str, Any]) -> Own | None:
+    """The same of a commit as the REST API shows it."""
+    return of_commit(
+        Commit(
+            id=str(commit["sha"]),
+            tree=str(commit["tree"]["sha"]),
+            parents=tuple(str(one["sha"]) for one in commit["parents"]),
+            author=str(commit["author"]["email"]),
+            committer=str(commit["committer"]["email"]),
+            message=str(commit["message"]),
+        )
+    )
+
+
+def own_commit(git: Git, tip: str, base: str, branch: str) -> Own | None:
+    """The bot's commit at the tip of a branch; None if all of the branch is in the base.
+
+    Args:
+        git: of the clone, which has both commits.
+        tip: of the branch.
+        base: tip of the base branch.
+        branch: its name.
+
+    Raises:
+        GitHubError: the branch has commits of others.
+    """
+    found = [(commit, of_commit(commit)) for commit in git.commits(tip, base)]
+    others = []
+    for commit, own in found:
+        if own is not None:
+            break
+        others.append(commit)
+    if others:
+        who = ", ".join(sorted({commit.committer for commit in others}))
+        commits = counted(len(others), "commit that is", "commits that are")
+        raise GitHubError(
+            f"{branch} has {commits} not the bot's, by {who}: nothing was changed",
+            remedy="merge them, or move them to another branch and delete this one",
+        )
+    return found[0][1] if found else None

@@ -1,0 +1,129 @@
+"""Labels, reviewers and assignees of a pull request: each is given once, and what a person took away stays away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pytest_cgins.config.pull_request import PullRequestSettings
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.pull_request.rest import Rest
+
+_REFUSED = (403, 404, 422)
+_GIVEN = {
+    "labeled": ("label", "name"),
+    "assigned": ("assignee", "login"),
+    "review_requested": ("requested_reviewer", "login"),
+}
+"""Where an event says what was given, by its kind; of a team it has `requested_team` instead."""
+
+
+def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings, *, is_new: bool) -> Iterator[str]:
+    """Give a pull request what `cgins.yaml` asks for, where it never had it.
+
+    Args:
+        rest: of the repository.
+        pull: as GitHub shows it.
+        wanted: by `cgins.yaml` on the base branch.
+        is_new: whether it was opened a moment ago, so that nobody can have taken anything away.
+
+    Yields:
+        What could not be given and why, a line each: a name that is wrong spoils no pull request.
+
+    Raises:
+        GitHubError: GitHub cannot be reached, or has trouble.
+    """
+    number, author = int(pull["number"]), (pull["user"] or {}).get("login", "")
+    there = _there(pull)
+    asked = {
+        "labeled": wanted.labels,
+        "assigned": wanted.assignees,
+        "review_requested": tuple(one for one in wanted.reviewers if one.casefold() != author.casefold()),
+        "team": wanted.team_reviewers,
+    }
+    missing = {kind: _without(names, there[kind]) for kind, names in asked.items()}
+    if not any(missing.values()):
+        return
+    try:
+        given = _given(() if is_new else rest.events(number))
+    except GitHubError as error:
+        names = [one for kind in missing.values() for one in kind]
+        yield _untaken("what was taken away cannot be known, and", names, error)
+        return
+    left = {kind: _without(names, given[kind]) for kind, names in missing.items()}
+    if left["labeled"]:
+        yield from _try("the labels", left["labeled"], lambda: rest.add_labels(number, left["labeled"]))
+    if left["assigned"]:
+        yield from _assign(rest, number, left["assigned"])
+    yield from _ask(rest, number, left["review_requested"], left["team"])
+
+
+def _there(pull: dict[str, Any]) -> dict[str, set[str]]:
+    return {
+        "labeled": {one["name"].casefold() for one in pull["labels"]},
+        "assigned": {one["login"].casefold() for one in pull.get("assignees") or ()},
+        "review_requested": {one["login"].casefold() for one in pull.get("requested_reviewers") or ()},
+        "team": {one["slug"].casefold() for one in pull.get("requested_teams") or ()},
+    }
+
+
+def _given(events: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
+    """What a pull request has been given at any time, by whom ever."""
+    found: dict[str, set[str]] = {kind: set() for kind in (*_GIVEN, "team")}
+    for event in events:
+        kind = event["event"]
+        if kind not in _GIVEN:
+            continue
+        what, name = _GIVEN[kind]
+        if team := event.get("requested_team"):
+            found["team"].add(str(team["slug"]).casefold())
+        elif one := event.get(what):
+            found[kind].add(str(one[name]).casefold())
+    return found
+
+
+def _without(names: Iterable[str], known: set[str]) -> list[str]:
+    return [one for one in names if one.casefold() not in known]
+
+
+def _assign(rest: Rest, number: int, names: list[str]) -> Iterator[str]:
+    try:
+        taken = {one.casefold() for one in rest.add_assignees(number, names)}
+    except GitHubError as error:
+        yield _untaken("the assignees", names, error)
+        return
+    left_out = _without(names, taken)
+    if left_out:
+        yield f"{', '.join(left_out)} cannot be assigned here: correct assignees in cgins.yaml"
+
+
+def _ask(rest: Rest, number: int, reviewers: list[str], teams: list[str]) -> Iterator[str]:
+    """Ask all at once; where that is refused, one by one, since one wrong name spoils the request."""
+    if not (reviewers or teams):
+        return
+    try:
+        rest.request_reviewers(number, reviewers=reviewers, teams=teams)
+        return
+    except GitHubError as error:
+        if error.status not in _REFUSED:
+            raise
+        if len(reviewers) + len(teams) == 1:
+            yield _untaken("the reviewers", [*reviewers, *teams], error)
+            return
+    for name in reviewers:
+        yield from _ask(rest, number, [name], [])
+    for name in teams:
+        yield from _ask(rest, number, [], [name])
+
+
+def _try(what: str, names: list[str], do: Any) -> Iterator[str]:
+    try:
+        do()
+    except GitHubError as error:
+        yield _untaken(what, names, error)
+
+
+def _untaken(what: str, names: list[str], error: GitHubError) -> str:
+    if error.status not in _REFUSED:
+        raise error
+    return f"{what} {', '.join(names)} were not taken: {error.what}"

@@ -1,0 +1,177 @@
+"""GitHub's REST API, as far as pull requests and their comments need it: one method an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from pytest_cgins.core.errors import GitHubError
+from pytest_cgins.pull_request.transport import Transport
+
+PAGE = 100
+"""Most that GitHub lists at once."""
+NOT_FOUND = 404
+
+
+class Rest:
+    """One repository, seen through the REST API; each method raises `GitHubError` where GitHub refuses."""
+
+    def __init__(self, transport: Transport, repository: str) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            transport: of the server.
+            repository: `owner/name`.
+        """
+        self._transport = transport
+        self._repository = repository
+
+    def user(self) -> dict[str, Any]:
+        """Whose token it is; an App's is refused with status 403."""
+        found: dict[str, Any] = self._transport.request("GET", "/user")
+        return found
+
+    def repository(self) -> dict[str, Any]:
+        """The repository itself: its `default_branch`, its `node_id`, and what the token may do, under `permissions`."""
+        found: dict[str, Any] = self._call("GET", "")
+        return found
+
+    # ---- pull requests
+
+    def pulls(self, *, head: str = "", base: str = "", state: str = "open") -> Iterator[dict[str, Any]]:
+        """Pull requests, newest first, page after page as they are asked for.
+
+        Args:
+            head: `owner:branch`; "" for any.
+            base: a branch; "" for any.
+            state: `open`, `closed` or `all`.
+        """
+        filters = {"head": head, "base": base, "state": state}
+        return self._pages("/pulls", {name: value for name, value in filters.items() if value})
+
+    def pull(self, number: int) -> dict[str, Any]:
+        """One pull request as it is now."""
+        found: dict[str, Any] = self._call("GET", f"/pulls/{number}")
+        return found
+
+    def create_pull(self, *, title: str, body: str, head: str, base: str, draft: bool) -> dict[str, Any]:
+        """Open a pull request; status 422 where there is one already, or no difference.
+
+        A second request does no harm: GitHub knows one open pull request of a branch into another.
+        """
+        content = {"title": title, "body": body, "head": head, "base": base, "draft": draft}
+        made: dict[str, Any] = self._call("POST", "/pulls", content=content)
+        return made
+
+    def update_pull(self, number: int, **fields: str) -> dict[str, Any]:
+        """Give a pull request another `title`, `body` or `state`."""
+        changed: dict[str, Any] = self._call("PATCH", f"/pulls/{number}", content=fields)
+        return changed
+
+    def request_reviewers(self, number: int, *, reviewers: Sequence[str], teams: Sequence[str]) -> None:
+        """Ask people and teams for a review; status 422 if one of them cannot be asked."""
+        content = {"reviewers": list(reviewers), "team_reviewers": list(teams)}
+        self._call("POST", f"/pulls/{number}/requested_reviewers", content=content)
+
+    # ---- issues, of which a pull request is one
+
+    def add_labels(self, number: int, labels: Sequence[str]) -> None:
+        """Give a pull request labels, beside those that it has; GitHub makes those that it does not know."""
+        self._call("POST", f"/issues/{number}/labels", content={"labels": list(labels)})
+
+    def remove_label(self, number: int, label: str) -> None:
+        """Take a label away; status 404 if it is not there."""
+        self._call("DELETE", f"/issues/{number}/labels/{quote(label, safe='')}")
+
+    def add_assignees(self, number: int, assignees: Sequence[str]) -> list[str]:
+        """Assign people; those whom GitHub took, for it leaves others out without a word."""
+        answer = self._call("POST", f"/issues/{number}/assignees", content={"assignees": list(assignees)})
+        return [one["login"] for one in answer["assignees"]]
+
+    def events(self, number: int) -> Iterator[dict[str, Any]]:
+        """What happened to a pull request, oldest first."""
+        return self._pages(f"/issues/{number}/events", {})
+
+    def comments(self, number: int) -> Iterator[dict[str, Any]]:
+        """Comments of a pull request, oldest first, page after page as they are asked for."""
+        return self._pages(f"/issues/{number}/comments", {})
+
+    def create_comment(self, number: int, body: str) -> dict[str, Any]:
+        """Write a comment; sent once, for a second request would make a second comment."""
+        made: dict[str, Any] = self._call(
+            "POST", f"/issues/{number}/comments", content={"body": body}, once=True
+        )
+        return made
+
+    def update_comment(self, comment: int, body: str) -> dict[str, Any]:
+        """Give a comment other words."""
+        changed: dict[str, Any] = self._call("PATCH", f"/issues/comments/{comment}", content={"body": body})
+        return changed
+
+    # ---- git's objects and refs
+
+    def commit(self, commit: str) -> dict[str, Any]:
+        """A commit: `message`, `tree`, `parents`, `verification`."""
+        found: dict[str, Any] = self._call("GET", f"/git/commits/{commit}")
+        return found
+
+    def create_tree(self, base: str, entries: Sequence[Mapping[str, str]]) -> str:
+        """Write a tree; its id.
+
+        Args:
+            base: tree that the entries are put into.
+            entries: `path`, `mode`, `type` and `content` of each file.
+        """
+        made = self._call("POST", "/git/trees", content={"base_tree": base, "tree": list(entries)})
+        return str(made["sha"])
+
+    def create_commit(self, message: str, tree: str, parent: str) -> dict[str, Any]:
+        """Write a commit that no ref has yet. GitHub signs it where the token is a bot's."""
+        content = {"message": message, "tree": tree, "parents": [parent]}
+        made: dict[str, Any] = self._call("POST", "/git/commits", content=content)
+        return made
+
+    def branch(self, name: str) -> str | None:
+        """The commit at the tip of a branch; None if there is no such branch."""
+        try:
+            found = self._call("GET", f"/git/ref/heads/{quote(name)}")
+        except GitHubError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+        return str(found["object"]["sha"])
+
+    def create_branch(self, name: str, commit: str) -> None:
+        """Make a branch; status 422 if there is one already."""
+        self._call("POST", "/git/refs", content={"ref": f"refs/heads/{name}", "sha": commit})
+
+    def move_branch(self, name: str, commit: str) -> None:
+        """Set a branch to a commit, whatever it had."""
+        self._call("PATCH", f"/git/refs/heads/{quote(name)}", content={"sha": commit, "force": True})
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch; status 422 if there is none."""
+        self._call("DELETE", f"/git/refs/heads/{quote(name)}")
+
+    def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        page = 1
+        while True:
+            asked = {**query, "per_page": str(PAGE), "page": str(page)}
+            found: list[dict[str, Any]] = self._call("GET", path, query=asked)
+            yield from found
+            if len(found) < PAGE:
+                return
+            page += 1
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: object = None,
+        once: bool = False,
+    ) -> Any:
+        url = f"/repos/{self._repository}{path}"
+        return self._transport.request(method, url, query=query, content=content, once=once)

@@ -1,0 +1,215 @@
+"""A project with a kernel in a bare repository, a clone of it, a twin of GitHub in front, and proposals."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins import __version__
+from pytest_cgins.cli import main
+from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
+from pytest_cgins.regenerate import proposal
+from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target, Usage
+from tests.pull_request import twin as twins
+from tests.pull_request.twin import Twin
+
+CONFIG = """\
+version: 1
+traces: [traces]
+kernels:
+  scale:
+    op: torch.nn.functional.gelu
+    source: kernels/scale.cpp
+  shift:
+    op: torch.nn.functional.relu
+    source: kernels/shift.cpp
+"""
+BROKEN, FIXED = "int scale() { return 1; }\n", "int scale() { return 2; }\n"
+SOURCE = "kernels/scale.cpp"
+BRANCH = "cgins/repair/scale-cpu-cpp"
+HUMAN = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Ada"), ("EMAIL", "ada@team.example"))
+}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git as a person would."""
+    environment = {**os.environ, **HUMAN, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def commit(folder: Path, files: Mapping[str, str], *, branch: str = "main", message: str = "Work") -> str:
+    """Commit files in a clone and push the branch."""
+    for path, text in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "-m", message)
+    git(folder, "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare repository with the project, made once."""
+    place = tmp_path_factory.mktemp("template")
+    git(place, "init", "--quiet", "--bare", "--initial-branch=main", "bare.git")
+    git(place, "clone", "--quiet", "bare.git", "clone")
+    files = {
+        "cgins.yaml": CONFIG,
+        SOURCE: BROKEN,
+        "kernels/shift.cpp": "int shift() { return 0; }\n",
+        "tests/test_it.py": "",
+        ".github/workflows/ci.yml": "on: push\n",
+    }
+    commit(place / "clone", files)
+    return place / "bare.git"
+
+
+@dataclass
+class Place:
+    """Where a test works."""
+
+    bare: Path
+    """The repository on the server."""
+    clone: Path
+    """The user's."""
+    other: Path
+    """Another person's."""
+    twin: Twin
+    proposals: Path
+    make_evaluation: Callable[..., Evaluation]
+
+    def propose(
+        self,
+        new: Mapping[str, str] | None = None,
+        *,
+        base: Mapping[str, str] | None = None,
+        goal: Goal = "repair",
+        name: str = "one",
+        run_id: str = "run-1",
+        config: str = "cgins.yaml",
+        message: str = "wrong answer",
+        kernel: str = "scale",
+        implementation: str = "cpp",
+    ) -> Path:
+        """Write a proposal, as a run does."""
+        target = Target(
+            kernel=kernel,
+            implementation=implementation,
+            device="cpu",
+            op="torch.nn.functional.gelu",
+            contract="launcher",
+            goal=goal,
+        )
+        evaluation = self.make_evaluation(kernel=kernel, implementation=implementation)
+        attempt = Attempt(number=1, goal=goal, outcome="accepted", reason="ok", message=message)
+        usage = Usage(prompt_tokens=10, cached_tokens=0, answer_tokens=5, usd=0.01)
+        folder = self.proposals / name
+        proposal.write(
+            folder,
+            run_id=run_id,
+            target=target,
+            goal=goal,
+            config=config,
+            base={SOURCE: BROKEN} if base is None else base,
+            new={SOURCE: FIXED} if new is None else new,
+            before=()
+            if goal == "generate"
+            else (self.make_evaluation(Status.INCORRECT, kernel=kernel, message=message),),
+            after=SessionReport(
+                version=REPORT_VERSION,
+                cgins=__version__,
+                seed=7,
+                started_at="2026-01-31T12:00:00Z",
+                seconds=1.0,
+                exit_status=0,
+                environments=(),
+                evaluations=(evaluation,),
+            ),
+            attempts=[attempt],
+            answers=[Answer(text="", finish="stop", model="m", usage=usage, seconds=1.0)],
+            provider="replay",
+            sandbox=True,
+            sanitized=False,
+            guarded=Guarded(files={}),
+            base_commit="",
+        )
+        return folder
+
+    def open(self, folder: Path | None = None, *options: str) -> int:
+        """`cgins pull-request open`."""
+        return main(["pull-request", "open", "--proposal", str(folder or self.propose()), *options])
+
+    def tip(self, branch: str) -> str:
+        return self.twin.api.tip(branch)
+
+    def show(self, name: str) -> str:
+        return git(self.bare, "show", name)
+
+    def rest_calls(self, method: str) -> list[Any]:
+        return [one for one in self.twin.requests if one.method == method and "/api/v3/" in one.path]
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that may write, no other variables of GitHub's, and waits that are short."""
+    for variable in ("GITHUB_SERVER_URL", "GITHUB_API_URL", "GITHUB_GRAPHQL_URL", "GH_TOKEN", "GITHUB_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("GITHUB_TOKEN", twins.WRITER)
+    real = time.sleep
+    monkeypatch.setattr("time.sleep", lambda seconds: real(min(seconds, 0.01)))
+
+
+Places = Callable[[], AbstractContextManager[Place]]
+
+
+@pytest.fixture
+def places(
+    tmp_path: Path,
+    template: Path,
+    settled: None,
+    monkeypatch: pytest.MonkeyPatch,
+    make_evaluation: Callable[..., Evaluation],
+) -> Places:
+    """Makes a clone, in which the test stands then, of a repository that a twin serves; as often as it is called."""
+    numbers = count()
+
+    @contextmanager
+    def made() -> Iterator[Place]:
+        folder = tmp_path / f"place-{next(numbers)}"
+        bare, clone, other = folder / "bare.git", folder / "clone", folder / "other"
+        shutil.copytree(template, bare)
+        git(folder, "clone", "--quiet", "bare.git", "clone")
+        shutil.copytree(clone, other)
+        monkeypatch.chdir(clone)
+        with twins.serve(bare) as twin:
+            git(clone, "remote", "set-url", "origin", twin.remote)
+            monkeypatch.setenv("GITHUB_SERVER_URL", twin.url)
+            yield Place(bare, clone, other, twin, folder / "proposals", make_evaluation)
+            assert twin.violations == []
+
+    return made
+
+
+@pytest.fixture
+def place(places: Places) -> Iterator[Place]:
+    """A clone in which the test stands, of a repository that the twin serves."""
+    with places() as made:
+        yield made

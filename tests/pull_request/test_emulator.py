@@ -1,0 +1,465 @@
+"""The bot's pull requests where REST is answered by an emulator of GitHub that others wrote.
+
+It has no GraphQL, so that branches are changed by REST. It differs from GitHub in more: `KNOWN`, and the docstrings of
+tests, say in what.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pytest_cgins.cli import main
+from pytest_cgins.core.model import Evaluation
+from pytest_cgins.pull_request.rest import Rest
+from pytest_cgins.pull_request.transport import Transport
+from tests.pull_request import emulator
+from tests.pull_request.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
+from tests.pull_request.emulator import BOT, PERSON, Front, Mirror
+from tests.pull_request.twin import Twin
+
+OTHER = "int scale() { return 3; }\n"
+MARKER = "<!-- cgins:notice:scale-cpu-cpp -->"
+STALE = "cgins: stale"
+PEOPLE = """\
+pull_request:
+  draft: false
+  labels: [gpu, "needs: review"]
+  reviewers: [ada, grace]
+  team_reviewers: [members]
+  assignees: [grace]
+"""
+_URLS = "(followers|following|gists|organizations|received_events|starred|subscriptions)_url"
+KNOWN = (
+    rf".* \S+\.(owner|user): '(gravatar_id|{_URLS})' is a required property",
+    r".* \S+\.labels\[\*\]\.description: None is not of type 'string'",
+    r".* \S+\.requested_teams\[\*\]: '\w+' is a required property",
+    r"GET /repos/{owner}/{repo} 200 \$: '(network|subscribers)_count' is a required property",
+    r"GET /repos/{owner}/{repo} 200 \$\.pushed_at: None is not of type 'string'",
+    r"GET /repos/{owner}/{repo}/installation 200 \$: 'target_id' is a required property",
+    r"GET /repos/{owner}/{repo}/installation 200 \$\.account: fits no choice",
+    r"POST /app/installations/{installation_id}/access_tokens 201 \$\.repositories\[\*\]: '\w+' is a required property",
+)
+"""Patterns of what the emulator answers otherwise than GitHub's description says; nothing that the bot reads."""
+
+
+class Emulated(Place):
+    """A place whose server is the front of an emulator."""
+
+    @property
+    def front(self) -> Front:
+        return cast(Front, self.twin)
+
+    def better(self) -> Path:
+        """Another proposal for the same kernel."""
+        return self.propose({SOURCE: OTHER}, name="two", run_id="run-2", message="other words")
+
+    def branches(self) -> dict[str, str]:
+        return self.front.emulated.branches()
+
+    def git(self, *arguments: str) -> str:
+        """Git in the bare repository, after a look at the emulator's branches."""
+        self.front.mirror.fetch()
+        return git(self.bare, *arguments)
+
+
+@pytest.fixture
+def emulated(
+    tmp_path: Path,
+    template: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_evaluation: Callable[..., Evaluation],
+) -> Iterator[Emulated]:
+    """A clone in which the test stands, of a repository that the emulator has; `other` pushes there as a person."""
+    bare, clone, other = tmp_path / "bare.git", tmp_path / "clone", tmp_path / "other"
+    shutil.copytree(template, bare)
+    git(tmp_path, "clone", "--quiet", "bare.git", "clone")
+    shutil.copytree(clone, other)
+    for variable in ("GITHUB_API_URL", "GITHUB_GRAPHQL_URL", "GH_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("GITHUB_TOKEN", BOT)
+    monkeypatch.chdir(clone)
+    real = time.sleep
+    monkeypatch.setattr("time.sleep", lambda seconds: real(min(seconds, 0.01)))
+    with emulator.serve(bare) as front:
+        monkeypatch.setenv("GITHUB_SERVER_URL", front.url)
+        git(clone, "remote", "set-url", "origin", front.remote)
+        person = front.remote.replace("://", f"://x-access-token:{PERSON}@")
+        git(other, "remote", "set-url", "origin", person)
+        yield Emulated(bare, clone, other, cast(Twin, front), tmp_path / "proposals", make_evaluation)
+        assert front.violations == []
+        assert [one for one in front.deviations if not any(re.fullmatch(known, one) for known in KNOWN)] == []
+
+
+# ---- open
+
+
+def test_a_proposal_becomes_a_draft(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bot's commit is made of git's objects by REST, on the tip of the base, and no git is pushed."""
+    assert emulated.open() == 0
+    pull = emulated.front.pull()
+    assert (pull["draft"], pull["state"], pull["title"]) == (True, "open", "Repair scale (cpp on cpu)")
+    assert (pull["head"]["ref"], pull["base"]["ref"], pull["user"]["login"]) == (BRANCH, "main", "cgins[bot]")
+    assert pull["body"].startswith("<!-- cgins:pr:scale-cpu-cpp -->\n")
+    assert [one for one, _ in emulated.front.answered("POST")] == ["/git/trees", "/git/commits", "/git/refs", "/pulls"]  # fmt: skip
+    assert not any("receive-pack" in one.path + one.query for one in emulated.front.requests)
+    assert pull["head"]["sha"] == emulated.git("rev-parse", BRANCH)
+    assert emulated.git("rev-parse", f"{BRANCH}^") == emulated.branches()["main"]
+    assert emulated.git("diff", "--name-only", "main", BRANCH) == SOURCE
+    assert emulated.git("show", f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    said = capsys.readouterr()
+    assert said.out == f"opened #1 {emulated.front.url}/octo/kernels/pull/1: {pull['title']}\n"
+    assert said.err == "note: the commit is not signed: the server signs no commits of this token\n"
+
+
+def test_a_persons_token_commits_by_git(
+    emulated: Emulated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without GraphQL a person's commit is pushed; the staging branch is gone, and a note says why it is unsigned."""
+    monkeypatch.setenv("GITHUB_TOKEN", PERSON)
+    assert emulated.open() == 0
+    assert emulated.front.pull()["user"]["login"] == "ada"
+    assert emulated.branches().keys() == {"main", BRANCH}
+    assert emulated.git("log", "-1", "--format=%an", BRANCH) == "pytest-cgins[bot]"
+    assert "the commit is not signed: the API did not take it: POST " in capsys.readouterr().err
+
+
+def test_an_app_opens_one(
+    emulated: Emulated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The emulator takes the App's signature, and gives a token with the two permissions that are asked for.
+
+    Gap: `GET /user` with that token is 404, not 403 as on GitHub, so that git commits.
+    """
+    monkeypatch.delenv("GITHUB_TOKEN")
+    monkeypatch.setenv("CGINS_APP_PRIVATE_KEY", emulated.front.emulated.keys[str(emulator.APP)])
+    assert emulated.open(None, "--app", str(emulator.APP)) == 0
+    assert emulated.front.pull()["user"]["login"] == "cgins-app[bot]"
+    assert "GET /user: status 404" in capsys.readouterr().err
+
+
+def test_again_nothing_is_done(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same proposal sends nothing that would change anything."""
+    folder = emulated.propose()
+    emulated.open(folder)
+    emulated.front.requests.clear()
+    emulated.front.statuses.clear()
+    assert emulated.open(folder) == 0
+    assert {one.method for one in emulated.front.requests if "/api/v3/" in one.path} == {"GET"}
+    assert not any("receive-pack" in one.path + one.query for one in emulated.front.requests)
+    assert capsys.readouterr().out.splitlines()[1].startswith("unchanged: #1 ")
+
+
+@pytest.mark.parametrize("token", [BOT, PERSON])
+def test_another_proposal_takes_the_same_pull_request(
+    emulated: Emulated, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """It gets the new commit, which stands on the base alone, and the new words.
+
+    Gap: the emulator would open a second one, where GitHub says 422; the bot looks first.
+    """
+    monkeypatch.setenv("GITHUB_TOKEN", token)
+    emulated.open()
+    assert emulated.open(emulated.better()) == 0
+    assert "other words" in emulated.front.pull()["body"]
+    assert emulated.git("show", f"{BRANCH}:{SOURCE}") + "\n" == OTHER
+    assert emulated.git("rev-list", "--count", f"main..{BRANCH}") == "1"
+    assert len(emulated.front.emulated.call("GET", "/pulls?state=all")) == 1
+
+
+def test_the_branch_follows_its_base(emulated: Emulated) -> None:
+    """Where the base has moved on elsewhere, the commit is made anew on its tip."""
+    folder = emulated.propose()
+    emulated.open(folder)
+    tip = commit(emulated.other, {"README.md": "words"})
+    assert emulated.open(folder) == 0
+    assert emulated.git("rev-parse", f"{BRANCH}^") == tip
+    assert emulated.git("diff", "--name-only", "main", BRANCH) == SOURCE
+
+
+def test_a_merged_proposal_is_told(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the emulator merged is on its base branch, and there is nothing to do."""
+    folder = emulated.propose()
+    emulated.open(folder, "--ready")
+    emulated.front.emulated.call("PUT", "/pulls/1/merge", {})
+    assert emulated.open(folder) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "main has these files already: nothing was done"
+    assert emulated.git("rev-parse", "main^2") == emulated.branches()[BRANCH]
+
+
+def test_a_moot_pull_request_is_closed(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """The base branch has the files: a comment says so, and the branch is gone."""
+    folder = emulated.propose()
+    emulated.open(folder)
+    tip = commit(emulated.other, {SOURCE: FIXED})
+    assert emulated.open(folder) == 0
+    assert emulated.front.pull()["state"] == "closed"
+    assert emulated.branches() == {"main": tip}
+    [(author, text)] = emulated.front.comments()
+    assert (author, text.partition("\n")[0]) == ("cgins[bot]", MARKER)
+    assert tip[:12] in text
+    assert "main has these files already: closed #1 " in capsys.readouterr().out
+
+
+def test_a_closed_proposal_stays_closed(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a person closed is not opened again; another proposal is."""
+    folder = emulated.propose()
+    emulated.open(folder)
+    emulated.front.emulated.call("PATCH", "/pulls/1", {"state": "closed"})
+    assert emulated.open(folder) == 0
+    assert "was closed: nothing was done" in capsys.readouterr().out
+    assert emulated.open(emulated.better()) == 0
+    assert emulated.front.pull(2)["state"] == "open"
+
+
+def test_a_persons_commit_is_left_alone(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """A commit on the bot's stops it, and neither branch nor words change."""
+    emulated.open()
+    body = emulated.front.pull()["body"]
+    git(emulated.other, "fetch", "--quiet", "origin", BRANCH)
+    git(emulated.other, "checkout", "--quiet", "FETCH_HEAD")
+    mine = commit(emulated.other, {SOURCE: "int scale() { return 4; }\n"}, branch=BRANCH)
+    assert emulated.open(emulated.better()) == 1
+    assert emulated.branches()[BRANCH] == mine
+    assert emulated.front.pull()["body"] == body
+    assert "by ada@team.example: nothing was changed" in capsys.readouterr().out
+
+
+# ---- stale
+
+
+def test_a_stale_pull_request_is_marked_and_unmarked(emulated: Emulated) -> None:
+    """A label and a comment come with a change of the kernel on the base, and go with a proposal that is made on it."""
+    folder = emulated.propose()
+    emulated.open(folder)
+    changed = "int scale() { return 9; }\n"
+    commit(emulated.other, {SOURCE: changed})
+    assert emulated.open(folder) == 1
+    assert [one["name"] for one in emulated.front.pull()["labels"]] == [STALE]
+    assert emulated.front.comments()[0][1].startswith(f"{MARKER}\n**Stale.** ")
+    anew = emulated.propose({SOURCE: OTHER}, base={SOURCE: changed}, name="two", run_id="run-2")
+    assert emulated.open(anew) == 0
+    assert emulated.front.pull()["labels"] == []
+    [(_, text)] = emulated.front.comments()
+    assert text.startswith(f"{MARKER}\nIt was stale, ")
+
+
+def test_one_comment_among_many(emulated: Emulated) -> None:
+    """Behind a hundred of others the bot's own is found and rewritten, and a person's with its marker is not."""
+    folder = emulated.propose()
+    emulated.open(folder)
+    theirs = [("ada", f"{MARKER}\nmine"), *(("ada", f"words {number}") for number in range(100))]
+    for _, text in theirs:
+        emulated.front.emulated.call("POST", "/issues/1/comments", {"body": text})
+    texts = []
+    for source, code in ((OTHER, 1), (BROKEN, 0)):
+        commit(emulated.other, {SOURCE: source})
+        assert emulated.open(folder) == code
+        *others, own = emulated.front.comments()
+        assert others == theirs
+        texts.append(own[1].removeprefix(f"{MARKER}\n").split()[0])
+        assert own[0] == "cgins[bot]"
+    assert texts == ["**Stale.**", "It"]
+    asked = [one.query for one in emulated.front.requests if one.path.endswith("/comments") and one.query]
+    assert asked == ["per_page=100&page=1", "per_page=100&page=2"] * 2
+
+
+# ---- people
+
+
+def test_labels_and_reviewers_are_given_once(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cgins.yaml asks for is given, and a label that a person took away stays away.
+
+    Gaps: the emulator assigns nobody to a pull request (404), of which a note tells; and it tells no events, which are
+    the test's own.
+    """
+    commit(emulated.other, {"cgins.yaml": CONFIG + PEOPLE})
+    emulated.front.events = []
+    folder = emulated.propose()
+    assert emulated.open(folder) == 0
+    pull = emulated.front.pull()
+    assert pull["draft"] is False
+    assert [one["name"] for one in pull["labels"]] == ["gpu", "needs: review"]
+    assert [one["login"] for one in pull["requested_reviewers"]] == ["ada", "grace"]
+    assert [one["slug"] for one in pull["requested_teams"]] == ["members"]
+    assert "note: the assignees grace were not taken: POST " in capsys.readouterr().err
+    emulated.front.emulated.call("DELETE", "/issues/1/labels/gpu")
+    emulated.front.events = [{"event": "labeled", "label": {"name": "gpu"}}]
+    assert emulated.open(folder) == 0
+    assert [one["name"] for one in emulated.front.pull()["labels"]] == ["needs: review"]
+
+
+def test_one_unknown_reviewer_spoils_no_other(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """The emulator refuses all for one unknown name: the others are asked one by one."""
+    people = "pull_request:\n  reviewers: [ada, nobody]\n"
+    commit(emulated.other, {"cgins.yaml": CONFIG + people})
+    emulated.front.events = []
+    assert emulated.open() == 0
+    assert [one["login"] for one in emulated.front.pull()["requested_reviewers"]] == ["ada"]
+    assert "note: the reviewers nobody were not taken: POST " in capsys.readouterr().err
+
+
+def test_a_new_one_is_given_all_without_events(
+    emulated: Emulated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody can have taken anything away yet, so that no events are asked for; for a later run the note says so.
+
+    Gaps: the emulator tells no events of a pull request (404), and assigns nobody to one.
+    """
+    commit(emulated.other, {"cgins.yaml": CONFIG + PEOPLE})
+    folder = emulated.propose()
+    assert emulated.open(folder) == 0
+    pull = emulated.front.pull()
+    assert [one["name"] for one in pull["labels"]] == ["gpu", "needs: review"]
+    assert [one["login"] for one in pull["requested_reviewers"]] == ["ada", "grace"]
+    assert not any(path.endswith("/events") for path, _ in emulated.front.answered("GET"))
+    assert "what was taken away" not in capsys.readouterr().err
+    assert emulated.open(folder) == 0
+    assert ("/issues/1/events", 404) in emulated.front.answered("GET")
+    said = capsys.readouterr()
+    assert said.out.startswith("unchanged: #1 ")
+    assert "note: what was taken away cannot be known, and grace were not taken: GET " in said.err
+
+
+def test_events_that_cannot_be_read_are_noted(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is asked for after the pull request was opened is not given, for it may have been taken away; a note says so.
+
+    Gap: the emulator tells no events of a pull request (404).
+    """
+    folder = emulated.propose()
+    assert emulated.open(folder) == 0
+    commit(emulated.other, {"cgins.yaml": CONFIG + PEOPLE})
+    assert emulated.open(folder) == 0
+    pull = emulated.front.pull()
+    assert (pull["labels"], pull["requested_reviewers"]) == ([], [])
+    said = capsys.readouterr().err
+    assert "note: what was taken away cannot be known, and gpu, needs: review, " in said
+
+
+# ---- status and close
+
+
+def test_status_lists(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """How the pull request stands follows its base: current, behind, stale, moot."""
+    emulated.open()
+    emulated.front.emulated.call(
+        "POST", "/pulls", {"title": "Another's", "body": "", "head": "theirs", "base": "main"}
+    )
+    stands = []
+    for files in ({}, {"README.md": "words"}, {SOURCE: OTHER}, {SOURCE: FIXED}):
+        if files:
+            commit(emulated.other, files)
+        capsys.readouterr()
+        assert main(["pull-request", "status", "--json"]) == 0
+        [found] = json.loads(capsys.readouterr().out)
+        assert (found["number"], found["branch"], found["proposal"]) == (1, BRANCH, "run-1/scale-cpu-cpp")
+        stands.append(found["stands"])
+    assert stands == ["current", "behind", "stale", "moot"]
+
+
+def test_status_marks(emulated: Emulated) -> None:
+    """--mark labels what is stale, and takes the label away when the base is as it was."""
+    emulated.open()
+    for text, labels in ((OTHER, [STALE]), (BROKEN, [])):
+        commit(emulated.other, {SOURCE: text})
+        assert main(["pull-request", "status", "--mark"]) == 0
+        assert [one["name"] for one in emulated.front.pull()["labels"]] == labels
+    assert len(emulated.front.comments()) == 1
+
+
+def test_close_closes(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a reason in a comment, and without the branch; of a number that is none it says so."""
+    emulated.open()
+    assert main(["pull-request", "close", "1", "7", "--reason", "enough"]) == 1
+    assert emulated.front.pull()["state"] == "closed"
+    assert emulated.branches().keys() == {"main"}
+    [(_, text)] = emulated.front.comments()
+    assert text.startswith(f"{MARKER}\n**Closed.** ")
+    assert "enough" in text
+    assert "#7 is no open pull request of a proposal" in capsys.readouterr().err
+
+
+def test_close_deletes_what_it_looked_at(emulated: Emulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """The branch is deleted at the commit that git fetched, whatever head REST shows.
+
+    Gap: the emulator shows the head that a pull request was opened with for ever, as GitHub does for a moment.
+    """
+    emulated.open()
+    emulated.open(emulated.better())
+    assert emulated.front.pull()["head"]["sha"] != emulated.branches()[BRANCH]
+    capsys.readouterr()
+    assert main(["pull-request", "close", "1"]) == 0
+    assert emulated.front.pull()["state"] == "closed"
+    assert emulated.branches().keys() == {"main"}
+    assert capsys.readouterr().out == f"closed #1 {emulated.front.url}/octo/kernels/pull/1\n"
+
+
+def test_close_keeps_a_branch_that_moved(
+    emulated: Emulated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a person pushed between the look at the branch and its end stays, and so does the pull request."""
+    emulated.open()
+    git(emulated.other, "fetch", "--quiet", "origin", BRANCH)
+    git(emulated.other, "checkout", "--quiet", "FETCH_HEAD")
+    real, mine = Rest.create_comment, []
+
+    def late(self: Rest, number: int, body: str) -> dict[str, Any]:
+        mine.append(commit(emulated.other, {SOURCE: OTHER}, branch=BRANCH))
+        return real(self, number, body)
+
+    monkeypatch.setattr(Rest, "create_comment", late)
+    assert main(["pull-request", "close", "1"]) == 1
+    assert [emulated.branches()[BRANCH]] == mine
+    assert emulated.front.pull()["state"] == "open"
+    [(_, text)] = emulated.front.comments()
+    assert text == f"{MARKER}\nIt was to be closed, and somebody committed meanwhile.\n"
+    assert f"#1 was left: {BRANCH} is at {mine[0][:12]} on the server" in capsys.readouterr().err
+
+
+# ---- the emulator itself
+
+
+def test_known_deviations_are_there(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pattern of `KNOWN` fits what the emulator answers, so that the list has nothing that is not so."""
+    folder = emulated.propose()
+    monkeypatch.setenv("CGINS_APP_PRIVATE_KEY", emulated.front.emulated.keys[str(emulator.APP)])
+    emulated.open(folder, "--app", str(emulator.APP))
+    emulated.front.emulated.call("POST", "/issues/1/labels", {"labels": ["gpu"]})
+    emulated.front.emulated.call("POST", "/pulls/1/requested_reviewers", {"team_reviewers": ["members"]})
+    emulated.open(folder)
+    unseen = [one for one in KNOWN if not any(re.fullmatch(one, seen) for seen in emulated.front.deviations)]
+    assert unseen == []
+
+
+def test_requests_are_judged(emulated: Emulated) -> None:
+    """A request that GitHub does not describe is a violation, whatever the emulator makes of it."""
+    with closing(Transport(f"{emulated.front.url}/api/v3", BOT)) as transport:
+        transport.request("GET", "/repos/octo/kernels/pulls", query={"heads": "octo:main"})
+    assert emulated.front.violations == [
+        "GET /repos/octo/kernels/pulls?heads=octo%3Amain: there is no query parameter heads"
+    ]
+    emulated.front.violations.clear()
+
+
+def test_ids_agree(emulated: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modes, links, folders, names and time zones come through the emulator and back with the ids that git gave."""
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_DATE", "2026-01-31T12:00:00-0330")
+    (emulated.other / "run.sh").write_text("#!/bin/sh\n")
+    (emulated.other / "run.sh").chmod(0o755)
+    (emulated.other / "link").symlink_to("run.sh")
+    files = {"a/b/c.txt": "c", "a.txt": "", "a-b": "x", "ä ö.txt": "\u2028"}
+    tip = commit(emulated.other, files, branch="odd", message="Änderung\n\nwith a body")
+    assert emulated.branches()["odd"] == tip
+    git(tmp_path, "init", "--quiet", "--bare", "second.git")
+    Mirror(tmp_path / "second.git", emulated.front.emulated).fetch()
+    assert git(tmp_path / "second.git", "rev-parse", "odd") == tip
+    assert git(tmp_path / "second.git", "fsck", "--strict", "--full") == ""

@@ -1,0 +1,535 @@
+"""A proposal becomes one pull request, over real git, and nothing of others is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cgins.core.errors import GitHubError, ProposalError
+from tests.pull_request import twin as twins
+from tests.pull_request.conftest import BRANCH, BROKEN, CONFIG, FIXED, SOURCE, Place, commit, git
+from tests.pull_request.twin import Fault
+
+NEW = "int added() { return 0; }\n"
+ENTRY = "  added:\n    op: torch.nn.functional.gelu\n    source: kernels/added.cpp\n"
+
+
+def test_a_proposal_becomes_a_draft_pull_request(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """One commit on the tip of the base, by the bot, with the new source; the report is the body."""
+    assert place.open() == 0
+    [pull] = place.twin.api.pulls
+    assert (pull.head, pull.base, pull.draft, pull.state) == (BRANCH, "main", True, "open")
+    assert pull.title == "Repair scale (cpp on cpu)"
+    assert pull.body is not None
+    assert pull.body.startswith("<!-- cgins:pr:scale-cpu-cpp -->\n")
+    assert "wrong answer" in pull.body
+    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+    assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
+    assert git(place.bare, "rev-parse", f"{BRANCH}^") == place.tip("main")
+    assert git(place.bare, "diff", "--name-only", "main", BRANCH) == SOURCE
+    shown = git(place.bare, "log", "-1", "--format=%an%n%(trailers:key=Cgins-Proposal)", BRANCH)
+    assert shown == "cgins-tester\nCgins-Proposal: run-1/scale-cpu-cpp"
+    assert capsys.readouterr().out == f"opened #1 {place.twin.url}/octo/kernels/pull/1: {pull.title}\n"
+
+
+def test_again_nothing_is_done(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same proposal leaves branch and pull request as they are, and says so."""
+    folder = place.propose()
+    place.open(folder)
+    before = place.tip(BRANCH)
+    assert place.open(folder) == 0
+    assert place.tip(BRANCH) == before
+    assert [one.edits for one in place.twin.api.pulls] == [0]
+    assert capsys.readouterr().out.splitlines()[1].startswith("unchanged: #1 ")
+
+
+def test_another_proposal_takes_the_same_pull_request(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GitHub says that there is one already; it gets the new commit and the new words."""
+    place.open()
+    better = place.propose(
+        {SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2", message="other words"
+    )
+    assert place.open(better) == 0
+    [pull] = place.twin.api.pulls
+    assert pull.edits == 1
+    assert "other words" in str(pull.body)
+    assert place.show(f"{BRANCH}:{SOURCE}") == "int scale() { return 3; }"
+    assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
+    assert capsys.readouterr().out.splitlines()[1].startswith("updated #1 ")
+
+
+def test_the_branch_follows_its_base(place: Place) -> None:
+    """Where the base has moved on elsewhere, the commit is made anew on its tip."""
+    folder = place.propose()
+    place.open(folder)
+    tip = commit(place.other, {"README.md": "words"})
+    assert place.open(folder) == 0
+    assert git(place.bare, "rev-parse", f"{BRANCH}^") == tip
+    assert len(place.twin.api.pulls) == 1
+
+
+def test_a_stale_proposal_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernel changed on the server meanwhile: nothing is pushed, and the exit status is 1."""
+    folder = place.propose()
+    commit(place.other, {SOURCE: "int scale() { return 9; }\n"})
+    assert place.open(folder) == 1
+    said = capsys.readouterr().out
+    assert said.startswith('the proposal is stale: "kernels/scale.cpp" on main is not what it was made on (')
+    assert "regenerate the kernel on the tip of main" in said
+    assert place.tip(BRANCH) == ""
+    assert place.twin.api.pulls == []
+
+
+def test_a_merged_proposal_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the base branch has the new source already there is nothing to do."""
+    folder = place.propose()
+    commit(place.other, {SOURCE: FIXED})
+    assert place.open(folder) == 0
+    assert capsys.readouterr().out == "main has these files already: nothing was done\n"
+    assert place.twin.api.pulls == []
+
+
+def test_a_closed_proposal_stays_closed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a person closed is not opened again; another proposal is."""
+    folder = place.propose()
+    place.open(folder)
+    place.twin.api.set_state(place.twin.api.pulls[0], "closed")
+    assert place.open(folder) == 0
+    assert "was closed: nothing was done" in capsys.readouterr().out
+    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    assert [one.state for one in place.twin.api.pulls] == ["closed", "open"]
+
+
+@pytest.mark.parametrize("ended", ["closed", "closed-and-deleted", "merged-and-reverted"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_same_files_of_another_run(
+    place: Place, ended: str, moved: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a person closed, or merged and took back, stays so until the files differ, whichever run brings them."""
+    place.open()
+    [pull] = place.twin.api.pulls
+    if ended == "merged-and-reverted":
+        place.twin.api.merge(pull)
+        git(place.other, "pull", "--quiet", "origin", "main")
+        commit(place.other, {SOURCE: BROKEN})
+    else:
+        place.twin.api.set_state(pull, "closed")
+        if ended.endswith("deleted"):
+            git(place.bare, "update-ref", "-d", f"refs/heads/{BRANCH}")
+    if moved:
+        git(place.other, "pull", "--quiet", "origin", "main")
+        commit(place.other, {"README.md": "words"})
+    capsys.readouterr()
+    assert place.open(place.propose(name="two", run_id="run-2", message="other words")) == 0
+    assert "#1 " in capsys.readouterr().out
+    assert len(place.twin.api.pulls) == 1
+    assert (
+        place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="three", run_id="run-3")) == 0
+    )
+    assert [one.state for one in place.twin.api.pulls][1:] == ["open"]
+
+
+@pytest.mark.parametrize("how", ["on-top", "amended"])
+def test_a_persons_work_on_the_branch_is_kept(
+    place: Place, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A commit on the bot's, or the bot's commit amended: it stops, and says whose work it is."""
+    place.open()
+    git(place.other, "fetch", "--quiet", "origin", BRANCH)
+    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    if how == "on-top":
+        mine = commit(place.other, {SOURCE: "int scale() { return 4; }\n"}, branch=BRANCH)
+    else:
+        (place.other / SOURCE).write_text("int scale() { return 4; }\n")
+        git(place.other, "commit", "--quiet", "--all", "--amend", "--no-edit")
+        git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
+        mine = git(place.other, "rev-parse", "HEAD")
+    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 1
+    assert place.tip(BRANCH) == mine
+    said = capsys.readouterr().out
+    assert f"not opened: {BRANCH} has 1 commit that is not the bot's" in said
+    assert f"→ merge them, or move them to another branch and delete {BRANCH}" in said
+    assert "nothing was changed" in said
+    assert "by ada@team.example" in said
+
+
+def test_a_persons_pull_request_keeps_its_words(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the same branch without the hidden marker is not the bot's."""
+    place.open()
+    place.twin.api.pulls[0].body = "my own words"
+    assert place.open(place.propose(message="other words", run_id="run-2")) == 2
+    assert place.twin.api.pulls[0].body == "my own words"
+    assert "pull request #1 of cgins/repair/scale-cpu-cpp is not the bot's" in capsys.readouterr().err
+
+
+def test_a_dry_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """No branch, no pull request, and no request but for reading."""
+    folder = place.propose()
+    assert place.open(folder, "--dry-run") == 0
+    assert place.tip(BRANCH) == ""
+    assert {one.method for one in place.twin.requests if "/api/v3/" in one.path} == {"GET"}
+    assert not any("receive-pack" in one.path + one.query for one in place.twin.requests)
+    place.open(folder)
+    place.open(
+        place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"), "--dry-run"
+    )
+    place.open(folder, "--dry-run")
+    said = capsys.readouterr().out.splitlines()
+    assert (
+        said[0]
+        == f"dry run: would push {BRANCH} and open a pull request into main: Repair scale (cpp on cpu)"
+    )
+    assert said[2].startswith(f"dry run: would push {BRANCH} and update #1 ")
+    assert said[3].startswith("unchanged: #1 ")
+    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == FIXED
+
+
+def test_the_clone_is_left_alone(place: Place) -> None:
+    """Edits, what is staged, the branch, the refs and the settings are as they were."""
+    (place.clone / "kernels/shift.cpp").write_text("// edited\n")
+    (place.clone / "staged.txt").write_text("staged\n")
+    git(place.clone, "add", "staged.txt")
+    index = (place.clone / ".git/index").read_bytes()
+
+    def state() -> list[str]:
+        asked = (
+            ["status", "--porcelain"],
+            ["for-each-ref"],
+            ["rev-parse", "HEAD"],
+            ["config", "--local", "--list"],
+        )
+        return [git(place.clone, *one) for one in asked]
+
+    before = state()
+    (place.clone / ".git/index").write_bytes(index)
+    assert place.open() == 0
+    assert (place.clone / ".git/index").read_bytes() == index
+    assert state() == before
+    assert not (place.clone / ".git/FETCH_HEAD").exists()
+
+
+def test_hooks_and_settings_of_the_clone_do_not_interfere(place: Place) -> None:
+    """No hook runs, and another token among git's settings, as actions/checkout leaves one, is not sent."""
+    hook = place.clone / ".git/hooks/pre-push"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    git(place.clone, "config", f"http.{place.twin.url}/.extraheader", "AUTHORIZATION: basic bm90OnRoaXM=")
+    git(place.clone, "config", "push.gpgSign", "true")
+    assert place.open(None, "--commit-with", "push") == 0
+    pushes = [one for one in place.twin.requests if one.path.endswith("git-receive-pack")]
+    assert [one.authorization.startswith("Basic eC1hY2Nlc3MtdG9rZW46") for one in pushes] == [True]
+
+
+def test_a_project_below_the_top(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths begin at the top of the repository; a kernel of the same name in another project has a branch of its own."""
+    commit(place.other, {"sub/cgins.yaml": CONFIG, f"sub/{SOURCE}": BROKEN})
+    git(place.clone, "pull", "--quiet", str(place.bare), "main")
+    files = {f"sub/{SOURCE}": FIXED}
+    folder = place.propose(files, base={f"sub/{SOURCE}": BROKEN}, config="sub/cgins.yaml")
+    assert place.open(folder) == 2
+    assert place.open(place.propose(name="top")) == 0
+    monkeypatch.chdir(place.clone / "sub")
+    assert place.open(folder) == 0
+    first, second = place.twin.api.pulls
+    assert first.head == BRANCH
+    assert second.head.startswith(f"{BRANCH}-")
+    assert git(place.bare, "diff", "--name-only", "main", second.head) == f"sub/{SOURCE}"
+    assert git(place.bare, "diff", "--name-only", "main", first.head) == SOURCE
+
+
+def test_one_branch_goes_into_one_base(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """On another base's tip the branch would bring that one's commits along: nothing is changed."""
+    commit(place.other, {"a.txt": "of the release"}, branch="release")
+    folder = place.propose()
+    place.open(folder)
+    before = place.tip(BRANCH)
+    assert place.open(folder, "--base", "release") == 2
+    assert f"pull request #1 of {BRANCH} goes into main: nothing was changed" in capsys.readouterr().err
+    place.twin.api.pulls[0].base = "release"
+    assert place.open(folder) == 2
+    assert "use --base release" in capsys.readouterr().err
+    assert (place.tip(BRANCH), len(place.twin.api.pulls)) == (before, 1)
+
+
+def test_what_people_wrote_around_it_stays(place: Place) -> None:
+    """Title and words of a person are kept; the part between the bot's markers is the bot's."""
+    place.open()
+    [pull] = place.twin.api.pulls
+    pull.title, pull.body = "WIP: wait for Ada", f"Mind the release.\n\n{pull.body}\n\nReviewed by Bea."
+    better = place.propose(
+        {SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2", message="other words"
+    )
+    assert place.open(better) == 0
+    body = str(pull.body)
+    assert pull.title == "WIP: wait for Ada"
+    assert body.startswith("Mind the release.\n\n<!-- cgins:pr:scale-cpu-cpp -->\n")
+    assert body.endswith("<!-- cgins:end -->\n\nReviewed by Bea.")
+    assert "other words" in body
+    assert "wrong answer" not in body
+    assert place.open(better) == 0
+    assert pull.edits == 1
+
+
+@pytest.mark.parametrize("how", ["--signoff", "--reset-author"])
+def test_words_of_a_person_in_the_commit(place: Place, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Signed off or taken over the commit is a person's, though its files are the same."""
+    place.open()
+    git(place.other, "fetch", "--quiet", "origin", BRANCH)
+    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    words = ["--no-edit", how] if how == "--signoff" else [how, "-m", "Mine"]
+    git(place.other, "commit", "--quiet", "--amend", *words)
+    git(place.other, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{BRANCH}")
+    mine = git(place.other, "rev-parse", "HEAD")
+    assert place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2")) == 1
+    assert place.tip(BRANCH) == mine
+    assert "1 commit that is not the bot's, by ada@team.example" in capsys.readouterr().out
+
+
+def test_what_was_closed_stays_closed_when_others_come(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An earlier proposal does not come back after a later one was closed too, whatever the base has become."""
+    first = place.propose()
+    third = place.propose({SOURCE: "int scale() { return 5; }\n"}, name="three", run_id="run-0")
+    place.open(first)
+    place.twin.api.set_state(place.twin.api.pulls[0], "closed")
+    place.open(place.propose({SOURCE: "int scale() { return 3; }\n"}, name="two", run_id="run-2"))
+    place.twin.api.set_state(place.twin.api.pulls[1], "closed")
+    commit(place.other, {"README.md": "words"})
+    assert place.open(first) == 0
+    assert place.open(third) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "#1 " in said[2]
+    assert "was closed: nothing was done" in said[2]
+    assert "has a later proposal, run-2/scale-cpu-cpp" in said[3]
+    assert [one.state for one in place.twin.api.pulls] == ["closed", "closed"]
+
+
+def test_a_branch_that_was_merged_and_left(place: Place) -> None:
+    """A person's commit on it was merged with it, squashed: nothing of it can be lost."""
+    place.open()
+    git(place.other, "fetch", "--quiet", "origin", BRANCH)
+    git(place.other, "checkout", "--quiet", "FETCH_HEAD")
+    fixed = "int scale() { return 4; }\n"
+    commit(place.other, {SOURCE: fixed}, branch=BRANCH)
+    place.twin.api.merge(place.twin.api.pulls[0], squash=True)
+    assert place.show(f"main:{SOURCE}") + "\n" == fixed
+    better = place.propose(
+        {SOURCE: "int scale() { return 5; }\n"}, base={SOURCE: fixed}, name="two", run_id="run-2"
+    )
+    assert place.open(better) == 0
+    assert len(place.twin.api.pulls) == 2
+    assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
+
+
+def test_a_new_kernel_comes_with_its_entry(place: Place) -> None:
+    """A generated kernel adds a file and its lines of cgins.yaml, on a branch of its own."""
+    folder = place.propose(
+        {"kernels/added.cpp": NEW, "cgins.yaml": CONFIG + ENTRY},
+        base={"cgins.yaml": CONFIG},
+        goal="generate",
+        kernel="added",
+    )
+    assert place.open(folder) == 0
+    branch = "cgins/generate/added-cpu-cpp"
+    assert git(place.bare, "diff", "--name-only", "main", branch).split() == [
+        "cgins.yaml",
+        "kernels/added.cpp",
+    ]
+    assert place.twin.api.pulls[0].title == "Add added (cpp on cpu)"
+
+
+def test_ready_base_and_author_are_options(place: Place) -> None:
+    """--ready, --base and --author are taken."""
+    commit(place.other, {"README.md": "of the release"}, branch="release")
+    assert place.open(None, "--ready", "--base", "release", "--author", "Cgins <cgins@team.example>") == 0
+    [pull] = place.twin.api.pulls
+    assert (pull.draft, pull.base) == (False, "release")
+    assert git(place.bare, "log", "-1", "--format=%an %ce", BRANCH) == "Cgins cgins@team.example"
+
+
+def test_an_executable_source_stays_executable(place: Place) -> None:
+    """The mode of a file is the base's."""
+    git(place.other, "update-index", "--chmod=+x", SOURCE)
+    git(place.other, "commit", "--quiet", "-m", "Mode")
+    git(place.other, "push", "--quiet", "origin", "HEAD:main")
+    assert place.open() == 0
+    assert git(place.bare, "ls-tree", BRANCH, SOURCE).startswith("100755 ")
+
+
+# ---- bad days
+
+
+@pytest.mark.parametrize("kind", ["lost", "cut"])
+def test_a_lost_answer_makes_no_second_pull_request(place: Place, kind: str) -> None:
+    """The pull request was made, and the answer never came: it is found, and there is one."""
+    place.twin.faults = [Fault("POST", "/pulls", kind=kind)]  # type: ignore[arg-type]
+    assert place.open() == 0
+    assert len(place.twin.api.pulls) == 1
+    assert len(place.rest_calls("POST")) == 2
+
+
+def test_a_push_that_the_api_has_not_seen_yet(place: Place) -> None:
+    """The new branch is unknown for a moment: it is asked again."""
+    place.twin.api.unseen_heads = 2
+    assert place.open() == 0
+    assert len(place.twin.api.pulls) == 1
+
+
+def test_a_killed_run_is_gone_on_with(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """The branch was pushed and no pull request made: the next run makes it, with the same commit."""
+    folder = place.propose()
+    place.twin.faults = [Fault("POST", "/pulls", status=422, message="not today")]
+    assert place.open(folder) == 2
+    before = place.tip(BRANCH)
+    assert place.open(folder) == 0
+    assert place.tip(BRANCH) == before
+    assert len(place.twin.api.pulls) == 1
+
+
+def test_drafts_that_a_repository_does_not_have(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is opened ready, with a note; if --draft was given, GitHub's refusal comes with what to do."""
+    place.twin.api.drafts = False
+    folder = place.propose()
+    assert place.open(folder, "--draft") == 2
+    assert "→ open it with --ready" in capsys.readouterr().err
+    assert place.open(folder) == 0
+    assert [one.draft for one in place.twin.api.pulls] == [False]
+    assert "note: it is no draft: this repository has none" in capsys.readouterr().err
+
+
+def test_a_workflows_token_that_may_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where Actions may not open pull requests, the setting is named."""
+    monkeypatch.setenv("GITHUB_TOKEN", twins.ACTIONS)
+    assert place.open() == 2
+    assert "Actions, General, Workflow permissions" in capsys.readouterr().err
+
+
+def test_a_base_that_is_not_there(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """--base that names no branch."""
+    assert place.open(None, "--base", "nowhere") == 2
+    assert 'there is no branch "nowhere" on the server' in capsys.readouterr().err
+
+
+# ---- secrets
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "said"),
+    [
+        ("wrong-token-1234", "401", "set GITHUB_TOKEN or GH_TOKEN to one that is"),
+        (twins.READER, "not accessible", "contents: write"),
+    ],
+)
+def test_a_token_that_is_not_enough(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    token: str,
+    status: str,
+    said: str,
+) -> None:
+    """The message names the status and the remedy, and not the token."""
+    monkeypatch.setenv("GITHUB_TOKEN", token)
+    monkeypatch.setenv("GIT_TRACE_CURL", "1")
+    monkeypatch.setenv("GIT_CURL_VERBOSE", "1")
+    assert place.open() == 2
+    output = "".join(capfd.readouterr())
+    assert status in output
+    assert said in output
+    assert token not in output
+
+
+def test_no_token(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a token nothing is sent; another variable can be named."""
+    monkeypatch.delenv("GITHUB_TOKEN")
+    monkeypatch.setenv("MY_TOKEN", twins.WRITER)
+    assert place.open() == 2
+    assert "there is no token: GITHUB_TOKEN and GH_TOKEN are not set" in capsys.readouterr().err
+    assert place.twin.requests == []
+    assert place.open(None, "--token-variable", "MY_TOKEN") == 0
+
+
+def test_the_token_is_nowhere(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not in the output of a verbose run, not on a command line, not in a file of the clone or of the server."""
+    secret = "ghs_" + "Q7" * 18
+    place.twin.tokens.add(secret)
+    lines = tmp_path / "lines"
+    wrapper = tmp_path / "bin/git"
+    wrapper.parent.mkdir()
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout.strip()
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {lines}\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    folder = place.propose()
+    import os
+
+    environment = {**os.environ, "GITHUB_TOKEN": secret, "PATH": f"{wrapper.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            CHILD,
+            "--log-level",
+            "debug",
+            "pull-request",
+            "open",
+            "--proposal",
+            str(folder),
+            "--commit-with",
+            "push",
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "imported: []" in done.stderr
+    output = (done.stdout + done.stderr + lines.read_text()).encode()
+    kept = [
+        path.read_bytes() for top in (place.clone, place.bare) for path in top.rglob("*") if path.is_file()
+    ]
+    assert not any(secret.encode() in text for text in (output, *kept))
+    assert "push" in lines.read_text()
+
+
+CHILD = """
+import sys
+from pytest_cgins.cli import main
+code = main(sys.argv[1:])
+heavy = [one for one in sys.modules if one.split(".")[0] in ("torch", "openai") or ".execute" in one]
+print("imported:", [one for one in heavy if "pytest_cgins" in one or one == "torch"], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_errors_are_of_our_tree() -> None:
+    """Both kinds end in exit status 2, and not in a traceback."""
+    from pytest_cgins.core.errors import CginsError
+
+    assert issubclass(GitHubError, CginsError)
+    assert issubclass(ProposalError, CginsError)
+
+
+def test_a_shallow_clone_is_enough(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one commit of history, as actions/checkout makes it, and with a base that moved on before and after."""
+    folder = place.propose()
+    commit(place.other, {"a.txt": "a"})
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{place.bare}", "shallow")
+    git(tmp_path / "shallow", "remote", "set-url", "origin", place.twin.remote)
+    monkeypatch.chdir(tmp_path / "shallow")
+    assert place.open(folder) == 0
+    commit(place.other, {"b.txt": "b"})
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{place.bare}", "later")
+    git(tmp_path / "later", "remote", "set-url", "origin", place.twin.remote)
+    monkeypatch.chdir(tmp_path / "later")
+    assert place.open(folder) == 0
+    assert git(place.bare, "rev-parse", f"{BRANCH}^") == place.tip("main")
+    assert len(place.twin.api.pulls) == 1

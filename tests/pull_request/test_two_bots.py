@@ -1,0 +1,125 @@
+"""Two runs with a proposal each for one kernel: one pull request, with commit and words of the later proposal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.pull_request import twin as twins
+from tests.pull_request.conftest import BRANCH, FIXED, SOURCE, Place, Places, git
+from tests.pull_request.scenes import BETTER, MOVED
+from tests.pull_request.twin import Request
+
+TOKENS = pytest.mark.parametrize("token", [twins.BOT, twins.WRITER])
+
+
+def _check(place: Place) -> None:
+    [pull] = place.twin.api.pulls
+    assert pull.state == "open"
+    assert "the later words" in str(pull.body)
+    assert place.show(f"{BRANCH}:{SOURCE}") + "\n" == BETTER
+    assert git(place.bare, "rev-list", "--count", f"main..{BRANCH}") == "1"
+    heads = git(place.bare, "for-each-ref", "--format=%(refname:short)", "refs/heads/").split()
+    assert sorted(heads) == [BRANCH, "main"]
+
+
+def _two(place: Place) -> tuple[Path, Path]:
+    old = place.propose({SOURCE: FIXED}, message="the earlier words")
+    new = place.propose({SOURCE: BETTER}, name="two", run_id="run-2", message="the later words")
+    return old, new
+
+
+def _within(place: Place, folder: Path, at: int, codes: list[int]) -> Callable[[int, Request, str], None]:
+    """A hook that opens a proposal before one request of another run, and keeps the exit status."""
+
+    def hook(index: int, _: Request, when: str) -> None:
+        if (index, when) == (at, "before"):
+            place.twin.hook = None
+            codes.append(place.open(folder))
+
+    return hook
+
+
+@pytest.mark.parametrize(
+    ("first", "there", "token"),
+    [
+        ("earlier", False, twins.WRITER),
+        pytest.param("later", False, twins.BOT, marks=pytest.mark.exam),
+        pytest.param("earlier", True, twins.BOT, marks=pytest.mark.exam),
+        pytest.param("later", True, twins.WRITER, marks=pytest.mark.exam),
+    ],
+)
+def test_one_within_the_other(
+    first: str,
+    there: bool,
+    token: str,
+    places: Places,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before each request of the one the whole of the other happens; the later proposal stays, or its text is said to be wrong."""
+    monkeypatch.setenv("GITHUB_TOKEN", token)
+    at = wrong = 0
+    while True:
+        with places() as place:
+            if there:
+                place.open(place.propose({SOURCE: MOVED}, name="zero", run_id="run-0"))
+            old, new = _two(place)
+            outer, inner = (old, new) if first == "earlier" else (new, old)
+            codes: list[int] = []
+            capsys.readouterr()
+            place.twin.restart()
+            place.twin.hook = _within(place, inner, at, codes)
+            code = place.open(outer)
+            if not codes:
+                break
+            if "the later words" not in str(place.twin.api.pulls[0].body):
+                # Between the look at the branch and the change of the words, which GitHub cannot do in one step.
+                wrong += 1
+                assert code == 1, at
+                assert (
+                    "has the commit of run-2/scale-cpu-cpp under the text of another"
+                    in capsys.readouterr().out
+                )
+            else:
+                assert code == 0, at
+                # Inside of the later one the earlier may see its commit before its words.
+                assert codes[0] in (0, first == "later"), at
+            assert place.open(new) == 0
+            _check(place)
+        at += 1
+    assert at > 8
+    assert wrong <= 1
+
+
+@TOKENS
+def test_both_at_once(token: str, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the machine has it: what the one cannot do since the other was faster, its next run does."""
+    monkeypatch.setenv("GITHUB_TOKEN", token)
+    for _ in range(3):
+        with places() as place:
+            folders = _two(place)
+            threads = [threading.Thread(target=place.open, args=(one,)) for one in folders]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for one in folders:
+                assert place.open(one) == 0
+            _check(place)
+
+
+def test_an_earlier_proposal_comes_late(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """It leaves the later one where it is, and says so."""
+    old, new = _two(place)
+    place.open(new)
+    before = place.tip(BRANCH)
+    assert place.open(old) == 0
+    assert place.tip(BRANCH) == before
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"#1 {place.twin.url}/octo/kernels/pull/1 has a later proposal, run-2/scale-cpu-cpp: nothing was done"
+    )
+    _check(place)
