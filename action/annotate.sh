@@ -8,7 +8,7 @@ token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
 echo "::stop-commands::$token"
 # Not in the repository under test: a `pytest_cgins` of its own would be imported instead.
 cd "$GITHUB_ACTION_PATH"
-"$CGINS_PYTHON" -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
+"$CGINS_PYTHON" -c 'import sys; from pytest_cgins.app.cli import main; sys.exit(main())' \
   annotate --folder "$CGINS_FOLDER" --root "$GITHUB_WORKSPACE" "$CGINS_REPORT" >"$annotations" || : >"$annotations"
 printf '\n::%s::\n' "$token"
 cat "$annotations"

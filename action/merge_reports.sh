@@ -25,7 +25,7 @@ token=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
 echo "::stop-commands::$token"
 trap 'printf "\n::%s::\n" "$token"' EXIT
 
-cgins() { (cd "$here/.." && python3 -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' "$@"); }
+cgins() { (cd "$here/.." && python3 -c 'import sys; from pytest_cgins.app.cli import main; sys.exit(main())' "$@"); }
 code=0
 cgins merge "${reports[@]}" --out "$target/report.json" || code=$?
 # A kernel that failed is what the summary is for.

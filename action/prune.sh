@@ -4,7 +4,7 @@ set -euo pipefail
 
 # Not in the repository under test: a `pytest_cgins` of its own would be imported instead.
 cd "$GITHUB_ACTION_PATH"
-if ! "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
+if ! "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.app.cli import main; sys.exit(main())' \
   cache prune --older-than 30d --max-size 1GB; then
   echo "::warning title=pytest-cgins::the cache of built kernels could not be pruned"
 fi

@@ -34,7 +34,7 @@ failed=0
 for file in "${files[@]:0:10#$MOST}"; do
   # Not the `pytest_cgins` of the repository, if it has one: -P leaves the folder out, PYTHONPATH names ours.
   code=0
-  PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' \
+  PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.app.cli import main; sys.exit(main())' \
     pull-request open --proposal "$(dirname "$file")" || code=$?
   ((code <= 1)) || failed=1
 done

@@ -11,7 +11,7 @@ trap 'printf "\n::%s::\n" "$token"' EXIT
 
 cgins() {
   # Not in the repository under test: a `pytest_cgins` of its own would be imported instead.
-  (cd "$GITHUB_ACTION_PATH" && "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' "$@")
+  (cd "$GITHUB_ACTION_PATH" && "$CGINS_PYTHON" -c 'import sys; from pytest_cgins.app.cli import main; sys.exit(main())' "$@")
 }
 summary() { cgins summary "$@" "$CGINS_REPORT"; }
 

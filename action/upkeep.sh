@@ -11,7 +11,7 @@ trap 'printf "\n::%s::\n" "$token"' EXIT
 cd "$FOLDER"
 cgins() {
   # Not the `pytest_cgins` of the repository, if it has one: -P leaves the folder out, PYTHONPATH names ours.
-  PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.cli import main; sys.exit(main())' "$@"
+  PYTHONPATH=$here/.. python3 -P -c 'import sys; from pytest_cgins.app.cli import main; sys.exit(main())' "$@"
 }
 failed=0
 cgins pull-request close --moot || failed=1

@@ -1,4 +1,4 @@
-"""pytest's door: options, marker and fixtures. What they do is in `pytest_cgins.session`.
+"""pytest's door: options, marker and fixtures. What they do is in `pytest_cgins.app.session`.
 
 This module is imported in every run of pytest where pytest-cgins is installed, so it imports nothing but
 pytest; the rest comes in only with `--cgins`.
@@ -23,9 +23,9 @@ from pytest_cgins.core.options import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_cgins.session.benchmark import Benchmark
-    from pytest_cgins.session.fixtures import CaseUnderTest, Recorder
-    from pytest_cgins.session.remote import RemoteKernel
+    from pytest_cgins.app.session.benchmark import Benchmark
+    from pytest_cgins.app.session.fixtures import CaseUnderTest, Recorder
+    from pytest_cgins.app.session.remote import RemoteKernel
 
 NEEDS_CGINS = "needs --cgins"
 
@@ -202,28 +202,28 @@ def pytest_configure(config: pytest.Config) -> None:
         "the arguments choose the cases of cgins_case and the kernel of cgins_kernel",
     )
     if config.getoption("--cgins"):
-        from pytest_cgins.session.collect import take_from_above
-        from pytest_cgins.session.livelog import LiveLog
-        from pytest_cgins.session.run import GateSession
+        from pytest_cgins.app.session.collect import take_from_above
+        from pytest_cgins.app.session.livelog import LiveLog
+        from pytest_cgins.app.session.run import GateSession
 
         take_from_above(config)
         config.pluginmanager.register(LiveLog(config), LiveLog.plugin_name)
         gate = GateSession(config)
         config.pluginmanager.register(gate, GateSession.plugin_name)
         if config.getoption("--cgins-compile-only"):
-            from pytest_cgins.session.compile_only import CompileOnly
+            from pytest_cgins.app.session.compile_only import CompileOnly
 
             config.pluginmanager.register(CompileOnly(config, gate.builds), CompileOnly.plugin_name)
         elif config.getoption("--cgins-arch"):
             raise pytest.UsageError("--cgins-arch goes with --cgins-compile-only")
         if config.getoption("--cgins-regenerate") and not hasattr(config, "workerinput"):
-            from pytest_cgins.session.regenerate import Regeneration
+            from pytest_cgins.app.session.regenerate import Regeneration
 
             config.pluginmanager.register(Regeneration(config, gate), Regeneration.plugin_name)
         if config.getoption("--cgins-history-always") and not config.getoption("--cgins-history"):
             raise pytest.UsageError("--cgins-history-always goes with --cgins-history PATH")
         if config.getoption("--cgins-history") and not hasattr(config, "workerinput"):
-            from pytest_cgins.session.history import SessionHistory
+            from pytest_cgins.app.session.history import SessionHistory
 
             config.pluginmanager.register(SessionHistory(config), SessionHistory.plugin_name)
 
@@ -241,7 +241,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def cgins_case(request: pytest.FixtureRequest) -> CaseUnderTest:
     """One case of the nearest cgins.yaml; the test runs once for each that the marker `cgins` leaves."""
     _require_gate(request)
-    from pytest_cgins.session.fixtures import case_under_test
+    from pytest_cgins.app.session.fixtures import case_under_test
 
     return case_under_test(request)
 
@@ -250,7 +250,7 @@ def cgins_case(request: pytest.FixtureRequest) -> CaseUnderTest:
 def cgins_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
     """The kernel that the marker `cgins` names, as a callable; it runs in a worker process."""
     _require_gate(request)
-    from pytest_cgins.session.remote import remote_kernel
+    from pytest_cgins.app.session.remote import remote_kernel
 
     return remote_kernel(request)
 
@@ -259,7 +259,7 @@ def cgins_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
 def cgins_benchmark(request: pytest.FixtureRequest) -> Benchmark:
     """Times a callable of yours, in this process: `cgins_benchmark(fn, *args)`."""
     _require_gate(request)
-    from pytest_cgins.session.benchmark import Benchmark
+    from pytest_cgins.app.session.benchmark import Benchmark
 
     return Benchmark(request.node, lock_wait_s=request.config.getoption("--cgins-timeout"))
 
@@ -268,7 +268,7 @@ def cgins_benchmark(request: pytest.FixtureRequest) -> Benchmark:
 def cgins_record(request: pytest.FixtureRequest, tmp_path: Path) -> Recorder:
     """Record trace packs under `tmp_path`; takes what `pytest_cgins.record` takes."""
     _require_gate(request)
-    from pytest_cgins.session.fixtures import Recorder
+    from pytest_cgins.app.session.fixtures import Recorder
 
     return Recorder(tmp_path)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_cgins import cli, plugin
+from pytest_cgins import plugin
+from pytest_cgins.app import cli
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent

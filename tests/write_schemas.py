@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest_cgins
+from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import REPORT_VERSION, TracePack
 from pytest_cgins.doctor.findings import DOCTOR_VERSION, DoctorReport
@@ -17,7 +18,6 @@ from pytest_cgins.regenerate.search.summary_model import SUMMARY_VERSION, Search
 from pytest_cgins.report.document import report_schema
 from pytest_cgins.report.history import HISTORY_VERSION
 from pytest_cgins.report.history_file import history_schema
-from pytest_cgins.whole_model.document import MODEL_BENCH_VERSION, ModelBench
 
 EVIDENCE = {
     "env": evidence.EnvironmentEvidence,

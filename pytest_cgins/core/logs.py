@@ -1,7 +1,7 @@
 """Diagnostic messages: which of them a level or a number of `-v` lets through, and how they read.
 
 The loggers are `pytest_cgins.<package>.<module>`. Nothing is printed unless one of the doors opens a handler:
-`pytest --cgins` (`session.livelog`) or `cgins` (`to_stderr`).
+`pytest --cgins` (`app.session.livelog`) or `cgins` (`to_stderr`).
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def examples(*, warm: bool) -> Callable[[Path], float]:
 
     def measure(folder: Path) -> float:
         command = [
-            sys.executable, "-c", "from pytest_cgins.cli import main; raise SystemExit(main())", "build", "--arch", ARCHS, "--all",
+            sys.executable, "-c", "from pytest_cgins.app.cli import main; raise SystemExit(main())", "build", "--arch", ARCHS, "--all",
             "--config", str(EXAMPLE / "cgins.yaml"),
         ]  # fmt: skip
         for _ in range(2 if warm else 1):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
-CGINS = (sys.executable, "-c", "import sys; from pytest_cgins.cli import main; sys.exit(main())")
+CGINS = (sys.executable, "-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())")
 PLUGIN = (
     [] if any(e.name == "cgins" for e in entry_points(group="pytest11")) else ["-p", "pytest_cgins.plugin"]
 )

@@ -37,7 +37,7 @@ HEAVY = (
     "rich",
     "safetensors",
     "triton",
-    "pytest_cgins.session",
+    "pytest_cgins.app.session",
 )
 
 CONFTEST = """

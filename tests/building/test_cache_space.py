@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.building.cache import space
 from pytest_cgins.building.cache.store import Cache, Entry
 from pytest_cgins.core.errors import ConfigError

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.app.commands import build, schema
 from pytest_cgins.core.errors import ConfigError, RevisionError
-from pytest_cgins.kernels import commands
-from pytest_cgins.session import build_command
 
 
 @pytest.fixture
@@ -32,8 +31,8 @@ def cgins(project: Any, scale_text: str, monkeypatch: pytest.MonkeyPatch) -> Cal
     )
     parser = argparse.ArgumentParser()
     subparsers = parser.add_subparsers()
-    build_command.add_parsers(subparsers)
-    commands.add_parsers(subparsers)
+    build.add_parsers(subparsers)
+    schema.add_parsers(subparsers)
 
     def run(*words: str) -> int:
         arguments = parser.parse_args(words)

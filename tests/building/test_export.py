@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
+from pytest_cgins.app.commands.export import kind_first
 from pytest_cgins.building.builders import binding
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.torch_library import module, package, readme
 from pytest_cgins.building.torch_library.reference import ReferenceCall
 from pytest_cgins.config import load
 from pytest_cgins.core.errors import ConfigError, ContractError, SourceError
-from pytest_cgins.kernels.export_commands import kind_first
 
 ROOT = Path(__file__).parents[2]
 ALONE = 'import sys\nsys.modules["pytest_cgins"] = None  # importing it fails\nimport torch\n'

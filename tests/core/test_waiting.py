@@ -288,7 +288,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _cgins(folder: Path) -> subprocess.Popen[str]:
-    code = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    code = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
     return subprocess.Popen(
         [sys.executable, "-c", code, "build"],
         cwd=folder,

@@ -9,7 +9,7 @@ import pytest
 from tables import document, rows, sections
 from walk import blocks, links, run
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.core.model import Contract
 
 TEXT = document("building.md")
@@ -56,6 +56,6 @@ def test_contracts_are_all_there() -> None:
 
 def test_links_lead_somewhere() -> None:
     """Each relative link is a file beside the document."""
-    folder = Path(cli.__file__).parent / "docs"
+    folder = Path(cli.__file__).parents[1] / "docs"
     for link in links(TEXT):
         assert (folder / link).exists(), link

@@ -11,8 +11,8 @@ import pytest
 from tables import document, rows, sections
 from walk import links, run
 
-from pytest_cgins import cli
-from pytest_cgins.trace.importers import commands as importers
+from pytest_cgins.app import cli
+from pytest_cgins.app.commands import import_export as importers
 
 TEXT = document("importing.md")
 
@@ -65,7 +65,7 @@ def test_options_that_are_named_exist() -> None:
 
 def test_links_lead_somewhere() -> None:
     """Each relative link is to a file, and each link to a section to one that is there."""
-    folder = Path(cli.__file__).parent / "docs"
+    folder = Path(cli.__file__).parents[1] / "docs"
     for link in links(TEXT):
         assert (folder / link).exists(), link
     for file, section in re.findall(r"\]\(([\w./]*)#([\w-]+)\)", TEXT):

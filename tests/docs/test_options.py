@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tables import document, rows, sections
 
-from pytest_cgins import cli, plugin
+from pytest_cgins import plugin
+from pytest_cgins.app import cli
 
 PYTEST = "pytest --cgins"
 

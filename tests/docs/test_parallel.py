@@ -11,9 +11,9 @@ from threading import Thread
 import pytest
 from tables import document, rows, sections
 
+from pytest_cgins.app.session import pinning
 from pytest_cgins.core import waiting
 from pytest_cgins.core.errors import InfrastructureError
-from pytest_cgins.session import pinning
 from pytest_cgins.timing import lock
 
 TEXT = document("parallel.md")

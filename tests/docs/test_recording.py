@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from walk import blocks, links, run
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.recording.record import record
 from pytest_cgins.recording.recording import Recording
@@ -211,7 +211,7 @@ def test_tables_are_complete_and_options_exist() -> None:
 
 def test_links_lead_somewhere() -> None:
     """Each relative link is to a file, and each link to a section of a document to one that is there."""
-    docs = Path(cli.__file__).parent / "docs"
+    docs = Path(cli.__file__).parents[1] / "docs"
     for link in links(TEXT):
         assert (docs / link).exists(), link
     for file, section in re.findall(r"\]\(([\w./]+)#([\w-]+)\)", TEXT):

@@ -9,10 +9,10 @@ import pytest
 from tables import document, sections
 from walk import blocks, commands, links
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.regenerate.conduct import EXIT_WAITING
 
-PACKAGE = Path(cli.__file__).parent
+PACKAGE = Path(cli.__file__).parents[1]
 GUIDE = document("regenerate.md")
 SKILL = (PACKAGE / "regenerate" / "SKILL.md").read_text(encoding="utf-8")
 

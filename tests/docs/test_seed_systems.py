@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tables import rows
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.regenerate.methods import registry
 
-PACKAGE = Path(cli.__file__).parent
+PACKAGE = Path(cli.__file__).parents[1]
 REPOSITORY = Path(__file__).parents[2]
 TEXT = (REPOSITORY / ".github" / "SEED_SYSTEMS.md").read_text(encoding="utf-8")
 ROWS = list(rows(TEXT))

@@ -11,7 +11,7 @@ import yaml
 from tables import document
 from walk import blocks, links, missing, run
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 
 TEXT = document("tutorial.md")
 ACTION = Path(__file__).parents[2] / "action" / "action.yml"
@@ -48,7 +48,7 @@ def test_workflow_uses_inputs_of_the_action() -> None:
 
 def test_links_lead_somewhere() -> None:
     """Each relative link is to a file of the repository."""
-    folder = Path(cli.__file__).parent / "docs"
+    folder = Path(cli.__file__).parents[1] / "docs"
     found = links(TEXT)
     assert len(found) > 5
     for link in found:

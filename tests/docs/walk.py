@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.building.revision.checkout import TARGETS
 
 _BLOCK = re.compile(r"(?m)^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.DOTALL)

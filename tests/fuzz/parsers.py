@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.app.commands import import_export
 from pytest_cgins.building import resources, sass
 from pytest_cgins.building.compilers import diagnostics
 from pytest_cgins.building.contracts import launch_line, schema
@@ -43,7 +44,6 @@ from pytest_cgins.recording.importers import (  # fmt: skip
 from pytest_cgins.recording.importers.collect import Collector
 from pytest_cgins.report import history_file
 from pytest_cgins.run.protocol import Channel
-from pytest_cgins.trace.importers import commands
 from tests.fuzz import hostile, mutate, seeds
 
 MAX_MIB = 1.0
@@ -272,10 +272,10 @@ def _without_permission(folder: Path) -> Callable[[bytes], object]:
 
     def parse(data: bytes) -> None:
         source = _file(folder, "1_x.py", data)
-        for kind in commands.CODE:
+        for kind in import_export.CODE:
             args = argparse.Namespace(kind=kind, source=source, allow_code=False, out=folder / "never")
             with suppress(RecordError):
-                commands.import_(args)
+                import_export.import_(args)
                 raise AssertionError(f"{kind} was imported without --allow-code")
             assert not (folder / "never").exists()
 

@@ -34,9 +34,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(folder: Path, *words: str, module: str = "pytest_cgins.cli") -> subprocess.CompletedProcess[str]:
+def command(
+    folder: Path, *words: str, module: str = "pytest_cgins.app.cli"
+) -> subprocess.CompletedProcess[str]:
     """Run with a cache of the project's own."""
-    call = ["-c", "import sys; from pytest_cgins.cli import main; sys.exit(main())"]
+    call = ["-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"]
     return subprocess.run(
         [sys.executable, *(call if module.endswith("cli") else ["-m", module]), *words],
         cwd=folder,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.app.whole_model.document import ModelBench
 from pytest_cgins.core import documents
-from pytest_cgins.whole_model.document import ModelBench
 
 pytestmark = pytest.mark.gpu
 
@@ -42,7 +42,7 @@ def test_a_model_is_captured_with_kernels_in_it(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(ROOT / "example_project", project, ignore=shutil.ignore_patterns(".cgins", "traces"))
     (project / "bench.py").write_text(MODELS)
-    call = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    call = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
     done = subprocess.run(
         [
             sys.executable,

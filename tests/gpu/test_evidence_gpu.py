@@ -40,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(folder: Path, *words: str) -> Process:
     """`cgins evidence …`, not waited for."""
-    call = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    call = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
     return subprocess.Popen(
         [sys.executable, "-c", call, "evidence", *words],
         cwd=folder,

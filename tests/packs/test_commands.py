@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.app.commands.record import _share, add_parsers
 from pytest_cgins.core.errors import PackError, RecordError
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.trace.commands import _share, add_parsers
 
 SCRIPT = """
 import sys, torch

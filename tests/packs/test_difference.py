@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import GoldTensor, TensorMeta
 from pytest_cgins.packs.difference import PackDifference, compare, gold_difference

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording import profile as profiles

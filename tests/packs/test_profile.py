@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_cgins
-from pytest_cgins import cli
+from pytest_cgins.app import cli
+from pytest_cgins.app.commands.profile import by_op
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import PackError
 from pytest_cgins.packs.store import PackReader, open_pack
@@ -21,7 +22,6 @@ from pytest_cgins.recording import profile as profiles
 from pytest_cgins.recording.profile import DeviceKernel, PackProfile
 from pytest_cgins.recording.profiler import profile
 from pytest_cgins.recording.record import record
-from pytest_cgins.trace.profile_commands import by_op
 
 
 def body() -> None:

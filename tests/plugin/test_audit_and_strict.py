@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 
 if TYPE_CHECKING:
     import pytest

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
+from pytest_cgins.app.session import benchmark, run
+from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
 from pytest_cgins.core import documents
 from pytest_cgins.core.measurement import Arm, ArmName, Measurement
 from pytest_cgins.core.model import Evaluation, Reason, Status
-from pytest_cgins.session import benchmark, run
-from pytest_cgins.session.benchmark_records import BenchmarkRecords
 
 # pytester forgets what a run imported, and C extensions do not bear a second import: these come in beforehand.
 IMPORTED = (benchmark, run, yaml)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pytest_cgins.app.session.coverage import Coverage, _is_given
 from pytest_cgins.building.revision.checkout import TARGETS
-from pytest_cgins.session.coverage import Coverage, _is_given
 
 if TYPE_CHECKING:
     from conftest import Run

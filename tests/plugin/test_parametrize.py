@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_cgins.app.session.parametrize import check_selection, chosen, nearest_config
 from pytest_cgins.config import Implementation, KernelEntry
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Case, Evaluation
-from pytest_cgins.session.parametrize import check_selection, chosen, nearest_config
 
 if TYPE_CHECKING:
     from conftest import Run

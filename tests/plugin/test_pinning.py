@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.session import pinning
-from pytest_cgins.session.pinning import Gpu
+from pytest_cgins.app.session import pinning
+from pytest_cgins.app.session.pinning import Gpu
 
 A, B, C = (f"GPU-{letter * 8}-0000-0000-0000-000000000000" for letter in "abc")
 PART, OTHER_PART = (f"MIG-{digit * 8}-0000-0000-0000-000000000000" for digit in "12")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-CGINS = [sys.executable, "-c", "import sys; from pytest_cgins.cli import main; sys.exit(main())"]
+CGINS = [sys.executable, "-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"]
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 

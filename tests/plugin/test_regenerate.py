@@ -44,7 +44,7 @@ Negative numbers become 0, all others stay.
 >>>>>>> REPLACE
 ```
 """
-CGINS = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
+CGINS = "import sys; from pytest_cgins.app.cli import main; sys.exit(main(sys.argv[1:]))"
 EXCHANGE = "relu-cpu-cpp/attempt-01/generator"
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_cgins.app.session.results import Results
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Environment, Evaluation, Status
-from pytest_cgins.session.results import Results
 
 Make = Callable[..., Evaluation]
 

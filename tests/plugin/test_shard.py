@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins import plugin
+from pytest_cgins.app.session.sharding import chosen
 from pytest_cgins.core.model import Shard
-from pytest_cgins.session.sharding import chosen
 
 if TYPE_CHECKING:
     from .conftest import Run
@@ -40,7 +40,7 @@ def test_reports_of_parts_merge_to_that_of_the_whole(
     project: Path, run: Callable[..., Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Statuses and exit code of two parts, one of them over xdist's workers, are those of one run; a part alone is refused by its number."""
-    from pytest_cgins import cli
+    from pytest_cgins.app import cli
 
     options = ("--cgins", "--cgins-seed=7", "--cgins-no-timing", "-k", "right or wrong")
     whole = run(project, *options, "--cgins-json=report.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-HEAVY = ("torch", "numpy", "yaml", "pydantic", "openai", "rich", "pytest_cgins.session")
+HEAVY = ("torch", "numpy", "yaml", "pydantic", "openai", "rich", "pytest_cgins.app.session")
 
 
 def test_nothing_of_ours_is_imported(pytester: pytest.Pytester) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 LONG = "a_kernel_whose_name_is_much_longer_than_any_column_of_a_table_in_a_narrow_terminal"
-CGINS = [sys.executable, "-c", "import sys; from pytest_cgins.cli import main; sys.exit(main())"]
+CGINS = [sys.executable, "-c", "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"]
 COMMANDS = ["traces ls traces", "traces show traces/tiny", "cache ls", "doctor"]
 
 

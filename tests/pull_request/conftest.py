@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins import __version__
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.model import Answer, Attempt, Goal, Guarded, Target, Usage

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.pull_request.annotations import LIMIT, Annotation, annotate, commands
 from pytest_cgins.report import document

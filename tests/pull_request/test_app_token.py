@@ -15,7 +15,7 @@ import jwt
 import pytest
 from jwt.algorithms import RSAAlgorithm
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import app_token
 from tests.pull_request import twin_app

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import REPORT_VERSION, Evaluation, SessionReport, Status
 from pytest_cgins.pull_request import comment
 from pytest_cgins.report import document

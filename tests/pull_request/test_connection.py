@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.cli import main
-from pytest_cgins.session import publish
+from pytest_cgins.app.cli import main
+from pytest_cgins.app.session import publish
 from tests.pull_request import twin as twins
 from tests.pull_request.conftest import Place
 from tests.pull_request.twin import API

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.pull_request.rest import Rest
 from pytest_cgins.pull_request.transport import Transport

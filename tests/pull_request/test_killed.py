@@ -15,7 +15,7 @@ from tests.pull_request.scenes import SCENES, Scene
 from tests.pull_request.twin import Request
 
 QUICK = ("moved-person",)
-_RUN = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
+_RUN = "import sys; from pytest_cgins.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 def _killed(place: Place, scene: Scene, folder: Path, at: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate.proposal.report import PATCH_LENGTH, SHORTENED
 from tests.pull_request.conftest import BRANCH, BROKEN, SOURCE, Place, Places, commit

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from tests.pull_request.conftest import SOURCE, Place, commit, git
 from tests.pull_request.twin import WRITER
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.pull_request import pull_request, upkeep
 from pytest_cgins.pull_request.git import BranchMovedError
 from pytest_cgins.pull_request.pull_request import Opened

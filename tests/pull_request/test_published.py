@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from pytest_cgins.app.session import publish
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.regenerate.proposing import UNCOMMITTED
-from pytest_cgins.session import publish
 from tests.pull_request.conftest import Place, commit, git
 from tests.pull_request.twin import Fault
 from tests.regenerate import rebasing

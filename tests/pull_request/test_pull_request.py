@@ -502,7 +502,7 @@ def test_the_token_is_nowhere(place: Place, monkeypatch: pytest.MonkeyPatch, tmp
 
 CHILD = """
 import sys
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 code = main(sys.argv[1:])
 heavy = [one for one in sys.modules if one.split(".")[0] in ("torch", "openai") or ".execute" in one]
 print("imported:", [one for one in heavy if "pytest_cgins" in one or one == "torch"], file=sys.stderr)

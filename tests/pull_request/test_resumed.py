@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.regenerate.journal.journal import Journal
 from tests.pull_request.conftest import BRANCH, FIXED, SOURCE, Place, git
 from tests.regenerate import journals, proposals

@@ -190,7 +190,7 @@ import sys
 sys.path.insert(0, sys.argv.pop(1))
 from tests.regenerate.scripted import die_if_told
 die_if_told()
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 sys.exit(main())
 """
 DIE = "CGINS_SCRIPTED_DIE"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
+from pytest_cgins.app.commands import export as export_commands
 from pytest_cgins.config import load
-from pytest_cgins.kernels import export_commands
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.journal.journal import Journal, runs_in
 from pytest_cgins.run.sandbox.fence import Sandbox
@@ -27,7 +27,7 @@ RECORDING = Path(__file__).parent / "conversations" / "initial_testing"
 
 def cgins(*words: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
     """One command in a process of its own, which has to end with this code."""
-    start = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    start = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", start, *map(str, words)],
         cwd=folder,

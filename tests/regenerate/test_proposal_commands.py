@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import SessionReport
 from pytest_cgins.regenerate import proposal

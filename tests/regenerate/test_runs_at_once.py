@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from tests.regenerate import scripted
 from tests.regenerate.llm_server import LlmServer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.config.llm import LlmSettings, Models
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.model import Trace

@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 
 import pytest
 
+from pytest_cgins.app.session.coverage import in_ci
 from pytest_cgins.core.model import Evaluation, SessionReport, Status
 from pytest_cgins.report import comment, coverage, document, markdown, terminal
 from pytest_cgins.report.coverage import SHOWN_CASES
 from pytest_cgins.report.exit_code import settled
-from pytest_cgins.session.coverage import in_ci
 
 Make = Callable[..., Evaluation]
 BASE = "1a2b3c4d5e (merge-base with main)"

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from timings import compared, measured
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
+from pytest_cgins.app.commands import report as commands
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Evaluation, Reason, SessionReport, Status
-from pytest_cgins.report import commands, document, formats, markdown, times
+from pytest_cgins.report import document, formats, markdown, times
 from pytest_cgins.report.comment import COMMENT_LIMIT_NBYTES
 from tests.report.test_markdown import HOSTILE, assert_harmless, parsed, report_of
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timings import LABEL, RULE, blocks, compared, measured
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.config.model import TimingGate
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError, MergeError

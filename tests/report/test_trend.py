@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import hard_key, soft_key
 from pytest_cgins.core.model import Environment, Evaluation

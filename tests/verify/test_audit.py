@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.config import Tolerance
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording.record import record

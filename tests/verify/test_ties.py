@@ -14,7 +14,7 @@ import yaml
 from torch import Tensor
 from torch.nn import functional
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.config import declared
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.model import Correctness, Reason

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _BOOT = """
 import sys
 sys.path = [one for one in sys.path if one] + [sys.argv.pop(1)]
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 sys.exit(main())
 """
 

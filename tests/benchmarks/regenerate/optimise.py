@@ -36,7 +36,7 @@ from pathlib import Path
 import optimise_project as projects
 from project import environment
 
-CLI = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
+CLI = "import sys; from pytest_cgins.app.cli import main; sys.exit(main(sys.argv[1:]))"
 PLUGIN = ("-p", "no:cgins", "-p", "pytest_cgins.plugin", "-p", "no:randomly", "-p", "no:cacheprovider")
 WAITING, ERROR = 7, 2
 SETTINGS = "settings.json"

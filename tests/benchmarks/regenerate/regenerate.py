@@ -28,7 +28,7 @@ from pathlib import Path
 from bugs import bugs
 from project import environment, make
 
-CLI = "import sys; from pytest_cgins.cli import main; sys.exit(main(sys.argv[1:]))"
+CLI = "import sys; from pytest_cgins.app.cli import main; sys.exit(main(sys.argv[1:]))"
 WAITING, ERROR = 7, 2
 STEPS = "steps.json"
 RUNS = ".cgins/runs"

@@ -45,7 +45,7 @@ def test_a_failed_import_keeps_the_old_pack(cgins: Callable[..., Any], write: Ca
 def test_help_imports_no_torch() -> None:
     """Help on the commands costs no import of torch."""
     code = (
-        "import sys\nfrom pytest_cgins.cli import main\n"
+        "import sys\nfrom pytest_cgins.app.cli import main\n"
         "try:\n    main(['import', 'kernelbench', '--help'])\nexcept SystemExit:\n    pass\n"
         "assert 'torch' not in sys.modules"
     )

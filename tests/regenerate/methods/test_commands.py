@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.regenerate.methods import memory_file, registry
 from tests.regenerate.methods.test_choice import tried
 from tests.regenerate.methods.test_registry import GOOD

@@ -36,7 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`cgins evidence …`."""
-    call = "import sys; from pytest_cgins.cli import main; sys.exit(main())"
+    call = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-c", call, "evidence", *words],
         cwd=folder,

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from pytest_cgins.cli import main
+from pytest_cgins.app.cli import main
 from pytest_cgins.config.llm import Budget
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import Evaluation

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cgins import cli
+from pytest_cgins.app import cli
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate.model import Message, Request, Trial
 from pytest_cgins.regenerate.search.verifier_scores import scores, truths

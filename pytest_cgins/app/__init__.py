@@ -1,0 +1,1 @@
+"""What users start: pytest's session, the command line, whole models. It imports every other room; only `plugin` imports it."""

@@ -1,0 +1,201 @@
+"""The shell's door: `cgins`. The subcommands are in the parts that they belong to."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from pytest_cgins import __version__
+from pytest_cgins.app.commands import (
+    annotate,
+    build,
+    cache,
+    calibrate,
+    comment,
+    doctor,
+    evidence_ablate,
+    export,
+    history,
+    merge,
+    methods,
+    profile,
+    report,
+    runs_resume,
+    runs_verifiers,
+    traces_judge,
+    traces_maintenance,
+)
+from pytest_cgins.app.commands import bench_model as whole_model
+from pytest_cgins.app.commands import evidence as profiling
+from pytest_cgins.app.commands import generate as regenerate
+from pytest_cgins.app.commands import import_export as importers
+from pytest_cgins.app.commands import proposal as proposal_commands
+from pytest_cgins.app.commands import pull_request as github
+from pytest_cgins.app.commands import record as trace
+from pytest_cgins.app.commands import schema as kernels
+from pytest_cgins.app.commands import traces_audit as verify
+from pytest_cgins.core import logs, waiting
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.text import nearest
+
+PLUMBING = ("summary", "merge", "annotate", "comment", "proposal")
+"""Commands that the GitHub Action and other pipelines call, and people seldom."""
+SHELLS = ("bash", "zsh", "fish")
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        The command's own exit code; 2 after an error of ours or of the arguments; 130 after Ctrl-C.
+    """
+    parser: argparse.ArgumentParser = _Parser(
+        prog="cgins", description="Record traces of torch ops and build kernels; `pytest --cgins` gates them."
+    )
+    parser.add_argument("--version", action="version", version=f"pytest-cgins {__version__}")
+    logs.add_option(parser)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    traces = trace.add_parsers(subparsers)
+    traces_maintenance.add_parsers(traces)
+    verify.add_parsers(traces)
+    traces_judge.add_parser(traces)
+    profile.add_parsers(subparsers)
+    exports = importers.add_parsers(subparsers)
+    build.add_parsers(subparsers)
+    kernels.add_parsers(subparsers)
+    export.add_parser(exports)
+    cache.add_parsers(subparsers)
+    doctor.add_parsers(subparsers)
+    report.add_parsers(subparsers)
+    merge.add_parser(subparsers)
+    history.add_parsers(subparsers)
+    calibrate.add_parsers(subparsers)
+    evidence_ablate.add_parser(profiling.add_parsers(subparsers))
+    whole_model.add_parsers(subparsers)
+    runs = regenerate.add_parsers(subparsers)
+    runs_resume.add_parser(runs)
+    runs_verifiers.add_parser(runs)
+    proposal_commands.add_parsers(subparsers)
+    methods.add_parsers(subparsers)
+    github.add_parsers(subparsers)
+    annotate.add_parser(subparsers)
+    comment.add_parser(subparsers)
+    _add_completion(parser, subparsers)
+    _hide_plumbing(parser, subparsers)
+    arguments = parser.parse_args(export.kind_first(sys.argv[1:] if argv is None else argv))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # In a locale without arrows they are spelled out.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    with _messages(arguments):
+        try:
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+        except CginsError as error:
+            _print_error(str(error))
+            return EXIT_ERROR
+        except BrokenPipeError:
+            # Who reads our output has enough of it; what is left must not be written to the pipe at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_ERROR
+        except OSError as error:
+            _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
+            return EXIT_ERROR
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+    return code
+
+
+@contextmanager
+def _messages(arguments: argparse.Namespace) -> Iterator[None]:
+    """Around a command: its messages go to stderr, at the end what it waited for."""
+    waiting.forget()
+    messages = logs.to_stderr(arguments)
+    try:
+        yield
+    finally:
+        waiting.sum_up()
+        messages.close()
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that guesses which word was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and end with 2."""
+        found = re.search(r"invalid choice: '(?P<word>[^']*)'", message)
+        if found:
+            # Of several with choices it is the one that is told of, by its name or its place.
+            told = message.removeprefix("argument ").partition(":")[0]
+            names = {"/".join(one.option_strings) or one.metavar or one.dest: one for one in self._actions}
+            last = self._actions[-1]  # commands without a name of their own are told of by all their names
+            known = names.get(told, last).choices or ()
+            guess = nearest(found["word"], map(str, known))
+            message = f"{found['word']} is not known → {guess or 'there are ' + ', '.join(map(str, known))}"
+        super().error(message)
+
+
+def _add_completion(
+    parser: argparse.ArgumentParser, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
+) -> None:
+    """`cgins completion SHELL`: a script for a shell, from the commands as they are declared here."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        import shtab
+
+        _complete_paths(parser, shtab.FILE)
+        print(shtab.complete(parser, shell=arguments.shell))
+        return 0
+
+    completion = subparsers.add_parser(
+        "completion",
+        help="print a script that completes commands and options in your shell",
+        description='Print a script for a shell. In bash: eval "$(cgins completion bash)"; in zsh, after compinit: '
+        'eval "$(cgins completion zsh)"; in fish: cgins completion fish | source.',
+    )
+    completion.add_argument("shell", choices=SHELLS)
+    completion.set_defaults(run=run)
+
+
+def _complete_paths(parser: argparse.ArgumentParser, files: object) -> None:
+    """Have names of files completed where a command takes a path."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                _complete_paths(child, files)
+        elif action.type is Path:
+            action.complete = files  # type: ignore[attr-defined]
+
+
+def _hide_plumbing(
+    parser: argparse.ArgumentParser, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
+) -> None:
+    """Leave commands that pipelines use out of the first help; `cgins help --all` lists them."""
+    everything = subparsers._choices_actions
+    listed = [one for one in everything if one.dest not in PLUMBING]
+
+    def run(arguments: argparse.Namespace) -> int:
+        subparsers._choices_actions = everything if arguments.all else listed
+        parser.print_help()
+        return 0
+
+    helper = subparsers.add_parser("help", help="this list; with --all, the commands of pipelines too")
+    helper.add_argument("--all", action="store_true", help="list every command")
+    helper.set_defaults(run=run)
+    listed.append(everything[-1])
+    subparsers._choices_actions = listed
+
+
+def _print_error(text: str) -> None:
+    """Print an error, which may quote a file of anybody's: a terminal or a runner that reads the log obeys none of it."""
+    from pytest_cgins.report import escape
+
+    print(escape.lines(f"cgins: {text}"), file=sys.stderr)

@@ -1,0 +1,1 @@
+"""The subcommands of `cgins`, a module each."""

@@ -1,0 +1,209 @@
+"""`cgins bench-model`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.core.text import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pytest_cgins.app.whole_model.document import ModelBench
+    from pytest_cgins.building.loading.callable import LoadedKernel
+    from pytest_cgins.config import Config
+    from pytest_cgins.config.model import Implementation, KernelEntry
+    from pytest_cgins.core.errors import CginsError
+
+FILE = Path(".cgins/model_bench.json")
+NOT_COMPARED = "the model's outputs are no tensors of one form, and were not compared"
+_PROVEN = {
+    "faster": "proven faster",
+    "slower": "proven slower",
+    "clean": "proven not slower",
+    "inconclusive": "nothing is proven",
+}
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `cgins bench-model`."""
+    parser = subparsers.add_parser(
+        "bench-model",
+        help="time a whole model with kernels in the place of its ops, and without",
+        description="Run a model with the kernels of cgins.yaml, compare its outputs, and time it in turns with the model as "
+        "it is. The kernels run in this process, with your rights: have `pytest --cgins` find them right first.",
+    )
+    parser.add_argument(
+        "model", metavar="MODULE:FUNCTION", help="gives a function without arguments, or (model, inputs)"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is one")
+    parser.add_argument(
+        "--kernel", action="append", default=[], metavar="NAME[/IMPLEMENTATION]",
+        help="put in these alone; default: the first implementation of each kernel for the device",
+    )  # fmt: skip
+    add_config_option(parser)
+    parser.add_argument(
+        "--out", type=Path, default=FILE, metavar="FILE", help="the document (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--cgins-seed", dest="seed", type=int, metavar="N", help="seed of the order of blocks"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Swap, compare, time, write, print; exit status 1 if outputs are not finite that are so without kernels."""
+    from pytest_cgins import config as configuration
+    from pytest_cgins.core import documents
+    from pytest_cgins.core.options import BARE_VARIABLE
+
+    # Before launchers are imported: outputs are timed as a user would have them, without guards and poison.
+    os.environ[BARE_VARIABLE] = "1"
+    config = configuration.load(arguments.config, require_traces=False)
+    made = _measured(arguments, config)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(documents.dump(made, indent=1) + "\n", encoding="utf-8")
+    _show(made)
+    return int(made.difference is not None and not made.difference.finite)
+
+
+def _measured(arguments: argparse.Namespace, config: Config) -> ModelBench:
+    import torch
+
+    from pytest_cgins.app.whole_model import bench, workload
+    from pytest_cgins.app.whole_model.document import MODEL_BENCH_VERSION, ModelBench, SwappedKernel
+    from pytest_cgins.app.whole_model.swap import Swap
+    from pytest_cgins.building.loading.imports import import_from
+    from pytest_cgins.config import TimingGate
+    from pytest_cgins.core.console import import_path
+    from pytest_cgins.core.errors import InfrastructureError
+    from pytest_cgins.regenerate.profiling import bench as ratios
+    from pytest_cgins.timing.environment import describe
+
+    has_gpu = torch.cuda.is_available()
+    if arguments.device == "cuda" and not has_gpu:
+        raise InfrastructureError(
+            "--device cuda: torch sees no CUDA device here", remedy="run it on a machine with one, or on cpu"
+        )
+    device = "cuda:0" if arguments.device != "cpu" and has_gpu else "cpu"
+    chosen = _chosen(config, arguments.kernel, device.partition(":")[0])
+    import_from(str(config.root))
+    with import_path(Path.cwd()):
+        loaded, left_out = _loaded(config, chosen, all_of_them=bool(arguments.kernel))
+        swap = Swap({op: kernel for op, (kernel, _) in loaded.items()}, device)
+        pair = bench.Pair(workload.made(arguments.model, device), swap, list(loaded), device)
+        with pair.ready():
+            tallies, difference = pair.compared()
+            seed = random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed
+            measurement = pair.timed(TimingGate(), seed=seed)
+    environment = describe(device)
+    (ratio,) = ratios.ratios(measurement)
+    return ModelBench(
+        version=MODEL_BENCH_VERSION,
+        model=arguments.model,
+        device=device,
+        device_name=environment.device_name,
+        torch=environment.torch,
+        kernels=tuple(
+            SwappedKernel(kernel=label, op=op, calls=tallies[op].swapped, left=dict(tallies[op].left))
+            for op, (_, label) in loaded.items()
+        ),
+        difference=difference,
+        measurement=measurement,
+        ratio=ratio,
+        notes=(*left_out, *([] if difference is not None else [NOT_COMPARED])),
+    )
+
+
+def _chosen(config: Config, wanted: list[str], device: str) -> list[tuple[KernelEntry, Implementation]]:
+    """An implementation a kernel; of an op that several kernels replace, the first one's."""
+    from pytest_cgins.core.errors import ConfigError
+    from pytest_cgins.regenerate.profiling import selection
+
+    if wanted:
+        found = [selection.chosen(config, name, device) for name in wanted]
+    else:
+        on_device = [
+            (entry, tuple(one for one in entry.implementations if one.device == device))
+            for entry in config.kernels
+        ]
+        found = [(entry, implementations) for entry, implementations in on_device if implementations]
+    ops: dict[str, tuple[KernelEntry, Implementation]] = {}
+    for entry, implementations in found:
+        if "@" not in entry.op:  # nothing runs a backward here
+            ops.setdefault(entry.op, (entry, implementations[0]))
+    if not ops:
+        raise ConfigError(
+            f"{config.file} has no kernel of a forward op for {device}",
+            remedy="name another --device or --kernel",
+        )
+    return list(ops.values())
+
+
+def _loaded(
+    config: Config, chosen: list[tuple[KernelEntry, Implementation]], *, all_of_them: bool
+) -> tuple[dict[str, tuple[LoadedKernel, str]], list[str]]:
+    """Kernels with their labels by their ops, built and loaded into this process; and why some are left out.
+
+    Raises:
+        CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
+    """
+    from pytest_cgins.building.build_queue import Ahead
+    from pytest_cgins.building.contracts.source import find
+    from pytest_cgins.building.loading.callable import load
+    from pytest_cgins.core.errors import CginsError
+    from pytest_cgins.packs.backward import resolve
+    from pytest_cgins.packs.ops import qualified_name, trust
+
+    found: dict[str, tuple[LoadedKernel, str]] = {}
+    left_out: list[str] = []
+    with closing(Ahead()) as ahead:
+        sources = {}
+        for entry, one in chosen:
+            label = f"{entry.name}/{one.name}"
+            try:
+                trust(entry.op)
+                sources[label] = (qualified_name(resolve(entry.op)), find(config, entry, one))
+            except CginsError as error:
+                _leave_out(label, error, left_out, all_of_them=all_of_them)
+        ahead.add([source for _, source in sources.values()])
+        for label, (op, source) in sources.items():
+            try:
+                found[op] = load(ahead.result(source)), label
+            except CginsError as error:
+                _leave_out(label, error, left_out, all_of_them=all_of_them)
+    return found, left_out
+
+
+def _leave_out(label: str, error: CginsError, left_out: list[str], *, all_of_them: bool) -> None:
+    if all_of_them:
+        raise error
+    left_out.append(f"{label} is left out: {error.what.partition(chr(10))[0]}")
+
+
+def _show(made: ModelBench) -> None:
+    from pytest_cgins.core.console import new_table, print_table
+    from pytest_cgins.core.figures import time_ns
+
+    table: Table = new_table("kernel", "op", ">calls swapped", ">left to torch", "why")
+    for one in made.kernels:
+        why = "; ".join(one.left) or ("" if one.calls else "the model does not call it")
+        table.add_row(one.kernel, one.op, str(one.calls), str(sum(one.left.values())), why.partition("\n")[0])
+    print_table(table)
+    if made.difference is not None:
+        said = "" if made.difference.finite else "; NOT FINITE where the model without kernels is"
+        print(f"outputs differ by {made.difference.relative_rms:.2g} of their size{said}")
+    ratio, measured = made.ratio, made.measurement
+    print(
+        f"{made.model} on {made.device_name}: {time_ns(measured.kernel.median_ns_per_call)} with kernels, "
+        f"{time_ns(ratio.ns_per_call)} without: {ratio.ratio:.3f}× ({ratio.low:.3f} … {ratio.high:.3f}), "
+        f"{_PROVEN[measured.comparisons[0].outcome]} in {counted(ratio.blocks, 'block')}"
+    )
+    for note in (*measured.notes, *made.notes):
+        print(note)

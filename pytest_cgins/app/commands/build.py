@@ -1,0 +1,227 @@
+"""`cgins build`: kernels built on the command line, for this machine or for architectures that are named."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.config import load_without_traces, select
+from pytest_cgins.core.errors import CginsError, ConfigError
+
+if TYPE_CHECKING:
+    from pytest_cgins.building.build_queue import Ahead
+    from pytest_cgins.config import Config, Implementation, KernelEntry
+    from pytest_cgins.core.model import Compilation, SessionReport
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+NO_BASELINE = "none"
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommand to the `cgins` parser."""
+    build = subparsers.add_parser(
+        "build",
+        help="build the kernels of cgins.yaml",
+        description="Build all implementations of the named kernels, or of all. With --arch: the CUDA ones, for "
+        "each architecture, and print what they take. Exit status 1 if one fails.",
+    )
+    build.add_argument("kernels", nargs="*", metavar="KERNEL", help="names in cgins.yaml; default: all")
+    build.add_argument("--device", choices=("cpu", "cuda"), help="only the implementations for this device")
+    build.add_argument(
+        "--arch",
+        metavar="ARCH[,ARCH]",
+        help="build CUDA kernels for these, such as sm_80,sm_90a; no GPU needed",
+    )
+    build.add_argument(
+        "--all", action="store_true", help="with --arch: also the implementations that have no architecture"
+    )
+    build.add_argument(
+        "--baseline",
+        metavar="REV",
+        default=NO_BASELINE,
+        help="with --arch: a commit, or merge-base; fail where spills or registers grew since (default: %(default)s)",
+    )
+    build.add_argument(
+        "--resources", action="store_true", help="with --arch: each function, with its most frequent opcodes"
+    )
+    build.add_argument(
+        "--json", action="store_true", help="with --arch: print a report as --cgins-json writes it"
+    )
+    build.add_argument(
+        "-j", "--jobs", type=_jobs, default=0, metavar="N", help="builds at a time; default: one a core"
+    )
+    build.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="say what the compilers were asked; -vv: all messages",
+    )
+    build.add_argument(
+        "--timeout", type=_seconds, default=600.0, metavar="S", help="limit a kernel, in seconds"
+    )
+    add_config_option(build)
+    build.set_defaults(run=run_build)
+
+
+def run_build(arguments: argparse.Namespace) -> int:
+    """Build, print a table, and say on stderr what failed.
+
+    Raises:
+        ConfigError: the file or the arguments are wrong.
+        RevisionError: the commit to compare with is unknown.
+    """
+    from pytest_cgins.building.build_queue import Ahead
+
+    if arguments.arch is not None and not arguments.arch.strip(", "):
+        raise ConfigError(
+            f'--arch "{arguments.arch}" names no architecture', remedy="name some: --arch sm_80,sm_90a"
+        )
+    if not arguments.arch:
+        for name, default in (("resources", False), ("json", False), ("baseline", NO_BASELINE)):
+            if getattr(arguments, name) != default:
+                raise ConfigError(
+                    f"--{name} goes with --arch", remedy="name architectures: --arch sm_80,sm_90a"
+                )
+    config = load_without_traces(arguments.config)
+    chosen = select(config, arguments.kernels)
+    with closing(Ahead(jobs=arguments.jobs, timeout_s=arguments.timeout)) as ahead:
+        if not arguments.arch:
+            wanted = list(_implementations(chosen, arguments.device))
+            return _build(config, wanted, ahead)
+        status = 0
+        if arguments.device != "cpu":
+            status = _compile(config, chosen, arguments, ahead)
+        if arguments.all or arguments.device == "cpu":
+            others = [
+                pair
+                for pair in _implementations(chosen, arguments.device)
+                if pair[1].device == "cpu" or pair[1].contract == "python"
+            ]
+            status = max(status, _build(config, others, ahead, to_stderr=arguments.json))
+        return status
+
+
+def _implementations(
+    kernels: list[KernelEntry], device: str | None
+) -> Iterator[tuple[KernelEntry, Implementation]]:
+    for kernel in kernels:
+        for implementation in kernel.implementations:
+            if device in (None, implementation.device):
+                yield kernel, implementation
+
+
+def _build(
+    config: Config,
+    chosen: list[tuple[KernelEntry, Implementation]],
+    ahead: Ahead,
+    *,
+    to_stderr: bool = False,
+) -> int:
+    """Build for this machine; a line an implementation, in the order of the file."""
+    from pytest_cgins.building.contracts.source import find
+    from pytest_cgins.core.model import KernelSource
+
+    out = sys.stderr if to_stderr else sys.stdout
+    sources: list[KernelSource | CginsError] = []
+    for kernel, implementation in chosen:
+        try:
+            sources.append(find(config, kernel, implementation))
+        except CginsError as error:
+            sources.append(error)
+    ahead.add(source for source in sources if isinstance(source, KernelSource))
+    failures: list[CginsError] = []
+    for (kernel, implementation), wanted in zip(chosen, sources, strict=True):
+        label = f"{kernel.name}/{implementation.name} ({implementation.device})"
+        try:
+            if isinstance(wanted, CginsError):
+                raise wanted
+            compiled = ahead.result(wanted)
+        except CginsError as error:
+            failures.append(error)
+            print(f"{label:40} {'FAILED':>9}", file=out)
+            continue
+        state = "cached" if compiled.cached else f"{compiled.build_seconds:.2f} s"
+        state = state if compiled.library else "-"
+        print(f"{label:40} {state:>9}  {compiled.library or 'nothing to compile'}", file=out)
+    for failure in failures:
+        print(f"\n{failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _compile(config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, ahead: Ahead) -> int:
+    """Build for the architectures that are named; a line a build."""
+    from pytest_cgins.core import documents
+    from pytest_cgins.gate.compilation import Compiler
+
+    started_at, started = datetime.now(timezone.utc), time.monotonic()
+    archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
+    compiler = Compiler(
+        config, archs=archs, baseline=arguments.baseline, ahead=ahead,
+        instructions=arguments.resources or arguments.json,
+    )  # fmt: skip
+    with closing(compiler):
+        targets = [target for target in compiler.targets() if target.kernel in chosen]
+        compiler.revision()
+        compiler.start(targets)
+        found = [compiler.compile(target) for target in targets]
+    status = int(any(one.verdict.status.outcome in ("fail", "error") for one in found))
+    if arguments.json:
+        report = _report(found, started_at, time.monotonic() - started, status)
+        print(documents.dump(report, indent=1))
+    else:
+        _print(found, resources=arguments.resources)
+    return status
+
+
+def _report(found: list[Compilation], started_at: datetime, seconds: float, status: int) -> SessionReport:
+    from pytest_cgins import __version__
+    from pytest_cgins.report import document
+
+    return document.session_report(
+        (), (), version=__version__, seed=0, started_at=started_at, seconds=seconds, exit_status=status,
+        compilations=found,
+    )  # fmt: skip
+
+
+def _print(found: list[Compilation], *, resources: bool) -> None:
+    from pytest_cgins.report import compiled, console, escape
+
+    colour = sys.stdout.isatty()
+    if not found:
+        print("no CUDA kernel is selected")
+        return
+    print(console.text(compiled.table(found, colour=colour, each=True), colour=colour), end="")
+    if resources:
+        print(f"\n{console.text(compiled.opcode_table(found, colour=colour), colour=colour)}", end="")
+    for line in compiled.lines(found, brief=True):
+        print(console.text(line, colour=colour), end="")
+    for one in compiled.failures(found):
+        print(escape.lines(f"\n{one.name}: {compiled.headline(one)}"), file=sys.stderr)
+        rest = one.verdict.message.partition("\n")[2]
+        if rest:
+            print(escape.lines(rest), file=sys.stderr)
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of builds, at least 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value

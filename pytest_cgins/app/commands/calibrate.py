@@ -1,0 +1,144 @@
+"""`cgins calibrate`: how noisy times of this device are, for the verdicts that rest on them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins.app.commands.schema import add_config_option
+from pytest_cgins.config import select
+from pytest_cgins.core.errors import ConfigError, InfrastructureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_cgins.config import Config
+    from pytest_cgins.core.model import Case
+    from pytest_cgins.gate.calibrate import Plan
+    from pytest_cgins.gate.calibration import Calibration
+    from pytest_cgins.gate.evaluate import Evaluator
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+LEAST_PROCESSES, MOST_PROCESSES = 3, 1000
+LEAST_BLOCKS, MOST_BLOCKS = 3, 1000
+MOST_CASES = 100
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the subcommand to the `cgins` parser."""
+    parser = subparsers.add_parser(
+        "calibrate",
+        help="measure how far times of this device scatter",
+        description="Time kernels of cgins.yaml against second builds of themselves in fresh processes, for calls of "
+        "each length, and keep what came out for `pytest --cgins`: slowdowns below 2.5 times the upper bound of the spread between "
+        "processes are let pass there. Run it where the gate runs, with nothing else on the device.",
+    )
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="names in cgins.yaml; default: all")
+    add_config_option(parser)
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one, else cpu")
+    parser.add_argument(
+        "--processes", type=_count(LEAST_PROCESSES, MOST_PROCESSES), default=10, metavar="N",
+        help="fresh processes (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--blocks", type=_count(LEAST_BLOCKS, MOST_BLOCKS), default=64, metavar="N",
+        help="blocks of each case in each of them (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cases-per-class", type=_count(1, MOST_CASES), default=2, metavar="N",
+        help="cases for each length of calls, of different kernels where there are (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--peaks", action="store_true", help="also measure the peaks of the roofline anew")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    parser.set_defaults(run=run_calibrate)
+
+
+def run_calibrate(arguments: argparse.Namespace) -> int:
+    """Measure, keep, print.
+
+    Raises:
+        ConfigError: the file or the arguments are wrong.
+        InfrastructureError: the device is not there or not to be had, or no kernel could be timed.
+        OSError: the calibration cannot be kept.
+    """
+    from pytest_cgins.config import load
+    from pytest_cgins.core import documents
+    from pytest_cgins.gate import calibration
+    from pytest_cgins.gate.calibrate import Plan
+    from pytest_cgins.report import calibration_table
+
+    config = load(arguments.config, require_sources=False)
+    kernels = {entry.name for entry in select(config, arguments.kernels)}
+    plan = Plan(
+        processes=arguments.processes, blocks=arguments.blocks, cases_per_class=arguments.cases_per_class
+    )
+    made = _measured(config, kernels, arguments.device, plan, peaks=arguments.peaks)
+    file = calibration.store(made)
+    if arguments.json:
+        print(documents.dump(made, indent=1))
+    else:
+        print(f"{made.key.parts['device']}: {file}")
+        print(calibration_table.render(made, colour=sys.stdout.isatty()), end="")
+    for line in calibration_table.remarks(made):
+        print(f"cgins: {line}", file=sys.stderr)
+    return 0
+
+
+def _measured(
+    config: Config, kernels: set[str], wanted: str | None, plan: Plan, *, peaks: bool
+) -> Calibration:
+    from pytest_cgins.gate.calibrate import CalibrationRun
+    from pytest_cgins.gate.evaluate import Evaluator
+    from pytest_cgins.run.early_verdict import EndedError
+
+    evaluator = Evaluator(config, seed=0, device=wanted or "auto", probes="off")
+    with closing(evaluator):
+        try:
+            device = _device(evaluator, wanted)
+            cases = _cases(evaluator, kernels, device, config.file)
+            if peaks:
+                evaluator.measure_peaks(cases[0].device)
+            return CalibrationRun(evaluator, device, plan, say=_say).run(cases)
+        except EndedError as end:
+            raise InfrastructureError(end.verdict.message) from end
+
+
+def _device(evaluator: Evaluator, wanted: str | None) -> str:
+    there = evaluator.described()
+    if wanted is not None and wanted not in there:
+        raise InfrastructureError(
+            f"--device {wanted}: torch sees no such device here",
+            remedy="run it on a machine with one; `cgins doctor` says what is missing",
+        )
+    return wanted or ("cuda" if "cuda" in there else "cpu")
+
+
+def _cases(evaluator: Evaluator, kernels: set[str], device: str, file: Path) -> Sequence[Case]:
+    cases = [
+        case
+        for case in evaluator.cases()
+        if case.kernel in kernels and case.device.partition(":")[0] == device
+    ]
+    if not cases:
+        raise ConfigError(
+            f"{file}: of {', '.join(sorted(kernels))} none has an implementation for {device}",
+            remedy="name others, or another --device",
+        )
+    return cases
+
+
+def _say(line: str) -> None:
+    print(f"cgins: {line}", file=sys.stderr, flush=True)
+
+
+def _count(least: int, most: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
+        return int(text)
+
+    return count

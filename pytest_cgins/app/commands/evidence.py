@@ -1,0 +1,324 @@
+"""`cgins evidence`: each kind of evidence by itself, one JSON document and one table each."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cgins.app.commands.schema import add_config_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pytest_cgins.regenerate.profiling.model import CaseProfile, Preflight
+    from pytest_cgins.regenerate.profiling.timed import Timed
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+OUT = Path(".cgins/evidence")
+ENV, ROOFLINE, NCU_TOP, SASS, TIDY, BENCH = (
+    "env.json", "roofline.json", "ncu_top.json", "sass_check.json", "clang_tidy.json", "bench.json",
+)  # fmt: skip
+MOST_TOP = 50
+LARGEST_FILE = 64 << 20
+NO_BASELINE = "none"
+
+
+def add_parsers(subparsers: Subparsers) -> Subparsers:
+    """Add the subcommands to the `cgins` parser; gives those of `cgins evidence`, of which `ablate` is elsewhere."""
+    evidence = subparsers.add_parser(
+        "evidence", help="measure what a kernel does with its device: counters, roofline, machine code, times"
+    )
+    kinds = evidence.add_subparsers(metavar="COMMAND", required=True)
+    _add_env(kinds)
+    _add_roofline(kinds)
+    _add_profile(kinds)
+    _add_sass(kinds)
+    _add_tidy(kinds)
+    _add_bench(kinds)
+    return kinds
+
+
+def _add_env(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "env",
+        help="say what this machine has to look into kernels with",
+        description="Look for GPU, driver, nvcc, ncu and whether it may read counters, cuobjdump, headers and libraries. "
+        "With KERNEL: check its cases too.",
+    )
+    parser.add_argument(
+        "kernels", nargs="*", metavar="KERNEL", help="check the cases of these kernels of cgins.yaml"
+    )
+    parser.add_argument("--probe", action="store_true", help="have ncu measure a tiny kernel; needs the GPU")
+    _add_places(parser)
+    parser.set_defaults(run=run_env)
+
+
+def _add_roofline(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "roofline",
+        help="say how far each case of a kernel is from its device's peaks",
+        description="Time the cases of a kernel, and hold their work against what the device reaches. Where `cgins evidence "
+        "profile` has read counters of a case, its gaps are by these.",
+    )
+    add_kernel(parser)
+    add_case(parser)
+    _add_seed(parser)
+    parser.set_defaults(run=run_roofline)
+
+
+def _add_profile(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "profile",
+        help="run one case of a kernel under ncu and torch's profiler",
+        description="Profile one call of one case for each implementation. Without ncu, or where it may not read counters, "
+        "what is left: the timeline, registers, spills and machine code.",
+    )
+    add_kernel(parser)
+    add_case(parser, default="the one with the largest arguments")
+    parser.add_argument(
+        "--top", type=_top, default=5, metavar="N", help="worst figures an axis (default: %(default)s)"
+    )
+    parser.add_argument("--no-ncu", action="store_true", help="leave ncu out")
+    _add_seed(parser)
+    parser.set_defaults(run=run_profile)
+
+
+def _add_sass(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "sass",
+        help="count the machine instructions of a kernel",
+        description="Disassemble what was built, for each CUDA implementation. Python kernels are called once for that.",
+    )
+    add_kernel(parser)
+    add_case(parser, default="the one with the largest arguments")
+    parser.add_argument(
+        "--arch",
+        metavar="ARCH[,ARCH]",
+        default="",
+        help="build for these, such as sm_80,sm_90a; no GPU needed",
+    )
+    parser.set_defaults(run=run_sass)
+
+
+def _add_tidy(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "tidy", help="show what clang-tidy says of a kernel's sources, where it is installed"
+    )
+    add_kernel(parser)
+    parser.set_defaults(run=run_tidy)
+
+
+def _add_bench(kinds: Subparsers) -> None:
+    parser = kinds.add_parser(
+        "bench",
+        help="time a kernel against torch, torch.compile and its base revision",
+        description="Check and time the cases of a kernel in interleaved blocks, as `pytest --cgins` does.",
+    )
+    add_kernel(parser)
+    add_case(parser)
+    parser.add_argument(
+        "--baseline", metavar="REV", default="merge-base",
+        help="a commit, merge-base, or none (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    _add_seed(parser)
+    parser.set_defaults(run=run_bench)
+
+
+def add_kernel(parser: argparse.ArgumentParser) -> None:
+    """Add KERNEL, and where things are."""
+    parser.add_argument("kernel", metavar="KERNEL", help="name in cgins.yaml, or NAME/IMPLEMENTATION")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="only the implementations for this device")
+    _add_places(parser)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    add_config_option(parser)
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"of the document (default: {OUT}/KERNEL)")
+
+
+def add_case(parser: argparse.ArgumentParser, *, default: str = "all") -> None:
+    """Add `--case`."""
+    parser.add_argument(
+        "--case", default="", metavar="TEXT", help=f"only cases with this in their names (default: {default})"
+    )
+
+
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cgins-seed", dest="seed", type=int, metavar="N", help="seed of the inputs")
+
+
+# ---- what they do
+
+
+def run_env(arguments: argparse.Namespace) -> int:
+    """Examine, write, print; exit status 1 if a case cannot be measured."""
+    from pytest_cgins.regenerate.profiling import environment, render
+
+    made = environment.examined(probe=arguments.probe, preflight=_preflight(arguments))
+    write(made, arguments, ENV)
+    show(render.environment(made))
+    return int(any(one.outcome in ("fail", "error") for one in made.preflight))
+
+
+def _preflight(arguments: argparse.Namespace) -> Sequence[Preflight]:
+    from pytest_cgins.config import load
+    from pytest_cgins.regenerate.profiling import environment
+
+    return environment.preflight(load(arguments.config), arguments.kernels) if arguments.kernels else ()
+
+
+def run_roofline(arguments: argparse.Namespace) -> int:
+    """Time, hold against peaks, write, print; exit status 1 if a case failed."""
+    from pytest_cgins.regenerate.profiling import render, rooflines
+
+    timed = _timed(arguments)
+    made = rooflines.evidence(_name(arguments), timed.evaluations, _profiles(folder(arguments) / NCU_TOP))
+    write(made, arguments, ROOFLINE)
+    show(render.roofline(made))
+    return int(timed.failed)
+
+
+def run_bench(arguments: argparse.Namespace) -> int:
+    """Time, write, print; exit status 1 if a case failed."""
+    from pytest_cgins.regenerate.profiling import bench, render
+
+    timed = _timed(arguments, baseline=arguments.baseline, compile_arm=not arguments.no_compile)
+    made = bench.evidence(_name(arguments), timed)
+    write(made, arguments, BENCH)
+    show(render.bench(made))
+    return int(timed.failed)
+
+
+def _timed(arguments: argparse.Namespace, *, baseline: str = NO_BASELINE, compile_arm: bool = False) -> Timed:
+    from pytest_cgins.config import load
+    from pytest_cgins.regenerate.profiling import timed
+
+    return timed.evaluate(
+        load(arguments.config), arguments.kernel, device=arguments.device, text=arguments.case,
+        seed=_seed(arguments), baseline=baseline, compile_arm=compile_arm, say=say,
+    )  # fmt: skip
+
+
+def run_profile(arguments: argparse.Namespace) -> int:
+    """Profile, write, print; what is missing is told and fails nothing."""
+    from pytest_cgins.config import load
+    from pytest_cgins.gate.evaluate import Evaluator
+    from pytest_cgins.regenerate.profiling import ncu, profile, render, selection
+
+    config = load(arguments.config)
+    program = None if arguments.no_ncu else ncu.find()
+    evaluator = Evaluator(config, seed=_seed(arguments), timing=False, probes="off")
+    with closing(evaluator):
+        chosen = selection.chosen(config, arguments.kernel, arguments.device)
+        cases = selection.heaviest(selection.cases_of(evaluator.cases(), chosen, arguments.case))
+        profiler = profile.Profiler(evaluator, folder(arguments), top=arguments.top, program=program, say=say)
+        made = profiler.evidence(_name(arguments), cases)
+    write(made, arguments, NCU_TOP)
+    show(render.profile(made))
+    return 0
+
+
+def run_sass(arguments: argparse.Namespace) -> int:
+    """Disassemble, write, print; what is missing is told and fails nothing."""
+    from pytest_cgins.regenerate.profiling import disassembly, render
+
+    archs = [arch.strip() for arch in arguments.arch.split(",") if arch.strip()]
+    made = disassembly.evidence(
+        arguments.config, arguments.kernel, device=arguments.device, text=arguments.case, archs=archs,
+        check=disassembly.signatures(),
+    )  # fmt: skip
+    write(made, arguments, SASS)
+    show(render.sass(made))
+    return 0
+
+
+def run_tidy(arguments: argparse.Namespace) -> int:
+    """Look, write, print; findings fail nothing."""
+    from pytest_cgins.config import load_without_traces
+    from pytest_cgins.regenerate.profiling import environment, render, selection, tidy
+
+    config = load_without_traces(arguments.config)
+    entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
+    made = tidy.evidence(config, entry, implementations, environment.find_clang_tidy())
+    write(made, arguments, TIDY)
+    show(render.tidy(made))
+    return 0
+
+
+# ---- what they share
+
+
+def say(line: str) -> None:
+    """Tell a line of progress."""
+    print(f"cgins: {line}", file=sys.stderr, flush=True)
+
+
+def folder(arguments: argparse.Namespace) -> Path:
+    """Where the document goes."""
+    given: Path | None = arguments.out
+    return given or OUT / _name(arguments)
+
+
+def write(document: object, arguments: argparse.Namespace, name: str) -> Path:
+    """Keep a document, in place of an older one.
+
+    Raises:
+        OSError: it cannot be kept.
+    """
+    from pytest_cgins.core import atomic, documents
+
+    place = folder(arguments) / name
+    atomic.write_text(place, documents.dump(document, indent=1) + "\n")
+    say(str(place))
+    return place
+
+
+def show(parts: Iterable[Table | str]) -> None:
+    """Print tables and lines."""
+    from pytest_cgins.core.console import print_table
+
+    for part in parts:
+        if isinstance(part, str):
+            print(part)
+        else:
+            print_table(part)
+
+
+def _name(arguments: argparse.Namespace) -> str:
+    """Of the kernel; several of `env` share a folder."""
+    if hasattr(arguments, "kernels"):
+        return str(arguments.kernels[0]).partition("/")[0] if len(arguments.kernels) == 1 else ""
+    return str(arguments.kernel).partition("/")[0]
+
+
+def _seed(arguments: argparse.Namespace) -> int:
+    given: int | None = arguments.seed
+    return random.SystemRandom().randrange(2**31) if given is None else given
+
+
+def _profiles(file: Path) -> tuple[CaseProfile, ...]:
+    """Of an earlier `cgins evidence profile`; () if there was none, or of another version."""
+    from pytest_cgins.core import documents
+    from pytest_cgins.regenerate.profiling.model import ProfileEvidence
+
+    try:
+        with file.open("rb") as opened:
+            return documents.load(ProfileEvidence, opened.read(LARGEST_FILE)).cases
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        say(f"{file} is not used: {str(error).partition(chr(10))[0]}")
+        return ()
+
+
+def _top(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_TOP):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MOST_TOP}")
+    return int(text)

@@ -1,0 +1,134 @@
+"""`cgins profile`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from pytest_cgins.app.commands.record import add_trust, project_of, trust_named
+from pytest_cgins.core import documents
+from pytest_cgins.core.console import import_path, new_table, print_failures, print_table
+from pytest_cgins.core.errors import InfrastructureError, TraceError
+from pytest_cgins.packs.store import PackReader, open_pack
+from pytest_cgins.recording.profile import PackProfile, TraceProfile, write
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+ItemT = TypeVar("ItemT")
+
+_SHOWN = 2
+_SHOWN_WIDTH = 48
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `cgins profile`."""
+    parser = subparsers.add_parser(
+        "profile",
+        help="measure what the traces of a pack cost on this machine",
+        description="Replay every trace of trace packs; count ATen calls and CUDA kernels, and time them. "
+        "The figures are kept in the pack, in profiles/, one document a device and torch version. "
+        "Exit status 1 if a trace could not be replayed.",
+    )
+    parser.add_argument("packs", nargs="+", type=Path, metavar="PACK", help="folder of a trace pack")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="default: where the pack was recorded, if it is there"
+    )
+    parser.add_argument("--json", action="store_true", help="print the documents instead of a table")
+    add_trust(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Profile packs, and print by op what costs how much; 1 if a trace could not be replayed."""
+    import torch
+
+    from pytest_cgins.recording import profiler
+
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise InfrastructureError(
+            "--device cuda: torch sees no CUDA device here", remedy="run it on a machine with one, or on cpu"
+        )
+    trust_named(args)
+    readers = [(folder, open_pack(folder)) for folder in args.packs]
+    profiles: list[PackProfile] = []
+    failures: list[TraceError] = []
+    for folder, reader in readers:
+        with import_path(*project_of(folder), Path.cwd()):
+            made, failed = profiler.profile(
+                reader, args.device or _device_of(reader), _tracked(reader.pack.traces, folder)
+            )
+        failures += failed
+        profiles.append(made)
+        if made.traces:
+            file = write(folder, made)
+            if not args.json:
+                print(f"{file}: {made.device_name}, torch {made.torch}")
+                print_table(by_op(made))
+    if args.json:
+        print(json.dumps([documents.dump_python(made) for made in profiles], indent=1))
+    print_failures(failures)
+    return 1 if failures else 0
+
+
+def by_op(profile: PackProfile) -> Table:
+    """The ops of a profile, the costliest first."""
+    on_gpu = profile.device == "cuda"
+    columns = [">time", "op", ">traces", ">calls", ">µs/call", "ATen calls"]
+    table = new_table(*columns, *(["CUDA kernels"] if on_gpu else []))
+    groups: dict[str, list[TraceProfile]] = {}
+    for measured in profile.traces:
+        groups.setdefault(measured.op, []).append(measured)
+    for op, traces in sorted(groups.items(), key=lambda item: -sum(one.time_share for one in item[1])):
+        calls = sum(one.calls for one in traces)
+        total_ns = sum(one.calls * one.median_ns_per_call for one in traces)
+        aten = [(call.name, one.calls * call.count) for one in traces for call in one.aten if not call.view]
+        kernels = [(kernel.name, one.calls * kernel.ns_per_call) for one in traces for kernel in one.kernels]
+        table.add_row(
+            f"{100 * sum(one.time_share for one in traces):.1f} %",
+            op,
+            str(len(traces)),
+            str(calls),
+            f"{1e-3 * total_ns / calls:.1f}",
+            *([_top(aten), _top(kernels)] if on_gpu else [_top(aten)]),
+        )
+    return table
+
+
+def _top(weights: Iterable[tuple[str, float]]) -> str:
+    """The names that weigh most, and how many others there are."""
+    total: dict[str, float] = {}
+    for name, weight in weights:
+        total[_short(name)] = total.get(_short(name), 0.0) + weight
+    shown = sorted(total, key=lambda name: -total[name])[:_SHOWN]
+    more = len(total) - len(shown)
+    return ", ".join(shown) + (f" +{more}" if more else "")
+
+
+def _short(name: str) -> str:
+    """`aten.addmm` for the default overload; a kernel's name without namespaces, types and arguments."""
+    name = name.removeprefix("void ").replace("(anonymous namespace)::", "").removesuffix(".default")
+    name = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
+    return name if len(name) <= _SHOWN_WIDTH else f"{name[: _SHOWN_WIDTH - 1]}…"
+
+
+def _device_of(reader: PackReader) -> Literal["cpu", "cuda"]:
+    import torch
+
+    recorded = {trace.origin.device for trace in reader.pack.traces}
+    return "cuda" if "cuda" in recorded and torch.cuda.is_available() else "cpu"
+
+
+def _tracked(items: tuple[ItemT, ...], folder: Path) -> Iterator[ItemT]:
+    """The items, with a progress bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(
+        items, f"Profiling {folder}", console=console, transient=True, disable=not sys.stderr.isatty()
+    )

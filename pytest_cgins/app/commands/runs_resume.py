@@ -1,0 +1,89 @@
+"""`cgins runs resume`: a run goes on as it began, up to its pull requests."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from pytest_cgins.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pytest_cgins.config import Config
+    from pytest_cgins.regenerate.journal.journal import Journal
+    from pytest_cgins.regenerate.run_status import Ran
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the subcommand to the `cgins runs` parser."""
+    from pytest_cgins.app.commands.generate import add_run
+
+    parser = subparsers.add_parser(
+        "resume",
+        help="go on with a run that waits, was stopped or was killed",
+        description="Go on with a run that waits, was stopped or was killed. What its command line said holds, also "
+        "whether its proposals become pull requests (--cgins-pr).",
+    )
+    add_run(parser)
+    parser.add_argument(
+        "--cgins-sandbox", dest="sandbox", choices=("auto", "off"), default="auto", help="as the run began"
+    )
+    parser.add_argument(
+        "--give-up",
+        action="store_true",
+        help="end the run instead: what is not accepted yet has failed, and the project of `cgins run` is finished",
+    )
+    parser.set_defaults(run=run_resume)
+
+
+def run_resume(arguments: argparse.Namespace) -> int:
+    """Go on; the exit code is that of `conduct.exit_code`.
+
+    Raises:
+        JournalError: there is no such run, or another process works on it.
+        ConfigError: it began in a sandbox, and is to go on without.
+    """
+    from pytest_cgins.app.commands import generate
+    from pytest_cgins.regenerate import conduct, run_status
+    from pytest_cgins.regenerate.journal.journal import Journal
+
+    with Journal.resume(generate.run_folder(arguments)) as journal:
+        record = journal.record
+        if record.sandbox and arguments.sandbox == "off":
+            raise ConfigError(
+                f"run {record.id} began in a sandbox, and goes on in one",
+                remedy="leave --cgins-sandbox=off out, or begin a new run with it",
+            )
+        config = conduct.config_of(journal)
+        if arguments.give_up:
+            run_status.give_up(journal)
+        ran = run_status.done(journal)
+        if ran is not None:
+            print(f"cgins: run {record.id} is done: cgins runs show {record.id}", file=sys.stderr)
+        else:
+            ran = _worked(journal, config)
+        ran = generate.settled(journal, config, ran)
+        _publish(journal, config, ran)
+        return conduct.exit_code(ran)
+
+
+def _worked(journal: Journal, config: Config) -> Ran | None:
+    from pytest_cgins.regenerate import conduct
+
+    settings = conduct.settings_of(config, conduct.asked_of(journal))
+    sandbox = conduct.sandbox_of("auto" if journal.record.sandbox else "off")
+    if sandbox is None:
+        print(conduct.UNFENCED, file=sys.stderr)
+    return conduct.worked(journal, config, settings, sandbox=sandbox)
+
+
+def _publish(journal: Journal, config: Config, ran: Ran | None) -> None:
+    """Also of a run that was done: it may have been killed before that."""
+    if ran is None or journal.record.pull_requests == "off":
+        return
+    from pytest_cgins.app.session import publish
+
+    for line in publish.of_run(journal.record, ran, config.file):
+        print(f"cgins: {line}", file=sys.stderr)

@@ -1,0 +1,108 @@
+"""`cgins.yaml` as pytest sees it: a file whose items are the cases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins.app.session import outcome, results
+from pytest_cgins.app.session.gate import Gate
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Case, Evaluation
+from pytest_cgins.core.text import upwards
+
+
+def take_from_above(config: pytest.Config) -> None:
+    """Have a run that was begun in a folder below a `cgins.yaml`, without paths, take that file."""
+    folder = config.invocation_params.dir
+    if config.args_source is not pytest.Config.ArgsSource.INVOCATION_DIR or _has_own(config, folder):
+        return
+    found = upwards(folder)
+    if found is not None:
+        config.args.append(str(found))
+
+
+def _has_own(config: pytest.Config, folder: Path) -> bool:
+    """Whether pytest would come by a `cgins.yaml` in or below a folder."""
+    skipped = config.getini("norecursedirs")
+    for _, folders, files in os.walk(folder):
+        if "cgins.yaml" in files:
+            return True
+        folders[:] = [name for name in folders if not any(fnmatch(name, pattern) for pattern in skipped)]
+    return False
+
+
+def node_id(path: Path, parent: pytest.Collector) -> Any:
+    """Where pytest has no name for a file, above its root, the path to it."""
+    root = parent.config.rootpath
+    return None if root in path.parents else os.path.relpath(path, root)
+
+
+class CginsFile(pytest.File):
+    """One `cgins.yaml`."""
+
+    def __init__(self, *, gate: Gate, path: Path, parent: pytest.Collector, **arguments: Any) -> None:
+        super().__init__(path=path, parent=parent, nodeid=node_id(path, parent), **arguments)
+        self._gate = gate
+
+    def collect(self) -> Iterator[CaseItem]:
+        """One item a case; whatever is wrong with the file or its packs is a collection error."""
+        try:
+            cases = self._gate.cases(self.path)
+        except CginsError as error:
+            raise self.CollectError(str(error)) from error
+        lines: dict[tuple[str, str, str], int] = {
+            (kernel.name, implementation.name, implementation.device): implementation.line
+            for kernel in self._gate.evaluator(self.path).config.kernels
+            for implementation in kernel.implementations
+        }
+        for case in cases:
+            line = lines[case.kernel, case.implementation, case.device.split(":")[0]]
+            yield CaseItem.from_parent(self, name=case.name, case=case, line=line, gate=self._gate)
+
+
+class CaseItem(pytest.Item):
+    """One case: evaluated when it is set up, judged when it is run."""
+
+    def __init__(self, *, case: Case, line: int, gate: Gate, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.case = case
+        self._line = line
+        self._gate = gate
+        self._evaluation: Evaluation | None = None
+        # The op is no part of the name, and `-k softmax` should find `attention` that replaces softmax.
+        self.extra_keyword_matches.add(case.op)
+        self.add_marker(pytest.mark.cgins(kernel=case.kernel, op=case.op, implementation=case.implementation))
+
+    def setup(self) -> None:
+        """Evaluate.
+
+        pytest calls what fails here an error and what fails in `runtest` a failure. A drifted trace or a
+        lost device is an error and says nothing about the kernel, so the work has to be done here.
+        """
+        self._evaluation = self._gate.evaluator(self.path).evaluate(self.case)
+        results.keep(self, self.path, self._evaluation)
+        outcome.settle_setup(self, self._evaluation, self._gate)
+
+    def locate_skip(self, report: pytest.TestReport) -> None:
+        """Have a skip read as one of this line of `cgins.yaml`: pytest would name the line that raised it."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            report.longrepr = (str(self.path), self._line, report.longrepr[2])
+
+    def runtest(self) -> None:
+        """Fail if the kernel did."""
+        assert self._evaluation is not None
+        outcome.settle_call(self, self._evaluation, self._gate)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """File, line of the implementation (from 0), and the headline of a failure.
+
+        A headline that were just the name would have pytest rewrite the dots in it for `-v`, after which
+        the printed node id could not be pasted back.
+        """
+        return self.path, max(self._line - 1, 0), f"kernel {self.name}"

@@ -1,0 +1,178 @@
+"""The fixture `cgins_kernel`: a kernel as a callable on the test's own tensors, run in a worker process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cgins.app.session import results
+from pytest_cgins.app.session.parametrize import nearest_config, selection
+from pytest_cgins.app.session.run import GateSession
+from pytest_cgins.config import Implementation
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
+from pytest_cgins.core.model import Argument, CompiledKernel, OpCall
+from pytest_cgins.core.text import nearest
+from pytest_cgins.gate.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
+from pytest_cgins.report import escape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class RemoteKernel:
+    """Calls one kernel of `cgins.yaml` as if it were the op that it replaces.
+
+    The kernel runs in a verification worker: a crash fails the test, not the run. Inputs are copied there,
+    results are copied back; an input that the op mutates is not changed in the caller.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        *,
+        kernel: str,
+        implementation: str | None,
+        timeout_s: float,
+    ) -> None:
+        self._evaluator = evaluator
+        self._pool = evaluator.pool
+        self._timeout_s = timeout_s
+        self._implementation = implementation
+        entries = {entry.name: entry for entry in evaluator.config.kernels}
+        if kernel not in entries:
+            raise ConfigError(
+                f"{evaluator.config.file} has no kernel {kernel!r}",
+                remedy=nearest(kernel, entries) or f"it has {', '.join(entries)}",
+            )
+        self._entry = entries[kernel]
+        if not self._chosen():
+            known = [one.name for one in self._entry.implementations]
+            raise ConfigError(
+                f"kernel {kernel!r} has no implementation {implementation!r}",
+                remedy=nearest(str(implementation), known) or f"it has {', '.join(known)}",
+            )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
+        """Run the kernel on the op's own arguments.
+
+        The implementation is the marker's, else the first for the device of the first tensor argument.
+
+        Returns:
+            The output tensor, or a tuple where the op has several.
+
+        Raises:
+            LaunchError: the kernel raised or returned an error code.
+            BuildError, SourceError: it cannot be built.
+            WorkerError: it crashed its worker, or did not answer in time.
+        """
+        # The frames below this one are ours: the failing line of a test is the call of the kernel.
+        __tracebackhide__ = True
+        try:
+            return self._checked_call(args, kwargs)
+        except CginsError as error:
+            raise error.with_traceback(None) from None
+
+    def absent_device(self) -> str:
+        """The device that the chosen implementations need and this machine lacks; "" if they can run."""
+        import torch
+
+        devices = {one.device for one in self._chosen()}
+        return "cuda" if devices == {"cuda"} and not torch.cuda.is_available() else ""
+
+    def _chosen(self) -> list[Implementation]:
+        return [one for one in self._entry.implementations if self._implementation in (None, one.name)]
+
+    def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | tuple[Tensor, ...]:
+        from pytest_cgins.core import tensors as transport
+        from pytest_cgins.packs import backward, context, ops, signature, values
+
+        leaves: list[Tensor] = []
+        ops.trust(self._entry.op)
+        function = backward.resolve(self._entry.op)
+        arguments = tuple(
+            Argument(name=name, value=values.encode(value, leaves), passed=passed)
+            for name, value, passed in signature.bind(function, args, kwargs)
+        )
+        device = str(leaves[0].device) if leaves else self._chosen()[0].device
+        kernel = self._compiled(device.partition(":")[0])
+        call = documents.dump_python(OpCall(op=self._entry.op, arguments=arguments))
+        described, inputs = transport.pack(leaves)
+        around = documents.dump_python(context.capture())
+        with inputs:
+            return self._run(kernel, device, {"call": call, "tensors": described, "context": around}, inputs)
+
+    def _run(
+        self, compiled: CompiledKernel, device: str, request: dict[str, Any], inputs: Buffer
+    ) -> Tensor | tuple[Tensor, ...]:
+        from pytest_cgins.core import tensors as transport
+
+        root = {"import_root": str(self._evaluator.config.root), "device": device}
+        reply = self._pool.call(
+            "reference", "output_metas", {**request, **root}, [inputs], timeout_s=REFERENCE_TIMEOUT_S
+        )
+        outputs = reply.result["outputs"]
+        one_set = {"name": "call", **request, "outputs": outputs}
+        kernel = documents.dump_python(compiled)
+        answer = self._pool.call(
+            role_of("verification", compiled),
+            "run",
+            {"kernel": kernel, "sets": [one_set], **root},
+            [inputs],
+            timeout_s=self._timeout_s,
+            kernel=compiled.key,
+        )
+        (result,) = answer.result["sets"]
+        if result["error"]:
+            raise LaunchError(
+                f"kernel {self._entry.name!r} failed: {escape.lines(result['error']['message'])}",
+                remedy=escape.lines(result["error"]["remedy"]),
+            )
+        with answer.buffers[0] as buffer:
+            results = tuple(transport.unpack(result["tensors"], buffer, device))[: len(outputs)]
+        return results[0] if len(results) == 1 else results
+
+    def _compiled(self, device: str) -> CompiledKernel:
+        fitting = [one.name for one in self._chosen() if one.device == device]
+        if not fitting:
+            asked = f" {self._implementation!r}" if self._implementation else ""
+            raise ConfigError(
+                f"kernel {self._entry.name!r} has no implementation{asked} for {device}, where the tensors are",
+                remedy=f"move the tensors to {self._chosen()[0].device}",
+            )
+        return self._evaluator.supply.kernel(self._entry.name, fitting[0], device)
+
+
+def remote_kernel(request: pytest.FixtureRequest) -> RemoteKernel:
+    """Make the value of `cgins_kernel`."""
+    gate = GateSession.of(request.config)
+    try:
+        wanted = selection(request.node)
+        if "kernel" not in wanted:
+            raise ConfigError(
+                "cgins_kernel does not know which kernel to run",
+                remedy='mark the test: @pytest.mark.cgins(kernel="…")',
+            )
+        kernel = RemoteKernel(
+            gate.evaluator(nearest_config(request.node.path, request.config.rootpath)),
+            kernel=wanted["kernel"],
+            implementation=wanted.get("implementation"),
+            timeout_s=request.config.getoption("--cgins-timeout"),
+        )
+        absent = kernel.absent_device()
+        if absent and request.config.getoption("--cgins-device") == absent:
+            raise InfrastructureError(
+                f"no {absent.upper()} device, and --cgins-device={absent} asks for it",
+                remedy="`cgins doctor` says what is missing",
+            )
+        if absent:
+            pytest.skip(f"kernel {wanted['kernel']!r}: no {absent} device on this machine")
+        return kernel
+    except CginsError as error:
+        refused = str(error)
+        if isinstance(error, InfrastructureError):
+            results.excuse(request.node)
+    # Not within the handler: pytest would print the error that is being handled as well.
+    pytest.fail(escape.lines(refused), pytrace=False)

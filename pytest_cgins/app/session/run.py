@@ -1,0 +1,326 @@
+"""A session with `--cgins`: evaluators, results, exit code, and the same over xdist's workers."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from datetime import datetime, timezone
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cgins import __version__
+from pytest_cgins import config as configuration
+from pytest_cgins.app.session import coverage, fencing, pinning, results
+from pytest_cgins.app.session.benchmark_records import BenchmarkRecords
+from pytest_cgins.app.session.builds import RunBuilds
+from pytest_cgins.app.session.collect import CaseItem, CginsFile
+from pytest_cgins.app.session.compile_only import BuildItem
+from pytest_cgins.app.session.parametrize import parametrize
+from pytest_cgins.app.session.sharding import Sharding
+from pytest_cgins.core import documents
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import Case, Environment, Evaluation, SessionReport, Shard
+from pytest_cgins.core.options import BASELINE, PROBE_LEVELS, TIMEOUT_S
+from pytest_cgins.core.text import UNLIMITED
+from pytest_cgins.gate.calibration import Calibrations
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.timing_stage import TimingOptions
+from pytest_cgins.report import document, exit_code, summary, terminal
+from pytest_cgins.run import environment
+
+UNISOLATED = (
+    "cgins: no isolation: kernels run in pytest's own process. A crash ends the run, and --cgins-timeout and other "
+    "limits hold for nothing"
+)
+
+
+class GateSession:
+    """The hooks of one pytest process, and what they share.
+
+    Under xdist each worker process has its own evaluators and its reports carry the evaluations; the
+    controller collects them, and it alone writes.
+    """
+
+    plugin_name = "cgins-session"
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        if config.getoption("--cgins-isolation") == "process" and environment.has_secrets():
+            environment.shield()
+        self._workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+        self.seed = self._choose_seed()
+        self.strict: bool = config.getoption("--cgins-strict")
+        self._compile_only: bool = config.getoption("--cgins-compile-only")
+        self._evaluators: dict[Path, Evaluator] = {}
+        self._cases: dict[Path, tuple[Case, ...]] = {}
+        self._results = results.Results()
+        self._started_at = datetime.now(timezone.utc)
+        self._started = time.monotonic()
+        self._report: SessionReport | None = None
+        self._unwritten: OSError | None = None
+        self._sandbox = fencing.sandbox(config)
+        self.builds = RunBuilds(self, self._sandbox)
+        config.pluginmanager.register(self.builds, RunBuilds.plugin_name)
+        config.pluginmanager.register(BenchmarkRecords(self), BenchmarkRecords.plugin_name)
+        given: tuple[int, int] | None = config.getoption("--cgins-shard")
+        self._shard = None if given is None else Shard(number=given[0], count=given[1])
+        if self._shard is not None:
+            config.pluginmanager.register(Sharding(self._shard), Sharding.plugin_name)
+        self._coverage = coverage.Coverage(config)
+        self._calibrations = Calibrations()
+        config.pluginmanager.register(self._coverage, coverage.Coverage.plugin_name)
+
+    @property
+    def report(self) -> SessionReport | None:
+        """What was found; None before the end, and in xdist's workers."""
+        return self._report
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> GateSession:
+        """The session of this process, which runs with `--cgins`."""
+        found = config.pluginmanager.get_plugin(cls.plugin_name)
+        assert isinstance(found, cls)
+        return found
+
+    def _choose_seed(self) -> int:
+        if self._workerinput is not None:
+            seed: int = self._workerinput["cgins_seed"]
+            return seed
+        given: int | None = self.config.getoption("--cgins-seed")
+        return random.SystemRandom().randrange(2**31) if given is None else given
+
+    # ---- what items and fixtures ask for
+
+    def evaluator(self, file: Path) -> Evaluator:
+        """The evaluator of one `cgins.yaml`, made at the first call.
+
+        Raises:
+            ConfigError: the file is wrong.
+        """
+        if file not in self._evaluators:
+            option = self.config.getoption
+            # A source that is missing is an error of its own kernel.
+            loaded = configuration.load(file, require_sources=False)
+            self._evaluators[file] = Evaluator(
+                loaded,
+                seed=self.seed,
+                device=option("--cgins-device"),
+                timing=not option("--cgins-no-timing"),
+                timing_options=self._timing_options(loaded),
+                timeout_s=option("--cgins-timeout"),
+                isolation=option("--cgins-isolation"),
+                sandbox=self._sandbox,
+                environment=pinning.of(self.config),
+                probes=option("--cgins-probes"),
+                sanitize=option("--cgins-sanitize") or (),
+                builds=self.builds.ahead,
+                on_build=self.builds.show,
+            )
+        return self._evaluators[file]
+
+    def _timing_options(self, loaded: configuration.Config) -> TimingOptions:
+        option = self.config.getoption
+        return TimingOptions(
+            baseline=option("--cgins-baseline") or loaded.baseline or BASELINE,
+            tests=self._tests,
+            unchanged="unchanged" in option("--cgins-compare"),
+            compile="compile" in option("--cgins-compare"),
+            noise=self._calibrations.noise,
+        )
+
+    def _tests(self) -> int:
+        """Tests of times in the whole suite, whatever part of it this process or this command line runs.
+
+        All files are collected by the time that anything is timed, by every worker of xdist.
+        """
+        given: int = self.config.getoption("--cgins-suite-tests")
+        return given or sum(evaluator.tests() for evaluator in self._evaluators.values())
+
+    def cases(self, file: Path) -> tuple[Case, ...]:
+        """The cases of one `cgins.yaml`.
+
+        Raises:
+            CginsError: the file or one of its trace packs is wrong.
+        """
+        if file not in self._cases:
+            evaluator = self.evaluator(file)
+            evaluator.require_base()
+            if not self.config.option.collectonly:
+                evaluator.warm()  # its processes import torch while packs are read and tests collected
+            self._cases[file] = evaluator.cases()
+        return self._cases[file]
+
+    def files(self) -> tuple[Path, ...]:
+        """The `cgins.yaml` files that this process has collected."""
+        return tuple(self._evaluators)
+
+    def evaluations(self) -> dict[Path, tuple[Evaluation, ...]]:
+        """What was found so far, by `cgins.yaml`."""
+        found: dict[Path, list[Evaluation]] = {}
+        for one in self._results.evaluations:
+            found.setdefault(Path(self.config.invocation_params.dir, one.config).resolve(), []).append(one)
+        return {file: tuple(some) for file, some in found.items()}
+
+    def environments(self) -> tuple[Environment, ...]:
+        """What this process's workers ran on so far, one a device and `cgins.yaml`."""
+        return tuple(one for evaluator in self._evaluators.values() for one in evaluator.environments())
+
+    def command(self, item: pytest.Item) -> str:
+        """Shell command that runs an item again on the same inputs, from the folder where pytest began."""
+        option = self.config.getoption
+        words = ["pytest", "--cgins", f"--cgins-seed={self.seed}"]
+        words += ["--cgins-strict"] if self.strict else []
+        words += [f"--cgins-device={option('--cgins-device')}"] * (option("--cgins-device") != "auto")
+        words += ["--cgins-no-timing"] if option("--cgins-no-timing") else []
+        words += [f"--cgins-timeout={option('--cgins-timeout')}"] * (option("--cgins-timeout") != TIMEOUT_S)
+        words += [f"--cgins-probes={option('--cgins-probes')}"] * (
+            option("--cgins-probes") != PROBE_LEVELS[0]
+        )
+        isolation = option("--cgins-isolation")
+        words += [f"--cgins-isolation={isolation}"] * (isolation != "process")
+        words += ["--cgins-sandbox=on"] * (self._sandbox is not None)
+        words += [f"--cgins-baseline={base}" for base in [option("--cgins-baseline")] if base]
+        words += [f"--cgins-compare={','.join(what)}" for what in [option("--cgins-compare")] if what]
+        words += [f"--cgins-suite-tests={tests}" for tests in [option("--cgins-suite-tests")] if tests]
+        words += [f"--cgins-sanitize={','.join(tools)}" for tools in [option("--cgins-sanitize")] if tools]
+        path = relpath(item.path, self.config.invocation_params.dir)
+        node = item.nodeid.partition("::")[2]
+        return shlex.join([*words, f"{path}::{node}"])
+
+    # ---- pytest's hooks
+
+    def pytest_report_header(self) -> list[str]:
+        """Say the seed before anything can go wrong, and what protects nothing."""
+        lines = [] if self._compile_only else [f"cgins: seed {self.seed}"]
+        if lines and self.config.getoption("--cgins-isolation") == "none":
+            lines.append(UNISOLATED)
+        return lines + (pinning.header(self.config) if lines else [])
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave journals of regeneration alone, wherever they lie: the `cgins.yaml` in one is a proposal's."""
+        is_journal = all((collection_path / name).is_file() for name in ("run.json", "events.log"))
+        return True if is_journal else None
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Take every `cgins.yaml`."""
+        if file_path.name == "cgins.yaml" and not self._compile_only:
+            file: pytest.Collector = CginsFile.from_parent(parent, path=file_path, gate=self)
+            return file
+        return None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run tests that take `cgins_case` once a case."""
+        if "cgins_case" in metafunc.fixturenames and not self._compile_only:
+            parametrize(metafunc, self)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Send the item's evaluations along with the report of the phase in which they were made."""
+        report = yield
+        if call.excinfo is not None and isinstance(call.excinfo.value, InfrastructureError):
+            results.excuse(item)
+        own = isinstance(item, CaseItem | BuildItem)
+        results.attach(item, report, own=own)
+        if isinstance(item, CaseItem | BuildItem):
+            item.locate_skip(report)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take them in."""
+        if self._workerinput is None:
+            self._results.add(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End the workers, settle the exit code, write the document."""
+        for evaluator in self._evaluators.values():
+            self._results.add_environments(evaluator.environments())
+            evaluator.close()
+        if self._workerinput is not None:
+            sent = [documents.dump_python(environment) for environment in self._results.environments]
+            getattr(self.config, "workeroutput")["cgins_environments"] = sent  # noqa: B009 (xdist sets it)
+            return
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and self._results.only_infrastructure_failed:
+            session.exitstatus = exit_code.INFRASTRUCTURE
+        unblamed = session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE)
+        if self.strict and unblamed and summary.ungated(self._results.evaluations):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        self._report = document.session_report(
+            self._results.evaluations,
+            self._results.environments,
+            version=__version__,
+            seed=self.seed,
+            started_at=self._started_at,
+            seconds=time.monotonic() - self._started,
+            exit_status=int(session.exitstatus),
+            strict=self.strict,
+            compilations=self._results.compilations,
+            suite_tests=self.config.getoption("--cgins-suite-tests"),
+            shard=self._shard,
+        )
+        self._report = replace(
+            self._report,
+            other_failures=max(0, session.testsfailed - self._results.case_failures),
+            stopped=bool(session.shouldfail),
+        )
+        ended = exitstatus in (
+            pytest.ExitCode.OK,
+            pytest.ExitCode.TESTS_FAILED,
+            pytest.ExitCode.NO_TESTS_COLLECTED,
+        )
+        if ended and not (self._compile_only or self.config.option.collectonly):
+            self._report = self._coverage.examined(self._report)
+            if session.exitstatus in (pytest.ExitCode.OK, exit_code.INFRASTRUCTURE):
+                session.exitstatus = exit_code.settled(self._report, int(session.exitstatus))
+                self._report = replace(self._report, exit_status=int(session.exitstatus))
+        self._write(session)
+
+    def _write(self, session: pytest.Session) -> None:
+        path = self.config.getoption("--cgins-json")
+        # A collection alone has found nothing, and must not replace what a run has.
+        if path is None or self._report is None or self.config.option.collectonly:
+            return
+        try:
+            document.write(self._report, self.config.invocation_params.dir / path)
+        except OSError as error:
+            # Without its report a pipeline would read a stale one: that must not look like success.
+            self._unwritten = error
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show the section `cgins`."""
+        if self._unwritten is not None:
+            terminalreporter.write_line(f"cgins: --cgins-json was not written: {self._unwritten}", red=True)
+        if self._report is None:
+            return
+        writer = self.config.get_terminal_writer()
+        text = terminal.render(
+            self._report,
+            width=writer.fullwidth if terminalreporter.isatty else UNLIMITED,
+            colour=writer.hasmarkup,
+            verbosity=self.config.get_verbosity(),
+        )
+        if text:
+            terminalreporter.section("cgins", sep="=")
+            terminalreporter.write(text)
+
+    # ---- xdist
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Controller: one seed for all workers."""
+        node.workerinput["cgins_seed"] = self.seed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Controller: a worker has ended and says what it ran on; one that crashed says nothing."""
+        sent = (getattr(node, "workeroutput", None) or {}).get("cgins_environments", [])
+        self._results.add_environments(tuple(documents.load_python(Environment, value) for value in sent))

@@ -1,0 +1,216 @@
+"""`cgins bench-model`: a whole model with kernels in it, on a CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_cgins.app.whole_model import workload
+from pytest_cgins.app.whole_model.bench import changes_with, difference
+from pytest_cgins.app.whole_model.document import ModelBench
+from pytest_cgins.core import documents
+
+RELU = """
+// cgins: relu(Tensor input) -> Tensor
+#include <cgins.h>
+extern "C" int relu(const DLTensor* input, DLTensor* out, cgins_stream) {
+  CGINS_CHECK(input->ndim == 2, "only matrices");
+  CGINS_CHECK(cgins::is_contiguous(input), "input is not contiguous");
+  const float* x = cgins::data<float>(input);
+  float* y = cgins::data<float>(out);
+  for (int64_t i = 0; i < cgins::numel(input); ++i) y[i] = x[i] > 0 ? x[i] : 0;
+  return 0;
+}
+"""
+SCALE = """
+// cgins: scaled_(Tensor(a!) x, float by) -> Tensor(a!)
+#include <cgins.h>
+extern "C" int scaled_(DLTensor* x, double by, cgins_stream) {
+  float* values = cgins::data<float>(x);
+  for (int64_t i = 0; i < cgins::numel(x); ++i) values[i] *= float(by);
+  return 0;
+}
+"""
+MODELS = """
+import torch
+import pytest_cgins
+
+
+@pytest_cgins.mark
+def scaled_(x, by):
+    return x.mul_(by)
+
+
+def slow(x):
+    for _ in range(4000):
+        x = torch.sin(x)
+    return torch.sin(x)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = torch.nn.functional.relu(self.first(x))
+        x = scaled_(x, 0.5)
+        return torch.nn.functional.relu(x.t()).sum(1), torch.nn.functional.relu(x[0]), slow(x)
+
+
+def make():
+    torch.manual_seed(0)
+    return Net().eval(), torch.randn(8, 64)
+
+
+def closure(device):
+    x = torch.randn(4, 4, device=device)
+    return lambda: torch.nn.functional.relu(x)
+
+
+def nothing():
+    return 7
+"""
+CONFIG = """
+version: 1
+kernels:
+  relu: {op: torch.nn.functional.relu, device: cpu, source: kernels/relu.cpp}
+  scale: {op: models.scaled_, device: cpu, source: kernels/scale.cpp}
+  sigmoid: {op: torch.sigmoid, device: cpu, source: kernels/sigmoid.cpp}
+  broken: {op: torch.tanh, device: cpu, source: kernels/broken.cpp}
+  slow: {op: models.slow, device: cpu, target: "quick:quick", contract: python}
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, and kernels for some of its ops."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "kernels").mkdir()
+    (folder / "kernels/relu.cpp").write_text(RELU)
+    (folder / "kernels/scale.cpp").write_text(SCALE)
+    (folder / "kernels/sigmoid.cpp").write_text(RELU.replace("relu", "sigmoid"))
+    (folder / "kernels/broken.cpp").write_text(f"#error no\n{RELU.replace('relu', 'broken')}")
+    (folder / "models.py").write_text(MODELS)
+    (folder / "quick.py").write_text("def quick(x):\n    return x.sin()\n")
+    (folder / "cgins.yaml").write_text(CONFIG)
+    return folder
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    call = "import sys; from pytest_cgins.app.cli import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", call, "bench-model", *words, "--device", "cpu"],
+        cwd=folder, env={**os.environ, "COLUMNS": "240", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def test_kernels_are_swapped_in_and_the_model_is_timed(project: Path) -> None:
+    """Calls go to kernels, in place and by value; what a kernel refuses is torch's, with the reason; times say who is faster."""
+    done = command(project, "models:make", "--cgins-seed", "7")
+    assert done.returncode == 0, done.stderr
+    made = documents.load(ModelBench, (project / ".cgins/model_bench.json").read_bytes())
+    rows = {one.kernel: one for one in made.kernels}
+    assert {name: one.calls for name, one in rows.items()} == {
+        "relu/cpp": 1, "scale/cpp": 1, "sigmoid/cpp": 0, "slow/python": 1,
+    }  # fmt: skip
+    assert sum(rows["relu/cpp"].left.values()) == 2
+    assert sorted(why.rpartition(": ")[2] for why in rows["relu/cpp"].left) == [
+        "input is not contiguous", "only matrices",
+    ]  # fmt: skip
+    assert made.measurement.comparisons[0].outcome == "faster"
+    assert 1 < made.ratio.low <= made.ratio.ratio <= made.ratio.high
+    assert made.difference is not None
+    assert made.difference.elements == 64 + 64 + 8 * 64
+    assert made.difference.finite
+    assert made.difference.relative_rms > 0.01, "the quick kernel is another function"
+    assert "proven faster" in done.stdout
+    (note,) = made.notes
+    assert note.startswith("broken/cpp is left out: ")
+    assert note in done.stdout
+    assert "the model does not call it" in done.stdout
+
+
+def test_right_kernels_change_nothing(project: Path) -> None:
+    """The kernels that are named are put in alone, and outputs are those of the model."""
+    done = command(project, "models:make", "--kernel", "relu", "--kernel", "scale/cpp", "--out", "one.json")
+    assert done.returncode == 0, done.stderr
+    made = documents.load(ModelBench, (project / "one.json").read_bytes())
+    assert [one.kernel for one in made.kernels] == ["relu/cpp", "scale/cpp"]
+    assert made.difference is not None
+    assert made.difference.relative_rms == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("models:mak",), "models has no function mak"),
+        (("models",), "'models' names no function"),
+        (("models:nothing",), "models:nothing returned int"),
+        (("nowhere:make",), "importing nowhere raised ModuleNotFoundError"),
+        (("models:closure", "--kernel", "scale"), "no call of the model goes to a kernel"),
+        (("models:make", "--kernel", "gelu"), "gelu"),
+        (("models:make", "--kernel", "broken"), "refused kernels/broken.cpp"),
+    ],
+)
+def test_what_cannot_be_run_is_told(project: Path, words: tuple[str, ...], told: str) -> None:
+    """Each mistake has its message, and costs no traceback."""
+    done = command(project, *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_differences() -> None:
+    """They are relative to the size of the whole output; what is not finite there alone is told; forms must agree."""
+    one = (torch.tensor([3.0, 4.0]), torch.tensor([float("inf")]))
+    found = difference(one, (torch.tensor([3.0, 4.5]), torch.tensor([float("inf")])))
+    assert found is not None
+    assert (found.relative_rms, found.worst, found.elements, found.finite) == (0.1, 0.5, 3, True)
+    found = difference(one, (torch.tensor([3.0, float("nan")]), torch.tensor([0.0])))
+    assert found is not None
+    assert not found.finite
+    assert difference(one, one[0]) is None
+    assert difference(one, (one[0][:1], one[1])) is None
+    assert difference(object(), object()) is None
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_replay_must_follow_the_numbers(stale: bool) -> None:
+    """What a kernel did as the graph was captured does not come again: with other numbers its answer is an old one."""
+    weight, x = torch.randn(8, 8), torch.randn(4, 8)
+    before = (weight.clone(), x.clone())
+    hidden = x @ weight
+
+    def run() -> torch.Tensor:
+        return torch.relu(x @ weight) + x
+
+    def replay() -> torch.Tensor:
+        return torch.relu(hidden if stale else x @ weight) + x
+
+    assert changes_with((weight, x), run, replay) is not stale
+    assert torch.equal(weight, before[0])
+    assert torch.equal(x, before[1])
+    assert not changes_with((weight, x), run, lambda: None)
+
+
+def test_what_a_model_s_answer_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters, buffers and inputs that are numbers with a point; of a function nobody knows."""
+    (tmp_path / "made_models.py").write_text(
+        "import torch\n"
+        "def whole():\n"
+        "    return torch.nn.BatchNorm1d(3).eval(), {'input': torch.ones(2, 3)}\n"
+        "def closed():\n"
+        "    return lambda: 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    whole = workload.made("made_models:whole", "cpu")
+    assert whole.tensors is not None
+    assert sorted(tuple(one.shape) for one in whole.tensors) == [(2, 3), (3,), (3,), (3,), (3,)]
+    assert isinstance(whole.run(), torch.Tensor)
+    assert workload.made("made_models:closed", "cpu").tensors is None
