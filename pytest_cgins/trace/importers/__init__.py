@@ -1,1 +1,0 @@
-"""What still waits for its room."""
