@@ -1,4 +1,4 @@
-"""`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read."""
+"""`cgins.yaml` as one frozen `Config`: what it may hold, and how it is read. It imports `core`."""
 
 from pytest_cgins.config.load import load, load_without_traces, select
 from pytest_cgins.config.model import (

@@ -1,1 +1,1 @@
-"""What every room may use: so far, how a file is replaced whole. It imports no other room."""
+"""What every room may use: the frozen data that flows, documents and schemas, errors, text, files, buffers. It imports no other room."""

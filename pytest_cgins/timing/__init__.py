@@ -1,1 +1,1 @@
-"""Timers and the numbers made from their samples."""
+"""How long a kernel takes: timers, blocks, the sequential test, clocks, what devices reach, locks on devices. It imports `building` and what is above."""

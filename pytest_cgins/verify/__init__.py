@@ -1,1 +1,1 @@
-"""Is the kernel's answer right?"""
+"""Is the kernel's answer right: reference, tolerance, comparison, inputs, semantics and probes. It imports `timing` and what is above."""
