@@ -28,7 +28,9 @@ from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run.pool import WorkerPool
 
 pytest_plugins = ["pytester"]
-sys.path.insert(0, str(Path(__file__).parent))  # of `timings`, which tests share
+TESTS = Path(__file__).parent
+# Tests import `timings` and other helpers, however pytest was started.
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 # A change is judged on the same examples each time; each night draws others (make test-exam).
 settings.register_profile("same examples", derandomize=True)
 settings.load_profile("same examples")
@@ -36,20 +38,22 @@ settings.load_profile("same examples")
 
 LONGEST = (
     "adversarial/test_adversarial.py", "planted/test_planted.py", "plugin/test_outcomes.py", "plugin/test_times.py",
-    "plugin/test_coverage.py", "test_calibrate.py", "test_base_kernels.py", "kernels/test_torch_extension.py",
-    "honest/test_honest.py", "test_evaluate.py", "docs/test_tutorial.py", "verify/test_random_outputs.py",
+    "plugin/test_coverage.py", "gate/test_calibrate.py", "building/test_base_kernels.py", "building/test_torch_extension.py",
+    "honest/test_honest.py", "gate/test_evaluate.py", "docs/test_tutorial.py", "verify/test_random_outputs.py",
     "action/test_run.py", "plugin/test_build_ahead.py", "plugin/test_history.py", "plugin/test_xdist.py",
-    "verify/test_kernelbench_forged.py", "test_sanitize.py", "plugin/test_isolation.py", "kernels/test_export.py",
-    "regenerate/test_whole_loop.py", "regenerate/test_proposal_rebase.py", "github/test_faults.py",
-    "github/test_emulator.py", "github/test_published.py", "github/test_limits.py", "github/test_two_bots.py",
-    "faults/test_faults.py", "plugin/test_fixtures.py", "plugin/test_backward.py", "profiling/test_commands.py",
+    "verify/test_kernelbench_forged.py", "run/test_sanitize.py", "plugin/test_isolation.py", "building/test_export.py",
+    "regenerate/test_whole_loop.py", "regenerate/test_proposal_rebase.py", "pull_request/test_faults.py",
+    "pull_request/test_emulator.py", "pull_request/test_published.py", "pull_request/test_limits.py", "pull_request/test_two_bots.py",
+    "faults/test_faults.py", "plugin/test_fixtures.py", "plugin/test_backward.py", "regenerate/profiling/test_commands.py",
 )  # fmt: skip
 """Files that take half a minute and more, which begin first: the last one would leave the other process alone."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files come first; tests for a GPU are skipped where no NVIDIA driver is loaded."""
-    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    if gone := [path for path in places if not path.exists()]:
+        raise pytest.UsageError(f"{gone[0]} of LONGEST is not there")
     items.sort(key=lambda item: places.get(item.path, len(places)))
     if Path("/dev/nvidiactl").exists():
         return

@@ -150,7 +150,7 @@ def test_exit_codes(
 def test_a_reader_that_has_enough() -> None:
     """A closed pipe ends the command without a traceback."""
     code = (
-        "import sys\nfrom pytest_cgins import cli\n"
+        "import sys\nfrom pytest_cgins.app import cli\n"
         "class Endless:\n    @staticmethod\n    def add_parsers(subparsers):\n"
         "        subparsers.add_parser('endless').set_defaults(run=lambda _: [print('x' * 99) for _ in range(99999)])\n"
         "cli.kernels = Endless\nsys.exit(cli.main(['endless']))"
@@ -169,7 +169,7 @@ def test_a_reader_that_has_enough() -> None:
 def test_a_locale_without_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where stdout takes no more than ASCII, other characters are spelled out."""
     code = (
-        "import sys\nfrom pytest_cgins import cli\n"
+        "import sys\nfrom pytest_cgins.app import cli\n"
         "class Arrow:\n    @staticmethod\n    def add_parsers(subparsers):\n"
         "        subparsers.add_parser('arrow').set_defaults(run=lambda _: print('\\u2192'))\n"
         "cli.kernels = Arrow\nsys.exit(cli.main(['arrow']))"

@@ -107,7 +107,8 @@ def test_made_once_by_many_at_once(tmp_path: Path) -> None:
     for _ in range(2):
         _folder(tmp_path)
     script = (
-        "import sys, time; from pathlib import Path; from pytest_cgins.building import extension_pch, toolchain\n"
+        "import sys, time; from pathlib import Path; from pytest_cgins.building.builders import extension_pch; "
+        "from pytest_cgins.building.compilers import toolchain\n"
         f"print(extension_pch.folder_for(Path(sys.argv[1]), [*toolchain.cxx(), '-O1'], 'first.h', files={FILES!r}, "
         "identity='1', deadline=time.monotonic() + 60))"
     )

@@ -207,7 +207,7 @@ WORKER = """\
 import sys
 from pathlib import Path
 import torch
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.config import load as load_config
 from pytest_cgins.building.build import build
 from pytest_cgins.building.loading.callable import load

@@ -17,7 +17,7 @@ from pytest_cgins.core.errors import InfrastructureError
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pytest_cgins.building import slots
+from pytest_cgins.building.compilers import slots
 with slots.hold(Path(sys.argv[1]), "other", int(sys.argv[2]), time.monotonic() + 60):
     print(flush=True)
     sys.stdin.read()

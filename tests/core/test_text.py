@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cgins.core.text import counted, nearest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 STANDALONE = {
     "pytest_cgins/run/sandbox/init.py": "runs without the package's imports, before a fence closes",
     "pytest_cgins/building/torch_library/support.py": "is copied into the packages that are exported",

@@ -36,7 +36,8 @@ from tests.regenerate.provider_help import KEY, KEY_ENV, place_of, request, sett
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pytest_cgins.building import locks, slots
+from pytest_cgins.building.cache import locks
+from pytest_cgins.building.compilers import slots
 from pytest_cgins.timing import lock
 kind, path, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 if kind == "file":

@@ -17,7 +17,7 @@ from pytest_cgins.core.model import Case
 from pytest_cgins.gate.calibrate import _by_kernel, longer_batches
 from pytest_cgins.gate.calibration import Calibration, SizeClass
 
-PROJECT = Path(__file__).parent / "plugin" / "project"
+PROJECT = Path(__file__).parents[1] / "plugin" / "project"
 
 
 @pytest.fixture(scope="module")

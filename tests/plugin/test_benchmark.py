@@ -34,7 +34,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.core.model import Environment, Evaluation
 

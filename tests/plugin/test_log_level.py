@@ -19,14 +19,14 @@ import logging
 
 def test_talks():
     print("printed by the test")
-    for area in ("kernels.build", "execute.process"):
+    for area in ("building.build", "run.process"):
         logger = logging.getLogger("pytest_cgins." + area)
         for level in ("debug", "info", "warning", "error"):
             getattr(logger, level)("a message of level %s", level)
     logging.getLogger("elsewhere").error("not ours")
 """
 MESSAGE = re.compile(
-    r"cgins\.(?:kernels\.(build)|execute\.(process)): (?:(?:warning|error): )?a message of level (\w+)"
+    r"cgins\.(?:building\.(build)|run\.(process)): (?:(?:warning|error): )?a message of level (\w+)"
 )
 
 
@@ -123,9 +123,9 @@ def test_what_a_run_says(project: Path, run: Callable[..., Run]) -> None:
     """-vvv shows compilers' command lines, requests with sizes and times, and verdicts; never what travels."""
     found = run(project, "--cgins", "--cgins-no-timing", "-vvv", "-k", "relu and right and 2x3")
     assert found.code == 0, found.out
-    traffic = [line.split(": ", 1)[1] for line in found.lines if line.startswith("cgins.execute.process: ")]
+    traffic = [line.split(": ", 1)[1] for line in found.lines if line.startswith("cgins.run.process: ")]
     for pattern in (
-        r"verification: process \d+ started for pytest_cgins\.execute\.verification:VerificationService",
+        r"verification: process \d+ started for pytest_cgins\.run\.verification:VerificationService",
         r"verification: <- run\([\w, ]*kernel[\w, ]*\), \d+ buffers of [\d +.]+ bytes",
         r"verification: -> run: result, \d+ buffers of [\d +.]+ bytes after \d+\.\d ms",
         r"verification: process \d+ ended: -?\d+",
@@ -135,12 +135,12 @@ def test_what_a_run_says(project: Path, run: Callable[..., Run]) -> None:
         r"\S+: (process \d+ (started for \S+|ended: \S+)|<- \w+\([\w, ]*\)(, .* bytes)?|-> \w+: \S+.* after [\d.]+ ms)"
     )
     assert all(grammar.fullmatch(line) for line in traffic), traffic
-    said = ("cgins.kernels.build: relu/right: ", "cgins.kernels.process: relu/right: ")
+    said = ("cgins.building.build: relu/right: ", "cgins.building.compilers.process: relu/right: ")
     built = [line for line in found.lines if line.startswith(said)]
     assert any(
         re.search(r": (cached, once )?done in \d+\.\d\d s: .*g\+\+ .*relu\.cpp", line) for line in built
     ), built
-    (verdict,) = [line for line in found.lines if line.startswith("cgins.evaluate: ")]
+    (verdict,) = [line for line in found.lines if line.startswith("cgins.gate.evaluate: ")]
     assert re.search(
         r"relu/cpu-right/tiny/\S+: PASSED \(ok\) in \d+\.\d\d s, error_share_of_tolerance", verdict
     )

@@ -17,7 +17,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.regenerate.profiling import model
 
-PROJECT = Path(__file__).parents[1] / "plugin" / "project"
+PROJECT = Path(__file__).parents[2] / "plugin" / "project"
 T = TypeVar("T")
 LOOP = "  for (volatile int again = 0; again < 20000; again = again + 1) {}\n"
 

@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[3] / "example_project"
 SCRIPT = """\
 import json, sys
 import torch
-from pytest_cgins import documents
+from pytest_cgins.core import documents
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.run.verification import VerificationService
 from pytest_cgins.core.model import Argument, CompiledKernel, Context, KernelSource, OpCall, TensorMeta, Value

@@ -1,8 +1,0 @@
-"""Lets these tests import their helpers, however pytest was started."""
-
-import sys
-from pathlib import Path
-
-ROOT = str(Path(__file__).parents[2])
-if ROOT not in sys.path:
-    sys.path.insert(0, ROOT)
