@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from tables import rows
 
 from pytest_cgins.app import cli
 from pytest_cgins.regenerate.methods import registry
@@ -16,46 +15,60 @@ from pytest_cgins.regenerate.methods import registry
 PACKAGE = Path(cli.__file__).parents[1]
 REPOSITORY = Path(__file__).parents[2]
 TEXT = (REPOSITORY / ".github" / "SEED_SYSTEMS.md").read_text(encoding="utf-8")
-ROWS = list(rows(TEXT))
-LINES = {
-    *map(str, range(1, 31)),
-    "29a",
-    "29b",
-    "29c",
-    "requirements",
-    "later form",
-    "format",
-    "other summary",
-    "defaults",
-}
+NUMBERS = {*map(str, range(1, 31)), "29a", "29b", "29c"}
 EXCUSE = "missing: "
-"""What a note begins with if a row has nothing to show."""
+"""What a note begins with if a line has nothing to show."""
+_LINE = re.compile(
+    r"(?m)^- (?:(?P<number>\d+[abc]?) )?(?P<ability>.+?) \((?P<file>`[^`]+`)?; (?P<test>`[^`]+`)?\)(?:: (?P<note>.+))?$"
+)
 
 
-def test_every_line_has_a_row() -> None:
-    """All numbered lines are there, the sentences without a number too, and no other."""
-    assert {line for line, *_ in ROWS} == LINES
+@dataclass(frozen=True)
+class Ability:
+    """One line: what another system does, and what shows that it is here."""
+
+    number: str
+    ability: str
+    file: str
+    test: str
+    note: str
+
+
+ABILITIES = [
+    Ability(**{name: (value or "").strip("`") if name in ("file", "test") else value or ""
+               for name, value in match.groupdict().items()})
+    for match in _LINE.finditer(TEXT)
+]  # fmt: skip
+
+
+def test_every_line_is_read() -> None:
+    """Each line of a list has its ability, file and test, and each numbered ability has a line."""
+    assert len(ABILITIES) == len(re.findall(r"(?m)^- ", TEXT)) > 70
+    assert {ability.number for ability in ABILITIES} - {""} == NUMBERS
 
 
 def test_places_exist() -> None:
     """Each file is there, below the package or in the repository."""
-    for line, ability, where, *_ in ROWS:
-        for name in _quoted(where):
-            assert (PACKAGE / name).exists() or (REPOSITORY / name).exists(), f"{line}, {ability}: {name}"
+    for line in ABILITIES:
+        if line.file:
+            assert (PACKAGE / line.file).exists() or (REPOSITORY / line.file).exists(), line
 
 
 def test_tests_exist() -> None:
-    """Each test that is named, in a row or in its note, is a function of its file."""
-    for line, ability, _, test, note in ROWS:
-        for name in (*_quoted(test), *(one for one in _quoted(note) if "::" in one)):
+    """Each test that is named, in a line or in its note, is a function of its file."""
+    for line in ABILITIES:
+        for name in (line.test, *(name for name in _quoted(line.note) if "::" in name)):
             file, _, function = name.partition("::")
-            assert function in _functions(REPOSITORY / "tests" / file), f"{line}, {ability}: {name}"
+            assert not name or function in _functions(REPOSITORY / "tests" / file), line
 
 
 def test_methods_exist() -> None:
     """Each method that a note names is in the registry."""
     named = {
-        name for *_, note in ROWS if "methods `" in note for name in _quoted(note.partition("methods ")[2])
+        name
+        for line in ABILITIES
+        if "methods `" in line.note
+        for name in _quoted(line.note.partition("methods ")[2])
     }
     assert len(named) > 3
     for name in named:
@@ -63,11 +76,10 @@ def test_methods_exist() -> None:
 
 
 def test_what_is_not_shown_has_a_reason() -> None:
-    """A row without a place or a test says in its note that something is missing, and why; one with both does not."""
-    for line, ability, where, test, note in ROWS:
-        shown = bool(_quoted(where)) and bool(_quoted(test))
-        excused = note.startswith(EXCUSE) and len(note) > len(EXCUSE)
-        assert shown != excused, f"{line}, {ability}"
+    """A line without a file or a test says in its note that something is missing, and why; one with both does not."""
+    for line in ABILITIES:
+        excused = line.note.startswith(EXCUSE) and len(line.note) > len(EXCUSE)
+        assert bool(line.file and line.test) != excused, line
 
 
 def _quoted(cell: str) -> list[str]:
@@ -80,4 +92,4 @@ def _functions(file: Path) -> frozenset[str]:
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
-    return (one.name for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return (node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
