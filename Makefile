@@ -43,7 +43,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'not exam' --dist loadfile --no-loadscope-reorder --ignore tests/timing
 	$(BIN)/python -m pytest tests/timing
 
-# Half an hour more, which each change of pytest_cgins/regenerate/ and github/ is worth; hypothesis draws other examples.
+# Half an hour more, which each change of pytest_cgins/regenerate/ and pull_request/ is worth; hypothesis draws other examples.
 test-exam: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m exam --dist load tests/regenerate tests/pull_request
 	$(BIN)/python -m pytest -n 2 -m 'hypothesis and not exam' --dist loadfile --hypothesis-profile default

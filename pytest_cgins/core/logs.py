@@ -82,7 +82,7 @@ class Lines(logging.Handler):
 
 
 def text(record: logging.LogRecord) -> str:
-    """`cgins.kernels.build: MESSAGE`, with the level from `warning` on; of the package's own logger only `cgins: MESSAGE`."""
+    """`cgins.building.build: MESSAGE`, with the level from `warning` on; of the package's own logger only `cgins: MESSAGE`."""
     if record.name == ROOT:
         return f"cgins: {record.getMessage()}"
     level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""

@@ -144,7 +144,8 @@ def _blind(output: ExpectedOutput, expected: ExpectedSet, numbers: Tensor | None
     if scale is None or output.draws is not None or not output.answer.numel():
         return {}
     right, answer = scale.reference, output.answer.reshape(-1)
-    finite = torch.isfinite(right) & torch.isfinite(answer)
+    # torch tells of no float8 number whether it is finite.
+    finite = torch.isfinite(right) & torch.isfinite(answer.to(torch.float64))
 
     def distance(forge: Forge, places: Tensor) -> Tensor:
         return torch.where(finite[places], forge(places) - right[places], 0.0).abs()

@@ -388,6 +388,8 @@ def all_finite(values: Tensor) -> bool:
     """Whether no element is NaN or infinite; in one pass, by the extremes, which are NaN if any element is."""
     if not values.numel():
         return True
+    if values.dtype.is_floating_point and values.dtype.itemsize == 1:
+        values = values.to(torch.float32)  # torch has no extremes of float8
     low, high = values.aminmax()
     return bool(torch.isfinite(low)) and bool(torch.isfinite(high))
 

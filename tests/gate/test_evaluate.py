@@ -487,3 +487,24 @@ def test_a_damaged_blob_is_the_packs_fault(project: Path, tmp_path: Path, evalua
     assert (found.verdict.status, found.verdict.reason) == (Status.TRACE_DRIFT, Reason.PACK_DAMAGED)
     assert "worker" not in found.verdict.message
     assert not found.output
+
+
+@pytest.mark.parametrize(
+    ("scale", "status"), [("1", Status.PASSED), ("1.25", Status.INCORRECT), ("0", Status.INCORRECT)]
+)
+def test_outputs_of_eight_bits(tmp_path: Path, evaluators: Evaluators, scale: str, status: Status) -> None:
+    """torch does not tell of float8 numbers which are finite, nor which is the greatest."""
+    with pytest_cgins.record(tmp_path / "traces/tiny", ops=["torch.Tensor.to"]):
+        torch.randn(6, 40).to(torch.float8_e4m3fn)
+    (tmp_path / "narrowing.py").write_text(
+        "def to(self, dtype, non_blocking=False, copy=False, memory_format=None):\n"
+        f"    return (self * {scale}).to(dtype)\n"
+    )
+    (tmp_path / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces/tiny]\nkernels:\n"
+        "  to: {op: torch.Tensor.to, target: 'narrowing:to', device: cpu, probes: {op_callback: {off: it is Python}}}\n"
+    )
+    evaluator = evaluators.make(tmp_path / "cgins.yaml")
+    (case,) = evaluator.cases()
+    verdict = evaluator.evaluate(case).verdict
+    assert verdict.status is status, verdict.message
