@@ -79,7 +79,7 @@ class _Tally:
         self.compile_s += seconds
 
 
-class Ahead:
+class BuildQueue:
     """Builds kernels before they are asked for.
 
     Args:
@@ -97,7 +97,7 @@ class Ahead:
         jobs: int = 0,
         cache: Path | None = None,
         timeout_s: float = builds.DEFAULT_TIMEOUT_S,
-        beside: Ahead | None = None,
+        beside: BuildQueue | None = None,
         fence: compilers.Fence | None = None,
     ) -> None:
         self.jobs = jobs or default_jobs()

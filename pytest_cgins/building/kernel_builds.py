@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
@@ -24,14 +24,14 @@ Name = tuple[str, str, str]
 """Kernel, implementation, device type."""
 
 
-class Supply:
+class KernelBuilds:
     """Sources and builds, by name.
 
     Args:
         config: the loaded file.
         builds: those of the run, closed by their owner; None for builds of its own.
         cache: folder of kernels that it builds itself, by default the user's.
-        on_wait: as of `Ahead.result`.
+        on_wait: as of `BuildQueue.result`.
         fence: put around compilers of builds of its own; see `compilers.Fence`.
     """
 
@@ -39,14 +39,14 @@ class Supply:
         self,
         config: Config,
         *,
-        builds: Ahead | None = None,
+        builds: BuildQueue | None = None,
         cache: Path | None = None,
         on_wait: Callable[[Progress | None], object] | None = None,
         fence: Fence | None = None,
     ) -> None:
         self._config = config
         self._given = builds
-        self._own: Ahead | None = None
+        self._own: BuildQueue | None = None
         self._cache = cache or default_cache()
         self._on_wait = on_wait
         self._fence = fence
@@ -55,12 +55,12 @@ class Supply:
         self._told: set[KernelSource] = set()
 
     @property
-    def builds(self) -> Ahead:
+    def builds(self) -> BuildQueue:
         """The builds of the run."""
         if self._given is not None:
             return self._given
         if self._own is None:
-            self._own = Ahead(cache=self._cache, fence=self._fence)
+            self._own = BuildQueue(cache=self._cache, fence=self._fence)
         return self._own
 
     def close(self) -> None:
@@ -156,12 +156,12 @@ def has_driver() -> bool:
 
 
 def unaltered(
-    builds: Ahead, source: KernelSource, *, on_wait: Callable[[Progress | None], object] | None = None
+    builds: BuildQueue, source: KernelSource, *, on_wait: Callable[[Progress | None], object] | None = None
 ) -> CompiledKernel:
     """The build, whose file is what the compiler wrote: code of another kernel may have got at it since.
 
     Raises:
-        CginsError, OSError: as `Ahead.result`.
+        CginsError, OSError: as `BuildQueue.result`.
     """
     compiled = builds.result(source, on_wait=on_wait)
     if compiled.library and file_digest(compiled.library) != compiled.sha256:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytest_cgins.building import resources
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.compilers import architectures, toolchain
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.progress import Progress
@@ -72,7 +72,7 @@ class Compiler:
         *,
         archs: Sequence[str] = (),
         baseline: str = revisions.MERGE_BASE,
-        ahead: Ahead | None = None,
+        ahead: BuildQueue | None = None,
         on_wait: Callable[[Progress | None], object] = lambda _: None,
         instructions: bool = True,
     ) -> None:
@@ -89,12 +89,12 @@ class Compiler:
         self.config = config
         self._archs = tuple(dict.fromkeys(archs))
         self._instructions = instructions
-        self._ahead = ahead or Ahead()
+        self._ahead = ahead or BuildQueue()
         self._own_ahead = ahead is None
         self._on_wait = on_wait
         self._started: list[Target] = []
         # Apart, so that what `ahead` counts are the kernels of this revision.
-        self._ahead_at_base = Ahead(jobs=self._ahead.jobs, fence=self._ahead.fence)
+        self._ahead_at_base = BuildQueue(jobs=self._ahead.jobs, fence=self._ahead.fence)
         self._base = BaseSources(config, baseline)
         self._show(sources_of(config), config.traces)
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.building import stream_lines
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.builders import doomed
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.compilers.running import Fence
-from pytest_cgins.building.kernel_builds import Supply
+from pytest_cgins.building.kernel_builds import KernelBuilds
 from pytest_cgins.building.progress import Progress
 from pytest_cgins.building.revision.base_kernels import BaseKernels
 from pytest_cgins.building.revision.checkout import NONE
@@ -114,7 +114,7 @@ class Evaluator:
         isolation: Isolation = "process",
         sandbox: Sandbox | None = None,
         environment: Mapping[str, str] | None = None,
-        builds: Ahead | None = None,
+        builds: BuildQueue | None = None,
         on_build: Callable[[Progress | None], object] | None = None,
         reference: WorkerPool | None = None,
         trusted_root: Path | None = None,
@@ -129,7 +129,9 @@ class Evaluator:
         self._sanitize = sanitize
         workers = {**worker_environment(), **(environment or {})}
         around_compilers = BuildFence(sandbox) if sandbox is not None and builds is None else None
-        self.supply = Supply(config, builds=builds, cache=cache, on_wait=on_build, fence=around_compilers)
+        self.supply = KernelBuilds(
+            config, builds=builds, cache=cache, on_wait=on_build, fence=around_compilers
+        )
         self._bases = BaseKernels(
             config,
             wanted=timing_options.baseline if timing and timing_options else NONE,

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config, KernelEntry
@@ -75,7 +75,7 @@ class TimingStage:
         *,
         seed: int,
         timeout_s: float,
-        builds: Ahead,
+        builds: BuildQueue,
         device_key: Callable[[str], str],
         environment: Callable[[str], Environment],
         own_tests: Callable[[], int],

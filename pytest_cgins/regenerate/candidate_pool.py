@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pytest_cgins.building.build_queue import Ahead, default_jobs
+from pytest_cgins.building.build_queue import BuildQueue, default_jobs
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.regenerate.project_copy import ProjectCopy
@@ -39,7 +39,7 @@ class Room:
         threads: candidates that are checked at once; 0 for what the machine has room for.
     """
 
-    def __init__(self, builds: Ahead, *, threads: int = 0) -> None:
+    def __init__(self, builds: BuildQueue, *, threads: int = 0) -> None:
         self.builds = builds
         """Other builds are made beside these."""
         self.threads = threads or default_threads()
@@ -76,7 +76,7 @@ class MakesEvaluator(Protocol):
     """Makes the evaluator of one candidate."""
 
     def __call__(
-        self, copy: ProjectCopy, builds: Ahead, champion: Files | None, *, timing: bool
+        self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool
     ) -> Evaluator:
         """For a candidate that is in a copy already, if `timing`: its base is the champion, None for the incumbent."""
         ...
@@ -150,7 +150,7 @@ class SideBySide:
         self._starts_early = default_jobs() > CORES
         self._places: list[Place] = []
         self._under_way: list[Place] = []
-        self._builds: Ahead | None = None
+        self._builds: BuildQueue | None = None
         self._stopped = threading.Event()
 
     def warm(self, count: int) -> None:
@@ -222,7 +222,7 @@ class SideBySide:
         self._end_builds()
         self._stopped.clear()
 
-    def _tried(self, place: Place, builds: Ahead, timed: bool) -> Checked:
+    def _tried(self, place: Place, builds: BuildQueue, timed: bool) -> Checked:
         """In a thread: check a candidate, and have the worker ready that will time it."""
         assert place.checker is not None
         checker, started = place.checker, time.monotonic()
@@ -262,9 +262,9 @@ class SideBySide:
             self._places.append(Place(self._copy.beside(number) if number else self._copy))
         return self._places[:count]
 
-    def _ahead(self) -> Ahead:
+    def _ahead(self) -> BuildQueue:
         if self._builds is None:
-            self._builds = Ahead(beside=self._room.builds)
+            self._builds = BuildQueue(beside=self._room.builds)
         return self._builds
 
     def _finish(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_cgins import __version__
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision import checkout
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
@@ -254,7 +254,7 @@ class Run:
     def _room(self) -> Room:
         sandbox = self._conditions.sandbox
         fence = BuildFence(sandbox) if sandbox is not None else None
-        return Room(Ahead(cache=self._conditions.cache, fence=fence))
+        return Room(BuildQueue(cache=self._conditions.cache, fence=fence))
 
     def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool, room: Room) -> Bench:
         record, conditions = self._journal.record, self._conditions

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core import documents
@@ -290,7 +290,9 @@ class Bench:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
 
-    def _made(self, copy: ProjectCopy, builds: Ahead, champion: Files | None, *, timing: bool) -> Evaluator:
+    def _made(
+        self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool
+    ) -> Evaluator:
         """See `MakesEvaluator`."""
         baseline = NONE if not timing else INCUMBENT if champion is None else CHAMPION
         config = copy.with_implementation(alone=True)
@@ -307,7 +309,7 @@ class Bench:
         baseline: str = NONE,
         sanitize: bool = False,
         compiles: bool = False,
-        builds: Ahead | None = None,
+        builds: BuildQueue | None = None,
     ) -> Evaluator:
         settings = self._settings
         return Evaluator(

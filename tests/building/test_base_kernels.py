@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.builders import extension_pch
-from pytest_cgins.building.kernel_builds import Supply
+from pytest_cgins.building.kernel_builds import KernelBuilds
 from pytest_cgins.building.revision import base_sources
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.checkout import MERGE_BASE, NONE, TARGETS
@@ -136,7 +136,7 @@ def made(project: Path) -> Iterator[Callable[..., BaseKernels]]:
 
 
 def head(project: Path, implementation: str) -> CompiledKernel:
-    supply = Supply(load(project / "cgins.yaml", require_traces=False))
+    supply = KernelBuilds(load(project / "cgins.yaml", require_traces=False))
     try:
         return supply.kernel("scale", implementation, "cpu")
     finally:
@@ -411,7 +411,7 @@ def test_what_changed_is_built_ahead(project: Path) -> None:
     """Only kernels whose own files changed; compilers rest and end with those of the run."""
     (project / "native" / "scale.cpp").write_text(CPP.replace("FACTOR *", "9 *"))
     config = load(project / "cgins.yaml", require_traces=False)
-    builds = Ahead()
+    builds = BuildQueue()
     kernels = BaseKernels(config, wanted=MERGE_BASE, builds=builds)
     names = [("scale", one.name, one.device) for one in config.kernels[0].implementations]
     kernels.build_ahead(names)

@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 from pytest_cgins.building import build as builds
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.store import Cache
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.progress import Progress
@@ -100,11 +100,11 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 
 
 @pytest.fixture
-def make_ahead(workshop: Workshop) -> Iterator[Callable[..., Ahead]]:
-    made: list[Ahead] = []
+def make_ahead(workshop: Workshop) -> Iterator[Callable[..., BuildQueue]]:
+    made: list[BuildQueue] = []
 
-    def make(jobs: int) -> Ahead:
-        made.append(Ahead(jobs=jobs, cache=workshop.cache))
+    def make(jobs: int) -> BuildQueue:
+        made.append(BuildQueue(jobs=jobs, cache=workshop.cache))
         return made[-1]
 
     yield make
@@ -119,7 +119,7 @@ def until(what: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_builds_overlap_up_to_the_jobs(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_builds_overlap_up_to_the_jobs(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
     """With three jobs three of five compilers run at once, and every kernel is compiled once."""
     ahead = make_ahead(3)
     sources = workshop.sources("a", "b", "c", "d", "e")
@@ -138,7 +138,7 @@ def test_builds_overlap_up_to_the_jobs(workshop: Workshop, make_ahead: Callable[
     assert len(workshop.begun) == 5
 
 
-def test_the_first_needed_then_the_longest(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_the_first_needed_then_the_longest(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
     """The first kernel goes first, and the others in the order of their last build times, unknown ones between."""
     for name, seconds in {"b": 0.2, "c": 7.0, "e": 3.0}.items():
         Cache(workshop.cache).keep_seconds(f"{name}/cpp", seconds)
@@ -150,7 +150,9 @@ def test_the_first_needed_then_the_longest(workshop: Workshop, make_ahead: Calla
     assert workshop.begun == ["a", "c", "e", "d", "b"]
 
 
-def test_what_is_asked_for_is_begun_at_once(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_what_is_asked_for_is_begun_at_once(
+    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
+) -> None:
     """While a long build has the only job, another one that is waited for does not wait for it."""
     ahead = make_ahead(1)
     sources = workshop.sources("long", "other", "wanted")
@@ -166,7 +168,7 @@ def test_what_is_asked_for_is_begun_at_once(workshop: Workshop, make_ahead: Call
     assert ahead.progress().built == 3
 
 
-def test_errors_wait_for_who_asks(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_errors_wait_for_who_asks(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
     """A source that is refused raises whenever it is asked for, and no other does."""
     ahead = make_ahead(2)
     good, gone = workshop.sources("good", "gone")
@@ -183,7 +185,7 @@ def test_errors_wait_for_who_asks(workshop: Workshop, make_ahead: Callable[..., 
     assert (progress.built, progress.failed, progress.done) == (1, 2, True)
 
 
-def test_a_cache_that_cannot_be_used(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_a_cache_that_cannot_be_used(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
     """A file in the place of the cache is an error of who asks, not a thread's."""
     workshop.cache.write_text("")
     ahead = make_ahead(2)
@@ -193,7 +195,7 @@ def test_a_cache_that_cannot_be_used(workshop: Workshop, make_ahead: Callable[..
         ahead.result(source)
 
 
-def test_python_kernels_are_ready(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_python_kernels_are_ready(workshop: Workshop, make_ahead: Callable[..., BuildQueue]) -> None:
     """A Python callable needs no build, and is in no count."""
     (source,) = workshop.sources("a")
     python = replace(source, contract="python", files=(), module="math", entry="sin")
@@ -203,7 +205,9 @@ def test_python_kernels_are_ready(workshop: Workshop, make_ahead: Callable[..., 
     assert ahead.progress() == Progress()
 
 
-def test_closing_ends_compilers_and_threads(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_closing_ends_compilers_and_threads(
+    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
+) -> None:
     """At the end of a run its compilers are killed, its threads end, and an unfinished kernel is an error."""
     ahead = make_ahead(2)
     sources = workshop.sources("a", "b", "c")
@@ -232,7 +236,7 @@ def _runs(place: Path, text: str) -> bool:
 
 
 def test_a_kernel_of_another_process_is_left_until_it_is_needed(
-    workshop: Workshop, make_ahead: Callable[..., Ahead]
+    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
 ) -> None:
     """While another process builds one kernel the others are built, and who asks for it waits for that process."""
     ahead = make_ahead(1)
@@ -250,7 +254,9 @@ def test_a_kernel_of_another_process_is_left_until_it_is_needed(
     assert workshop.begun == ["mine", "also", "theirs"]
 
 
-def test_nothing_is_compiled_while_it_is_quiet(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_nothing_is_compiled_while_it_is_quiet(
+    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
+) -> None:
     """What runs is stopped, what has not begun does not begin, and all goes on afterwards."""
     ahead = make_ahead(1)
     sources = workshop.sources("a", "b")
@@ -264,7 +270,9 @@ def test_nothing_is_compiled_while_it_is_quiet(workshop: Workshop, make_ahead: C
     until(lambda: workshop.log == ["begin a", "end a", "begin b", "end b"])
 
 
-def test_who_made_it_quiet_may_ask_for_a_kernel(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_who_made_it_quiet_may_ask_for_a_kernel(
+    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
+) -> None:
     """A timed function that calls a kernel for the first time has it built, and it is quiet again afterwards."""
     ahead = make_ahead(1)
     asked, other = workshop.sources("asked", "other")
@@ -290,7 +298,9 @@ def _limit(seconds: float) -> Callable[[object], None]:
     return on_wait
 
 
-def test_what_is_known_before_the_first_item(workshop: Workshop, make_ahead: Callable[..., Ahead]) -> None:
+def test_what_is_known_before_the_first_item(
+    workshop: Workshop, make_ahead: Callable[..., BuildQueue]
+) -> None:
     """After the lookup it is known how many kernels are to build, and which device's are not needed after all."""
     first = make_ahead(2)
     sources = workshop.sources("a", "b", "c")

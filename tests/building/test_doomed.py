@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.builders.doomed import is_doomed
 from pytest_cgins.building.compilers import running
 from pytest_cgins.building.contracts.source import find
@@ -71,7 +71,7 @@ def test_device_code_alone_is_judged(
     fence = BuildFence(sandbox) if fenced else None
     if fence is not None:
         fence.show(visible=[tmp_path])
-    builds = Ahead(cache=tmp_path / "cache", fence=fence)
+    builds = BuildQueue(cache=tmp_path / "cache", fence=fence)
     try:
         assert is_doomed(source, builds) is doomed
     finally:
@@ -80,7 +80,7 @@ def test_device_code_alone_is_judged(
 
 def test_what_it_cannot_judge_is_not_doomed(source: KernelSource, tmp_path: Path) -> None:
     """Other contracts and languages, and files that are gone."""
-    builds = Ahead(cache=tmp_path / "cache")
+    builds = BuildQueue(cache=tmp_path / "cache")
     (tmp_path / "scale.cu").write_text(SOURCE.replace("2 * x", "2 * z"))
     assert not is_doomed(replace(source, contract="device"), builds)
     assert not is_doomed(replace(source, files=("kernels/scale.py",)), builds)
@@ -93,6 +93,6 @@ def test_what_it_cannot_judge_is_not_doomed(source: KernelSource, tmp_path: Path
 def test_who_asks_compiles_as_before_afterwards(source: KernelSource) -> None:
     """The compilers are lent: once these builds are closed, others of the same thread still run theirs."""
     before = running.current()
-    with closing(Ahead()) as builds:
+    with closing(BuildQueue()) as builds:
         assert not is_doomed(source, builds)
     assert running.current() is before

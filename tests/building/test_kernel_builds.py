@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cgins.building import kernel_builds as supplies
-from pytest_cgins.building.kernel_builds import Supply
+from pytest_cgins.building.kernel_builds import KernelBuilds
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.run.kernels import KernelCache
@@ -27,17 +27,17 @@ KERNEL = """{op: torch.mul, implementations: [
 @pytest.fixture
 def supply(
     project: Project, scale_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Supply]:
+) -> Iterator[KernelBuilds]:
     """A kernel in C++ and a broken one in CUDA, on a machine without a driver."""
     monkeypatch.setattr(supplies, "DRIVERS", ())
     project.write("kernel.cpp", scale_text)
     project.write("gone.cu", scale_text)
-    made = Supply(project.config(KERNEL), cache=tmp_path / "cache")
+    made = KernelBuilds(project.config(KERNEL), cache=tmp_path / "cache")
     yield made
     made.close()
 
 
-def test_a_build_s_time_is_told_once(supply: Supply) -> None:
+def test_a_build_s_time_is_told_once(supply: KernelBuilds) -> None:
     """The first who takes a kernel is told how long its build took, the next that it was there."""
     supply.build_ahead([("it", "cpp", "cpu")] * 2)
     first, second = (supply.kernel("it", "cpp", "cpu") for _ in range(2))
@@ -48,7 +48,7 @@ def test_a_build_s_time_is_told_once(supply: Supply) -> None:
     assert supply.builds.progress().total == 1
 
 
-def test_kernels_of_an_absent_device_are_not_built(supply: Supply) -> None:
+def test_kernels_of_an_absent_device_are_not_built(supply: KernelBuilds) -> None:
     """Without a driver a CUDA kernel is left until torch has found a GPU, and dropped if it finds none."""
     supply.build_ahead([("it", "cuda", "cuda")])
     assert supply.builds.progress().total == 0
@@ -59,7 +59,7 @@ def test_kernels_of_an_absent_device_are_not_built(supply: Supply) -> None:
     assert supply.builds.progress().total == 1
 
 
-def test_errors_are_those_of_who_asks(supply: Supply, tmp_path: Path) -> None:
+def test_errors_are_those_of_who_asks(supply: KernelBuilds, tmp_path: Path) -> None:
     """A source that is gone and a name that is wrong spoil no build ahead, and raise when they are asked for."""
     (tmp_path / "gone.cu").unlink()
     supply.build_ahead([("it", "cuda", "cuda"), ("it", "cp", "cpu"), ("it", "cpp", "cpu")])
@@ -71,7 +71,7 @@ def test_errors_are_those_of_who_asks(supply: Supply, tmp_path: Path) -> None:
     assert supply.kernel("it", "cpp", "cpu").library
 
 
-def test_an_unusable_cache_says_what_to_do(supply: Supply, tmp_path: Path) -> None:
+def test_an_unusable_cache_says_what_to_do(supply: KernelBuilds, tmp_path: Path) -> None:
     """A file where the cache should be is an infrastructure error that names it."""
     (tmp_path / "cache").write_text("")
     with pytest.raises(
@@ -82,7 +82,7 @@ def test_an_unusable_cache_says_what_to_do(supply: Supply, tmp_path: Path) -> No
 
 
 def test_a_library_that_was_altered_is_built_again(
-    supply: Supply, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    supply: KernelBuilds, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Other bytes of the same size and time, put there during the run or after it, are never handed out."""
     built = supply.kernel("it", "cpp", "cpu")
@@ -101,13 +101,13 @@ def test_a_library_that_was_altered_is_built_again(
     assert again.sha256 == hashlib.sha256(Path(again.library).read_bytes()).hexdigest()
     assert f"{library} was altered after it was built: it is built again" in caplog.text
     overwrite()
-    with closing(Supply(supply._config, cache=tmp_path / "cache")) as later:
+    with closing(KernelBuilds(supply._config, cache=tmp_path / "cache")) as later:
         other = later.kernel("it", "cpp", "cpu")
     assert not other.cached
     assert Path(other.library).read_bytes()[-4:] != b"evil"
 
 
-def test_a_worker_loads_nothing_that_was_altered(supply: Supply) -> None:
+def test_a_worker_loads_nothing_that_was_altered(supply: KernelBuilds) -> None:
     """What is overwritten on its way to the worker is refused there."""
     built = supply.kernel("it", "cpp", "cpu")
     Path(built.library).write_bytes(Path(built.library).read_bytes() + b"more")

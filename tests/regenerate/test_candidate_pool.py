@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_cgins import config as configuration
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
@@ -78,7 +78,7 @@ def make_bench(
             project, "relu", "cpp", "cpu", tmp_path / f"bench-{len(made)}" / "copy", baseline=baseline
         )
         known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
-        room = Room(Ahead(cache=tmp_path / "cache"), threads=threads)
+        room = Room(BuildQueue(cache=tmp_path / "cache"), threads=threads)
         rooms.append(room)
         made.append(Bench(target, copy, known, reference=reference, room=room, trusted_root=project.root))
         return made[-1], copy

@@ -154,7 +154,7 @@ def _loaded(
     Raises:
         CginsError: one cannot be built or loaded, and `all_of_them` are wanted.
     """
-    from pytest_cgins.building.build_queue import Ahead
+    from pytest_cgins.building.build_queue import BuildQueue
     from pytest_cgins.building.contracts.source import find
     from pytest_cgins.building.loading.callable import load
     from pytest_cgins.core.errors import CginsError
@@ -163,7 +163,7 @@ def _loaded(
 
     found: dict[str, tuple[LoadedKernel, str]] = {}
     left_out: list[str] = []
-    with closing(Ahead()) as ahead:
+    with closing(BuildQueue()) as ahead:
         sources = {}
         for entry, one in chosen:
             label = f"{entry.name}/{one.name}"

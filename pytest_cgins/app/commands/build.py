@@ -16,7 +16,7 @@ from pytest_cgins.config import load_without_traces, select
 from pytest_cgins.core.errors import CginsError, ConfigError
 
 if TYPE_CHECKING:
-    from pytest_cgins.building.build_queue import Ahead
+    from pytest_cgins.building.build_queue import BuildQueue
     from pytest_cgins.config import Config, Implementation, KernelEntry
     from pytest_cgins.core.model import Compilation, SessionReport
 
@@ -79,7 +79,7 @@ def run_build(arguments: argparse.Namespace) -> int:
         ConfigError: the file or the arguments are wrong.
         RevisionError: the commit to compare with is unknown.
     """
-    from pytest_cgins.building.build_queue import Ahead
+    from pytest_cgins.building.build_queue import BuildQueue
 
     if arguments.arch is not None and not arguments.arch.strip(", "):
         raise ConfigError(
@@ -93,7 +93,7 @@ def run_build(arguments: argparse.Namespace) -> int:
                 )
     config = load_without_traces(arguments.config)
     chosen = select(config, arguments.kernels)
-    with closing(Ahead(jobs=arguments.jobs, timeout_s=arguments.timeout)) as ahead:
+    with closing(BuildQueue(jobs=arguments.jobs, timeout_s=arguments.timeout)) as ahead:
         if not arguments.arch:
             wanted = list(_implementations(chosen, arguments.device))
             return _build(config, wanted, ahead)
@@ -122,7 +122,7 @@ def _implementations(
 def _build(
     config: Config,
     chosen: list[tuple[KernelEntry, Implementation]],
-    ahead: Ahead,
+    ahead: BuildQueue,
     *,
     to_stderr: bool = False,
 ) -> int:
@@ -157,7 +157,9 @@ def _build(
     return 1 if failures else 0
 
 
-def _compile(config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, ahead: Ahead) -> int:
+def _compile(
+    config: Config, chosen: list[KernelEntry], arguments: argparse.Namespace, ahead: BuildQueue
+) -> int:
     """Build for the architectures that are named; a line a build."""
     from pytest_cgins.core import documents
     from pytest_cgins.gate.compilation import Compiler

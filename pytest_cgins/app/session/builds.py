@@ -13,7 +13,7 @@ import pytest
 from pytest_cgins.app.session.collect import CaseItem
 from pytest_cgins.app.session.gate import Gate
 from pytest_cgins.app.session.parametrize import nearest_config
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.progress import Progress, joined
 from pytest_cgins.core.model import Case
 from pytest_cgins.core.text import counted
@@ -38,7 +38,7 @@ class RunBuilds:
         self._gate = gate
         self._config = gate.config
         fence = None if sandbox is None else BuildFence(sandbox)
-        self.ahead = Ahead(jobs=gate.config.getoption("--cgins-jobs"), fence=fence)
+        self.ahead = BuildQueue(jobs=gate.config.getoption("--cgins-jobs"), fence=fence)
         self._is_worker = hasattr(gate.config, "workerinput")
         self._sent: list[Progress] = []
         self._told = True

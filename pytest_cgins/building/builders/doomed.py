@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.builders import prefilter
 from pytest_cgins.building.compilers import architectures
 from pytest_cgins.building.contracts.source import read
@@ -18,7 +18,7 @@ LIMIT_S = 1.0
 """Longer than that it is not asked: a source with headers of thousands of lines may take NVRTC as long as nvcc."""
 
 
-def is_doomed(source: KernelSource, builds: Ahead) -> bool:
+def is_doomed(source: KernelSource, builds: BuildQueue) -> bool:
     """Whether NVRTC refuses device code of a source that nvcc builds; False where there is no NVRTC, or it cannot tell.
 
     Args:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.kernel_builds import has_driver, unaltered
 from pytest_cgins.building.loading import shared_names
 from pytest_cgins.building.revision.base_sources import Absent, BaseSources, Name
@@ -59,11 +59,11 @@ class BaseKernels:
     """
 
     def __init__(
-        self, config: Config, *, wanted: str, builds: Ahead | None = None, cache: Path | None = None
+        self, config: Config, *, wanted: str, builds: BuildQueue | None = None, cache: Path | None = None
     ) -> None:
         self._config = config
         self._sources = BaseSources(config, wanted)
-        self._ahead = Ahead(cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0)
+        self._ahead = BuildQueue(cache=cache, beside=builds, jobs=builds.jobs if builds is not None else 0)
         self._own: dict[Name, Implementation] = {
             (entry.name, one.name, one.device): one
             for entry in config.kernels

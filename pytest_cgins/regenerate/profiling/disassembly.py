@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_cgins import config as configuration
 from pytest_cgins.building import resources, sass
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.cache.store import default_cache
 from pytest_cgins.building.contracts.source import find
 from pytest_cgins.building.kernel_builds import has_driver
@@ -121,7 +121,7 @@ def evidence(
             f"kernel {entry.name}: no implementation for a GPU is named", remedy="only these have SASS"
         )
     disassembler = Disassembler(config, archs=archs, check=check)
-    with closing(Ahead()) as ahead:
+    with closing(BuildQueue()) as ahead:
         rows = [disassembler.built(entry, one, ahead) for one in cuda if one.contract != "python"]
     called = tuple(one for one in cuda if one.contract == "python")
     if called and not has_driver():
@@ -165,7 +165,7 @@ class Disassembler:
             implementation=selection.label(one.name, one.device), key="", functions=(), degraded=degraded
         )
 
-    def built(self, entry: KernelEntry, one: Implementation, ahead: Ahead) -> SassRow:
+    def built(self, entry: KernelEntry, one: Implementation, ahead: BuildQueue) -> SassRow:
         """An implementation that a compiler of ours builds; needs no GPU. What fails is told in `degraded`."""
         empty = self.unbuilt(one)
         try:

@@ -131,7 +131,7 @@ def _config(plan: Plan) -> Config:
 
 
 def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) -> Bench:
-    from pytest_cgins.building.build_queue import Ahead
+    from pytest_cgins.building.build_queue import BuildQueue
     from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.gate.evaluate import worker_environment
     from pytest_cgins.gate.timing_stage import TimingOptions
@@ -149,7 +149,7 @@ def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) 
         noise=TimingOptions(noise=Calibrations().noise),
     )
     reference = stack.enter_context(WorkerPool(env=worker_environment()))
-    room = Room(Ahead(fence=BuildFence(sandbox) if sandbox is not None else None))
+    room = Room(BuildQueue(fence=BuildFence(sandbox) if sandbox is not None else None))
     stack.callback(room.close)
     bench = Bench(target, copy, settings, reference=reference, room=room, trusted_root=config.root)
     stack.callback(bench.close)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.building.build_queue import Ahead
+from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.config import load
 from pytest_cgins.gate.evaluate import Evaluator
@@ -110,4 +110,4 @@ def test_builds_beside_a_sandbox_are_fenced_in(tmp_path: Path) -> None:
     (tmp_path / "cgins.yaml").write_text("version: 1\nkernels:\n  it: {op: torch.mul, source: k.cpp}\n")
     config = load(tmp_path / "cgins.yaml", require_traces=False)
     with pytest.raises(TypeError, match="whose compilers run outside"):
-        Evaluator(config, seed=1, sandbox=Sandbox(), builds=Ahead(cache=tmp_path / "builds"))
+        Evaluator(config, seed=1, sandbox=Sandbox(), builds=BuildQueue(cache=tmp_path / "builds"))
