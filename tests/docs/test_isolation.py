@@ -1,4 +1,4 @@
-"""isolation.md against the code."""
+"""sandbox.md against the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_cgins.run.early_verdict import lost_by
 from pytest_cgins.run.limits import Limits
 from pytest_cgins.run.output import TAIL_BYTES
 
-TEXT = document("isolation.md")
+TEXT = document("sandbox.md")
 
 
 def test_the_patterns_are_those_of_the_code() -> None:

@@ -1,4 +1,4 @@
-"""methods.md: its commands print what it quotes, its tables name what there is."""
+"""evidence.md on methods: its commands print what it quotes, its tables name what there is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_cgins.regenerate.methods import axis_budget, near_peak
 from pytest_cgins.regenerate.methods.classes import MethodClass
 from pytest_cgins.regenerate.methods.model import FIGURES
 
-TEXT = document("methods.md")
+TEXT = document("evidence.md")
 
 
 def test_every_step_works_as_written(

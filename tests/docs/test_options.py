@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,23 +84,61 @@ def cells(parser: argparse.ArgumentParser) -> dict[str, str]:
     return found
 
 
+ITEM = re.compile(r"(?m)^- (`[^`]+`)(?: \((`[^`]+`)\))?: (.+)$")
+
+
+def options(text: str) -> Iterator[tuple[str, str, str]]:
+    """Option, default and meaning of each item of a section."""
+    return ((item[1], item[2] or "", item[3]) for item in ITEM.finditer(text))
+
+
+GROUP = " COMMAND"
+"""Ends the heading of a table of options that the commands with the words before it share."""
+
+
+def documented() -> dict[str, dict[str, str]]:
+    """Heading → first cell → default, with the shared options that a section names after `Shared:`."""
+    tables = {
+        heading: {cell: default for cell, default, _ in options(text)}
+        for heading, text in sections(document("options.md")).items()
+    }
+    groups = {heading: tables.pop(heading) for heading in list(tables) if heading.endswith(GROUP)}
+    for heading, text in sections(document("options.md")).items():
+        listed = re.search(r"Shared: ((?:`[^`]+`(?:,\s)?)+)", text)
+        for name in re.findall(r"`([^`]+)`", listed[1]) if listed else ():
+            cell, default = shared(heading, name, groups)
+            assert cell not in tables[heading], (heading, cell)
+            tables[heading][cell] = default
+    return tables
+
+
+def shared(heading: str, name: str, groups: dict[str, dict[str, str]]) -> tuple[str, str]:
+    """The row of a shared option, of the group nearest to the command."""
+    for group in sorted(groups, key=len, reverse=True):
+        if heading.startswith(group.removesuffix(GROUP) + " "):
+            for cell, default in groups[group].items():
+                if cell == f"`{name}`" or cell.startswith(f"`{name} "):
+                    return cell, default
+    raise AssertionError(f"{heading}: no table of shared options has {name}")
+
+
 def test_options_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every option, argument and command has its row, with its values and default; no row is of another."""
     expected = declared(monkeypatch)
-    documented = {
-        heading: {row[0]: row[1] for row in rows(text)}
-        for heading, text in sections(document("options.md")).items()
-        if heading != "Exit codes"
-    }
+    described = documented()
     wanted = {heading for heading, found in expected.items() if found}
-    assert {heading for heading, found in documented.items() if found} == wanted
+    assert {heading for heading, found in described.items() if found} == wanted
     for heading in sorted(wanted):
-        assert documented[heading] == expected[heading], heading
+        assert described[heading] == expected[heading], heading
 
 
-def test_every_row_says_what_it_means() -> None:
-    """No meaning is left empty."""
+def test_every_option_says_what_it_means() -> None:
+    """Each item is an option with its default and meaning; exit codes have two cells."""
     for heading, text in sections(document("options.md")).items():
+        items = re.findall(r"(?m)^- `", text)
+        assert len(list(options(text))) == len(items), heading
+        assert all(meaning.strip() for *_, meaning in options(text)), heading
         for row in rows(text):
-            assert len(row) == (2 if heading == "Exit codes" else 3), (heading, row)
-            assert row[-1], (heading, row)
+            assert heading == "Exit codes"
+            assert len(row) == 2
+            assert all(row)

@@ -1,4 +1,4 @@
-"""parallel.md against the code."""
+"""timing.md on running in parallel against the code."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pytest_cgins.core import waiting
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.timing import lock
 
-TEXT = document("parallel.md")
-QUOTED = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
+TEXT = document("timing.md")
+QUOTED = re.findall(r"```text\n(.*?)```", TEXT.partition("## Running in parallel")[2], re.DOTALL)
 
 
 @pytest.mark.parametrize(("holds", "times", "verifies"), list(rows(sections(TEXT)["Who may use a device"])))

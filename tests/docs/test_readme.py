@@ -27,7 +27,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_options_are_documented_ones() -> None:
     """Each option of `pytest --cgins` that is named is one of options.md."""
-    known = {row[0].strip("`").split()[0] for row in rows(sections(document("options.md"))["pytest --cgins"])}
+    known = set(re.findall(r"(?m)^- `(--[a-z-]+)", sections(document("options.md"))["pytest --cgins"]))
     named = set(re.findall(r"--cgins[a-z-]*", TEXT))
     assert "--cgins-seed" in named
     assert named <= known

@@ -36,8 +36,8 @@ def test_wheel_works_without_the_sources(project: Path, tmp_path: Path, run: Cal
     names = set(zipfile.ZipFile(wheel).namelist())
     for name in (
         "py.typed",
-        "kernels/include/cgins.h",
-        "kernels/CONTRACT.md",
+        "building/include/cgins.h",
+        "building/CONTRACT.md",
         "schemas/report-2.json",
         "schemas/proposal-1.json",
     ):
