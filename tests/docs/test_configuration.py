@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tables import document, rows
+from tables import document
 
 from pytest_cgins.config import document as documents
 from pytest_cgins.config import load
@@ -66,31 +66,29 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return {place + key for place, keys in found.items() for key in keys}
 
 
+ITEM = re.compile(r"(?m)^- `([^`]+)` \((.+?); (.+?)\): (.+)$")
+
+
 def documented() -> dict[str, list[str]]:
-    keys = {}
-    for row in rows(TEXT.partition("## Environment")[0]):
-        key, *rest = row
-        keys[key.strip("`")] = rest
-    return keys
+    """Key → type, default and meaning of each item."""
+    return {key: cells for key, *cells in ITEM.findall(TEXT.partition("## Environment")[0])}
 
 
 def test_keys_are_those_of_the_loader(known: set[str]) -> None:
-    """Each key that the loader knows has a row, and each row is a key that it knows."""
+    """Each key that the loader knows has an item, and each item is a key that it knows."""
     assert set(documented()) == known
 
 
-def test_rows_are_complete() -> None:
-    """Type, default and meaning of each key are filled in."""
-    for key, cells in documented().items():
-        assert len(cells) == 3, key
-        assert all(cells), key
+def test_items_are_complete() -> None:
+    """Each item of a key has a type, a default and a meaning."""
+    assert len(documented()) == len(re.findall(r"(?m)^- `\w[^`]*` \(", TEXT.partition("## Environment")[0]))
 
 
 def test_environment_variables_are_read() -> None:
     """Each variable that the document names is read somewhere in the package."""
     package = Path(documents.__file__).parents[1]
     sources = "".join(path.read_text() for path in package.rglob("*.py"))
-    names = [row[0].strip("`") for row in rows(TEXT.partition("## Environment")[2])]
+    names = re.findall(r"(?m)^- `([A-Z_]+)`: .", TEXT.partition("## Environment")[2])
     assert names
     for name in names:
         assert f'"{name}"' in sources, name
