@@ -17,7 +17,6 @@ QUOTES = re.findall(r"(?m)^> (.+)$", TEXT)
 # Words of the driver, not ours; and what is put together from two places.
 FOREIGN = {"CUDA error: an illegal memory access was encountered"}
 ASSEMBLED = {
-    "waiting for the build of …: … has it": ("waiting for ……", "the build of …", "… has it"),
     "SKIPPED … cases: no … device on this machine": ("SKIPPED … cases: …", "no … device on this machine"),
     "the … worker was killed by SIGKILL (killed from outside), during …": (
         "the … worker …, during …",
