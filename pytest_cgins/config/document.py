@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
 
 if TYPE_CHECKING:
     from yaml import Node
+
+Word = TypeVar("Word", bound=str)
+Wrong = tuple[str, str] | None
+"""What is wrong and the remedy; None if nothing is."""
 
 MAX_NBYTES = 1 << 20
 MAX_NODES = 20_000
@@ -156,54 +160,67 @@ class Value:
     line: int
     """Line of the key, or of the list item; 1-based."""
 
+    @property
+    def label(self) -> str:
+        """Its key and section, as messages name it."""
+        return f'"{self.key}" in {self.section.title}'
+
     def fail(self, what: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError that leads with file and line."""
         raise ConfigError(f"{self.section.name}:{self.line}: {what}", remedy=remedy)
+
+    def refuse(self, why: str, *, remedy: str) -> NoReturn:
+        """Raise a ConfigError with the value as it is written, and why it cannot be."""
+        self.fail(f"{self.label} is {self.scalar() or 'empty'}, {why}", remedy=remedy)
+
+    def check(self, wrong: Wrong, subject: str = "") -> None:
+        """Raise a ConfigError about the subject, by default the value, if something is wrong with it."""
+        if wrong:
+            self.fail(f"{subject or self.label} {wrong[0]}", remedy=wrong[1])
 
     def _wrong(self, wanted: str) -> NoReturn:
         tag = self.node.tag.removeprefix("tag:yaml.org,2002:")
         got = {"map": "a mapping", "seq": "a list"}.get(tag) or SCALARS.get(tag, f"a value with tag {tag}")
         written = self.node.value[:80] if tag in SCALARS else ""
         value = f" ({written})" if written.strip() and written.isprintable() else ""
-        self.fail(
-            f'"{self.key}" in {self.section.title} is {got}{value}, not {wanted}', remedy=f"write {wanted}"
-        )
+        self.fail(f"{self.label} is {got}{value}, not {wanted}", remedy=f"write {wanted}")
 
-    def _is(self, *tags: str) -> bool:
+    def is_a(self, *tags: str) -> bool:
+        """Whether YAML takes it for a `str`, `int`, `float`, `bool`, `null`, `seq` or `map`."""
         return any(self.node.tag == f"tag:yaml.org,2002:{tag}" for tag in tags)
 
     def text(self) -> str:
         """A non-empty string."""
-        if not self._is("str") or not self.node.value.strip():
+        if not self.is_a("str") or not self.node.value.strip():
             self._wrong("text that is not empty")
         return str(self.node.value)
 
     def scalar(self) -> str:
         """Any single value, as it is written."""
-        if not self._is(*SCALARS):
+        if not self.is_a(*SCALARS):
             self._wrong("a single value")
         return str(self.node.value)
 
-    def choice(self, *known: str, otherwise: str = "") -> str:
+    def choice(self, *known: Word, otherwise: str = "") -> Word:
         """One of a few words; `otherwise` tells of a value that is no word and also possible."""
-        word = self.text()
-        if word not in known:
+        text = self.text()
+        if text not in known:
             self.fail(
-                f'"{self.key}" in {self.section.title} is "{word}"',
-                remedy=nearest(word, known)
+                f'{self.label} is "{text}"',
+                remedy=nearest(text, known)
                 or "write " + " or ".join(filter(None, [", ".join(known[:-1]), known[-1], otherwise])),
             )
-        return word
+        return next(word for word in known if word == text)
 
     def boolean(self) -> bool:
         """`true` or `false`."""
-        if not self._is("bool"):
+        if not self.is_a("bool"):
             self._wrong("true or false")
         return str(self.node.value).lower() in ("true", "yes", "on")
 
     def integer(self) -> int:
         """A whole number in decimal digits."""
-        if not self._is("int") or not str(self.node.value).isdecimal():
+        if not self.is_a("int") or not str(self.node.value).isdecimal():
             self._wrong("a whole number")
         if len(self.node.value) > MAX_DIGITS:
             self._wrong(f"a whole number of at most {MAX_DIGITS} digits")
@@ -221,17 +238,22 @@ class Value:
 
     def items(self) -> list[Value]:
         """The items of a list."""
-        if not self._is("seq"):
+        if not self.is_a("seq"):
             self._wrong("a list")
         return [
             Value(self.section, self.key, item, int(item.start_mark.line) + 1) for item in self.node.value
         ]
 
-    def mapping(self, title: str) -> Section:
-        """A nested mapping; `title` names it in messages."""
-        if not self._is("map"):
+    def texts(self) -> tuple[str, ...]:
+        """A list of non-empty strings."""
+        return tuple(item.text() for item in self.items())
+
+    def mapping(self, title: str = "") -> Section:
+        """A nested mapping; `title` names it in messages, by default with its key and where that stands."""
+        if not self.is_a("map"):
             self._wrong("a mapping")
         section = self.section
+        title = title or f"{self.key} of {section.title}"
         return Section(section.file, section.name, self.node, title, line=self.line, alone=section.alone)
 
     def path(self, *, kind: str = "file") -> Path:
@@ -255,6 +277,10 @@ def _names_in(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 - names are what is wanted
     except (OSError, ValueError):
         return []
+
+
+Readers = Mapping[str, Callable[[Value], Any]]
+"""What reads the values of a section, by key."""
 
 
 class Section:
@@ -297,6 +323,9 @@ class Section:
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
+    def __getitem__(self, key: str) -> Value:
+        return self._values[key]
+
     def get(self, key: str) -> Value | None:
         """The value of a key, None if it is not there."""
         return self._values.get(key)
@@ -307,6 +336,12 @@ class Section:
         if value is None:
             self.fail(f'{self.title} has no "{key}"', remedy=remedy)
         return value
+
+    def read(self, readers: Readers, *, others: bool = False) -> dict[str, Any]:
+        """What the readers make of their keys, as far as these are there; other keys are refused unless allowed."""
+        if not others:
+            self.refuse_unknown(readers)
+        return {key: reader(self[key]) for key, reader in readers.items() if key in self}
 
     def fail(self, what: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError that leads with file and line."""
@@ -321,3 +356,27 @@ class Section:
                     f'{self.name}:{value.line}: unknown key "{key}" in {self.title}',
                     remedy=nearest(key, known) or f"known keys: {', '.join(known)}",
                 )
+
+
+def whole(least: int, most: int) -> Callable[[Value], int]:
+    """A reader of whole numbers between two others, or one of them."""
+
+    def number(value: Value) -> int:
+        integer = value.integer()
+        if not least <= integer <= most:
+            value.refuse(f"not within {least} to {most}", remedy=f"write {least} to {most}")
+        return integer
+
+    return number
+
+
+def within(least: float, most: float) -> Callable[[Value], float]:
+    """A reader of numbers between two others, or one of them."""
+
+    def number(value: Value) -> float:
+        amount = value.amount()
+        if not least <= amount <= most:
+            value.refuse(f"not within {least:g} to {most:g}", remedy=f"write {least:g} to {most:g}")
+        return amount
+
+    return number

@@ -1,16 +1,26 @@
-"""`llm` of cgins.yaml: which model is asked for kernels, and what that may cost. `config.llm_section` reads it."""
+"""`llm` of cgins.yaml: which model is asked for kernels, what that may cost, and what may be wrong with its words.
+
+`config.llm_section` reads the section, `config.llm_override` the options that come before it. Each check gives what is
+wrong and the remedy, or None. Whatever may be an API key by mistake is in neither.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, get_args
+from urllib.parse import urlsplit
 
 from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.secrets import is_secret
+
+if TYPE_CHECKING:
+    from pytest_cgins.config.document import Wrong
 
 Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchange"]
-PROVIDERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible", "replay", "exchange")
+PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 """Who answers: three by name; any server that speaks OpenAI's protocol; a recording; a person or an agent."""
 SERVERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible")
 """Those that are asked over HTTP; the others read files."""
@@ -18,7 +28,7 @@ SERVERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible")
 Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
 """How a faster kernel is searched for; `options.POLICIES` has them all."""
 
-ROLES: tuple[Literal["generator", "helper", "verifier"], ...] = ("generator", "helper", "verifier")
+ROLES = ("generator", "helper", "verifier")
 """For a kernel; for advice on a failure; for an opinion before hardware is used."""
 
 API_KEYS: Mapping[Provider, str] = {"openai": "OPENAI_API_KEY", "gemini": "GOOGLE_API_KEY"}
@@ -28,6 +38,17 @@ EXCHANGE_FOLDER = ".cgins/exchange"
 """Where prompts and answers lie for `exchange`, below the folder of cgins.yaml."""
 RUNS_FOLDER = ".cgins/runs"
 """Where journals lie, below the folder of cgins.yaml."""
+
+EXAMPLE_URL = "http://localhost:8000/v1"
+VARIABLE_REMEDY = "put the key into an environment variable, and name that: api_key_env: MY_API_KEY"
+MOST_MODEL_CHARACTERS = 200
+
+_URL_REMEDY = f"write one such as {EXAMPLE_URL}"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_KEY_PREFIX = re.compile(
+    r"(?:(?:sk|pk|rk|gsk|hf|gh[pousr]|xai|r8|nvapi|glpat)[-_]|AIza|github_pat_|eyJ).{16}"
+)
+_RANDOM = re.compile(r"(?=[A-Za-z0-9]{20})[A-Za-z]*[0-9]+[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,3 +156,63 @@ class LlmSettings:
     def unpriced(self) -> tuple[str, ...]:
         """Models without a price, those left out that are nobody's."""
         return tuple(name for name in self.models.names if name and name not in self.prices)
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether a text is rather an API key than the name of a variable or of a model."""
+    parts = re.split(r"[^A-Za-z0-9]+", text)
+    return bool(_KEY_PREFIX.match(text)) or any(_RANDOM.match(part) for part in parts)
+
+
+def wrong_with_url(text: str) -> Wrong:
+    """What is wrong with the address of a server, and the remedy."""
+    try:
+        parts = urlsplit(text)
+        host, secret, port = parts.hostname, "@" in parts.netloc, parts.port
+    except ValueError:
+        return "is no address of a server", _URL_REMEDY
+    if secret:
+        return "has a name or password in it", VARIABLE_REMEDY
+    if "?" in text or "#" in text:
+        return "has a ? or # in it, after which no path can follow", _URL_REMEDY
+    if parts.scheme not in ("http", "https") or not host or port == 0 or re.search(r"[\s\\]", text):
+        return "is no address of a server", _URL_REMEDY
+    return None
+
+
+def wrong_with_model(name: str) -> Wrong:
+    """What is wrong with the name of a model, and the remedy."""
+    if _KEY_PREFIX.match(name):
+        return "looks like an API key", "write the name of a model, as its provider has it"
+    if len(name) > MOST_MODEL_CHARACTERS or name != name.strip() or not name.isprintable() or not name:
+        return (
+            "is no name of a model",
+            f"write at most {MOST_MODEL_CHARACTERS} characters that can be printed",
+        )
+    return None
+
+
+def wrong_with_variable(text: str) -> Wrong:
+    """What is wrong with the name of a variable that holds a key."""
+    if looks_like_key(text):
+        return "looks like a key itself, and is not repeated here", VARIABLE_REMEDY
+    if not _VARIABLE.fullmatch(text):
+        return "is no name of a variable", "write a name such as MY_API_KEY, never the key"
+    if not is_secret(text):
+        # Those that look like secrets are kept from kernels and compilers.
+        return (
+            f"is {text}, which nobody would take for a secret",
+            "give the variable a name that ends in _API_KEY",
+        )
+    return None
+
+
+def without_price(settings: LlmSettings) -> Wrong:
+    """That the budget limits money while a model has no price, and the remedy; None where all is well."""
+    if settings.budget.usd is None or not settings.unpriced:
+        return None
+    name = settings.unpriced[0]
+    return (
+        f'the budget is {settings.budget.usd:g} USD, and model "{name}" has no price',
+        f'add llm.prices: {{"{name}": {{input: …, output: …}}}}, in USD per million tokens, or drop budget.usd',
+    )

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from pytest_cgins.config.llm import (
     API_KEYS,
+    EXAMPLE_URL,
     EXCHANGE_FOLDER,
     PROVIDERS,
     RUNS_FOLDER,
@@ -18,9 +19,10 @@ from pytest_cgins.config.llm import (
     LlmSettings,
     Models,
     Provider,
+    without_price,
+    wrong_with_model,
+    wrong_with_url,
 )
-from pytest_cgins.config.llm_checks import EXAMPLE_URL, Wrong, wrong_with_model, wrong_with_url
-from pytest_cgins.config.llm_costs import without_price
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import nearest
 
@@ -111,7 +113,7 @@ def _at_server(settings: LlmSettings, option: str, url: str) -> LlmSettings:
 
 
 def _with_model(settings: LlmSettings | None, model: str) -> LlmSettings:
-    wrong: Wrong = wrong_with_model(model)
+    wrong = wrong_with_model(model)
     if wrong:
         _refuse(MODEL_OPTION, f"has a value that {wrong[0]}", wrong[1])
     if settings is None:

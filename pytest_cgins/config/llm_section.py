@@ -6,226 +6,222 @@ Whatever may be an API key by mistake is never repeated in a message.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
-from pytest_cgins.config.document import Section, Value
+from pytest_cgins.config.document import Readers, Section, Value, whole, within
 from pytest_cgins.config.llm import (
     API_KEYS,
+    EXAMPLE_URL,
     EXCHANGE_FOLDER,
     PROVIDERS,
     ROLES,
     RUNS_FOLDER,
     SERVERS,
     UNPAID,
+    VARIABLE_REMEDY,
     Budget,
     LlmSettings,
     Models,
-    Policy,
+    Price,
     Provider,
     Temperatures,
-)
-from pytest_cgins.config.llm_checks import (
-    EXAMPLE_URL,
-    VARIABLE_REMEDY,
+    without_price,
     wrong_with_model,
     wrong_with_url,
     wrong_with_variable,
 )
-from pytest_cgins.config.llm_costs import budget, prices, read, whole, within, without_price
 from pytest_cgins.core.options import POLICIES
 
-LLM_KEYS = (
-    "provider", "base_url", "api_key_env", "path", "model", "models", "temperature", "max_answer_tokens", "policy", "stream",
-    "timeout_s", "budget", "prices", "runs",
-)  # fmt: skip
 SERVER_KEYS = ("base_url", "api_key_env", "stream", "timeout_s")
 """Without effect where no server is asked."""
-LEAST_ANSWER_TOKENS, MOST_ANSWER_TOKENS = 256, 1_000_000
-MOST_TIMEOUT_S = 86_400.0
-GREATEST_TEMPERATURE = 2.0
+_temperature = within(0.0, 2.0)
 
 
-def llm_settings(value: Value | None, root: Path) -> LlmSettings | None:
-    """The section `llm`; None if the file has none.
-
-    Args:
-        value: what stands there.
-        root: folder of the file, where relative paths start.
+def llm_settings(value: Value) -> LlmSettings:
+    """The section `llm`.
 
     Raises:
         ConfigError: an unknown key, a key that is missing or without effect, or a value that cannot be meant; with
             file, line and remedy.
     """
-    if value is None:
-        return None
     section = value.mapping("llm")
     _refuse_keys(section)
-    named = section.require("provider", remedy=f"add provider: {' or '.join(PROVIDERS)}")
-    provider = cast("Provider", named.choice(*PROVIDERS))
+    provider = section.require("provider", remedy=f"add provider: {' or '.join(PROVIDERS)}").choice(
+        *PROVIDERS
+    )
     _refuse_without_effect(section, provider)
-    unsaid = LlmSettings(provider=provider, runs=root)
+    root = section.file.parent
+    fields = {
+        "api_key_env": API_KEYS.get(provider, ""),
+        "path": root / EXCHANGE_FOLDER if provider == "exchange" else None,
+        "runs": root / RUNS_FOLDER,
+        **section.read(_READERS, others=True),
+    }
+    _require(section, provider)
     settings = LlmSettings(
         provider=provider,
-        base_url=_base_url(section, provider),
-        api_key_env=_api_key_env(section, provider),
-        path=_folder(section, provider, root),
-        models=_models(section, provider),
-        temperature=read(section, "temperature", _temperatures, unsaid.temperature),
-        max_answer_tokens=read(
-            section,
-            "max_answer_tokens",
-            whole(LEAST_ANSWER_TOKENS, MOST_ANSWER_TOKENS),
-            unsaid.max_answer_tokens,
-        ),
-        policy=read(section, "policy", _policy, unsaid.policy),
-        stream=read(section, "stream", Value.boolean, unsaid.stream),
-        timeout_s=read(
-            section, "timeout_s", lambda seconds: within(seconds, 1.0, MOST_TIMEOUT_S), unsaid.timeout_s
-        ),
-        budget=budget(section.get("budget"), Budget() if provider in SERVERS else UNPAID),
-        prices=prices(section.get("prices")),
-        runs=_path(section.get("runs"), root, RUNS_FOLDER),
+        models=_models(section),
+        budget=_budget(section.get("budget"), Budget() if provider in SERVERS else UNPAID),
+        **fields,
     )
-    _check_prices(settings, section)
+    wrong = without_price(settings)
+    if wrong:
+        section["budget"].mapping()["usd"].fail(wrong[0], remedy=wrong[1])
     return settings
-
-
-def _policy(value: Value) -> Policy:
-    return cast("Policy", value.choice(*POLICIES))
 
 
 def _refuse_keys(section: Section) -> None:
     for key in ("api_key", "key"):
-        value = section.get(key)
-        if value:
-            value.fail(f'"{key}" in llm: a key is never written into this file', remedy=VARIABLE_REMEDY)
+        if key in section:
+            section[key].fail(
+                f'"{key}" in llm: a key is never written into this file', remedy=VARIABLE_REMEDY
+            )
     section.refuse_unknown(LLM_KEYS)
-    model, models = section.get("model"), section.get("models")
-    if model and models:
-        model.fail(
+    if "model" in section and "models" in section:
+        section["model"].fail(
             "llm has both model and models",
             remedy="keep models: {generator: …}, or model, which is its short form",
         )
 
 
 def _refuse_without_effect(section: Section, provider: Provider) -> None:
-    """Refuse keys that would be without effect."""
     asks_server = provider in SERVERS
-    for key in SERVER_KEYS if not asks_server else ("path",):
-        value = section.get(key)
-        if value:
-            value.fail(
+    for key in ("path",) if asks_server else SERVER_KEYS:
+        if key in section:
+            section[key].fail(
                 f'"{key}" has no effect in llm: its provider is {provider}',
                 remedy="remove it; it goes with "
                 + ("replay and exchange" if asks_server else ", ".join(SERVERS)),
             )
 
 
-def _base_url(section: Section, provider: Provider) -> str:
-    value = section.get("base_url")
-    if value is None:
-        if provider == "compatible":
-            section.fail(
-                "llm has no base_url, which provider compatible needs", remedy=f"add base_url: {EXAMPLE_URL}"
-            )
-        return ""
-    text = value.text().strip()
-    wrong = wrong_with_url(text)
-    if wrong:
-        value.fail(f'"base_url" in llm {wrong[0]}', remedy=wrong[1])
-    return text
+def _require(section: Section, provider: Provider) -> None:
+    """Refuse a section without what its provider cannot do without."""
+    needs = {
+        "base_url": (provider == "compatible", f"add base_url: {EXAMPLE_URL}"),
+        "path": (provider == "replay", "add path: FOLDER, with the recorded conversations"),
+        "model": (provider in SERVERS and "models" not in section, "add model: NAME"),
+    }
+    for key, (needed, remedy) in needs.items():
+        if needed and key not in section:
+            section.fail(f"llm has no {key}, which provider {provider} needs", remedy=remedy)
 
 
-def _api_key_env(section: Section, provider: Provider) -> str:
-    value = section.get("api_key_env")
-    if value is None:
-        return API_KEYS.get(provider, "")
+def _base_url(value: Value) -> str:
+    url = value.text().strip()
+    value.check(wrong_with_url(url))
+    return url
+
+
+def _api_key_env(value: Value) -> str:
     # Not by Value.text(), whose message repeats the value.
-    text = str(value.node.value) if value.node.tag.endswith(":str") else ""
-    wrong = wrong_with_variable(text)
-    if wrong:
-        value.fail(f'"api_key_env" in llm {wrong[0]}', remedy=wrong[1])
-    return text
+    name = str(value.node.value) if value.is_a("str") else ""
+    value.check(wrong_with_variable(name))
+    return name
 
 
-def _folder(section: Section, provider: Provider, root: Path) -> Path | None:
-    value = section.get("path")
-    if value is None and provider == "replay":
-        section.fail(
-            "llm has no path, which provider replay needs",
-            remedy="add path: FOLDER, with the recorded conversations",
-        )
-    return _path(value, root, EXCHANGE_FOLDER) if provider not in SERVERS else None
-
-
-def _path(value: Value | None, root: Path, default: str) -> Path:
+def _folder(value: Value) -> Path:
     """A folder that need not be there: a gate without regeneration does not touch it."""
-    text = value.text() if value else default
-    if value and not text.isprintable():
-        value.fail(f'"{value.key}" in llm is no name of a folder', remedy=f"write e.g. {default}")
-    return Path(os.path.normpath(root / text))
+    text = value.text()
+    if not text.isprintable():
+        example = RUNS_FOLDER if value.key == "runs" else EXCHANGE_FOLDER
+        value.fail(f"{value.label} is no name of a folder", remedy=f"write e.g. {example}")
+    return Path(os.path.normpath(value.section.file.parent / text))
 
 
-def _models(section: Section, provider: Provider) -> Models:
-    model, models = section.get("model"), section.get("models")
-    if model:
-        return Models(generator=(_model(model),), helper=(_model(model),))
-    if models is None:
-        if provider in SERVERS:
-            section.fail(f"llm has no model, which provider {provider} needs", remedy="add model: NAME")
+def _models(section: Section) -> Models:
+    if "model" in section:
+        name = _model(section["model"])
+        return Models(generator=(name,), helper=(name,))
+    if "models" not in section:
         return Models()
-    roles = models.mapping("models of llm")
-    roles.refuse_unknown(ROLES)
-    generator = _names(roles.require("generator", remedy="add generator: NAME"))
-    return Models(
-        generator=generator,
-        helper=read(roles, "helper", _names, generator[:1]),
-        verifier=read(roles, "verifier", _names, ()),
-    )
+    roles = section["models"].mapping()
+    names = roles.read(dict.fromkeys(ROLES, _model_names))
+    roles.require("generator", remedy="add generator: NAME")
+    return Models(**{"helper": names["generator"][:1], **names})
 
 
-def _names(value: Value) -> tuple[str, ...]:
+def _model_names(value: Value) -> tuple[str, ...]:
     """A name, or a list of at least one."""
-    if not value.node.tag.endswith(":seq"):
+    if not value.is_a("seq"):
         return (_model(value),)
     names: list[str] = []
     for item in value.items():
         name = _model(item)
         if name in names:
-            item.fail(
-                f'"{value.key}" in models of llm has {name} twice',
-                remedy="name it once; budget.branches asks it often",
-            )
+            item.fail(f"{value.label} has {name} twice", remedy="name it once; budget.branches asks it often")
         names.append(name)
     if not names:
-        value.fail(f'"{value.key}" in models of llm is empty', remedy="name at least one model")
+        value.fail(f"{value.label} is empty", remedy="name at least one model")
     return tuple(names)
 
 
 def _model(value: Value) -> str:
     name = value.text()
-    wrong = wrong_with_model(name)
-    if wrong:
-        value.fail(f'"{value.key}" in {value.section.title} {wrong[0]}', remedy=wrong[1])
+    value.check(wrong_with_model(name))
     return name
 
 
 def _temperatures(value: Value) -> Temperatures:
-    if not value.node.tag.endswith(":map"):
-        all_of_them = _temperature(value)
-        return Temperatures(generator=all_of_them, helper=all_of_them, verifier=all_of_them)
-    section = value.mapping("temperature of llm")
-    section.refuse_unknown(ROLES)
-    return Temperatures(**{role: read(section, role, _temperature, None) for role in ROLES})
+    if value.is_a("map"):
+        return Temperatures(**value.mapping().read(dict.fromkeys(ROLES, _temperature)))
+    return Temperatures(**dict.fromkeys(ROLES, _temperature(value)))
 
 
-def _temperature(value: Value) -> float | None:
-    return within(value, 0.0, GREATEST_TEMPERATURE)
+def _budget(value: Value | None, default: Budget) -> Budget:
+    return replace(default, **value.mapping().read(_BUDGET_READERS)) if value else default
 
 
-def _check_prices(settings: LlmSettings, section: Section) -> None:
-    wrong = without_price(settings)
-    limits = section.get("budget")
-    if wrong and limits:
-        limits.mapping("budget of llm").require("usd", remedy="").fail(wrong[0], remedy=wrong[1])
+def _or_none(read: Callable[[Value], float]) -> Callable[[Value], float | None]:
+    """A reader that takes `none` for no limit."""
+    return lambda value: None if value.scalar().strip() == "none" else read(value)
+
+
+def _above_0(most: float) -> Callable[[Value], float]:
+    def number(value: Value) -> float:
+        amount = value.amount()
+        if not 0 < amount <= most:
+            value.refuse(
+                f"not above 0 and up to {most:g}", remedy="write a number above 0, or none for no limit"
+            )
+        return amount
+
+    return number
+
+
+def _prices(value: Value) -> dict[str, Price]:
+    section = value.mapping()
+    return {name: _price(section[name]) for name in section}
+
+
+def _price(value: Value) -> Price:
+    value.check(wrong_with_model(value.key), "a name in prices of llm")
+    section = value.mapping(f'price of model "{value.key}"')
+    usd = section.read(dict.fromkeys(("input", "cached_input", "output"), within(0.0, 1e6)))
+    for key in ("input", "output"):
+        section.require(key, remedy=f"add {key}: USD per million tokens")
+    return Price(**{f"{key}_usd_per_million_tokens": price for key, price in usd.items()})
+
+
+_READERS: Readers = {
+    "base_url": _base_url,
+    "api_key_env": _api_key_env,
+    "path": _folder,
+    "temperature": _temperatures,
+    "max_answer_tokens": whole(256, 1_000_000),
+    "policy": lambda value: value.choice(*POLICIES),
+    "stream": Value.boolean,
+    "timeout_s": within(1.0, 86_400.0),
+    "prices": _prices,
+    "runs": _folder,
+}
+"""By key, which is also the field of `LlmSettings`."""
+LLM_KEYS = ("provider", "model", "models", "budget", *_READERS)
+_BUDGET_READERS: Readers = {
+    **dict.fromkeys(("repair_attempts", "candidates", "rounds", "branches"), whole(1, 1000)),
+    "tokens": _or_none(whole(1, 10**12)),
+    "usd": _or_none(_above_0(1e6)),
+    "minutes": _or_none(_above_0(1e6)),
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.config.pull_request import PullRequestSettings
@@ -101,7 +101,7 @@ class ProbeException:
 
 
 Claim = Literal["strided", "misaligned"]
-CLAIMS: tuple[Claim, ...] = ("strided", "misaligned")
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
 """What a kernel may be said to take beyond what was recorded: any strides; addresses that are no multiple of 16."""
 
 

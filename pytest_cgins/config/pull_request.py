@@ -6,11 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pytest_cgins.config.document import Section, Value
-from pytest_cgins.config.llm_costs import read
+from pytest_cgins.config.document import Readers, Value, Wrong
 from pytest_cgins.core.text import counted
 
-PULL_REQUEST_KEYS = ("draft", "labels", "reviewers", "team_reviewers", "assignees")
 MOST_LABELS = 100
 MOST_LABEL_CHARACTERS = 50
 MOST_LOGIN_CHARACTERS = 39
@@ -23,9 +21,6 @@ MOST_ASSIGNEES = 10
 _LOGIN = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9])*(?:_[A-Za-z0-9]+)*")
 _TEAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _JOINER = "\N{ZERO WIDTH JOINER}"
-
-Wrong = tuple[str, str] | None
-"""What is wrong with a name and the remedy; None if nothing is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +46,16 @@ def pull_request_settings(value: Value | None) -> PullRequestSettings:
         ConfigError: an unknown key, a name that GitHub cannot have, a name twice, or too many; with file, line and
             remedy.
     """
-    unsaid = PullRequestSettings()
     if value is None:
-        return unsaid
+        return PullRequestSettings()
     section = value.mapping("pull_request")
-    section.refuse_unknown(PULL_REQUEST_KEYS)
-    settings = PullRequestSettings(
-        draft=read(section, "draft", Value.boolean, unsaid.draft),
-        labels=read(section, "labels", _names(wrong_with_label, MOST_LABELS), ()),
-        reviewers=read(section, "reviewers", _names(wrong_with_login, MOST_REVIEWERS), ()),
-        team_reviewers=read(section, "team_reviewers", _names(wrong_with_team, MOST_REVIEWERS), ()),
-        assignees=read(section, "assignees", _names(wrong_with_login, MOST_ASSIGNEES), ()),
-    )
-    _check_reviewers(section, settings)
+    settings = PullRequestSettings(**section.read(_READERS))
+    count = len(settings.reviewers) + len(settings.team_reviewers)
+    if count > MOST_REVIEWERS:
+        section["team_reviewers"].fail(
+            f"reviewers and team_reviewers in pull_request are {count} together, of at most {MOST_REVIEWERS}",
+            remedy=f"name at most {MOST_REVIEWERS} people and teams",
+        )
     return settings
 
 
@@ -107,30 +99,29 @@ def _names(wrong_with: Callable[[str], Wrong], most: int) -> Callable[[Value], t
     """A reader of a list of names that GitHub compares without regard to case."""
 
     def names(value: Value) -> tuple[str, ...]:
-        place = f'"{value.key}" in {value.section.title}'
+        items = value.items()
         lines: dict[str, int] = {}
-        found: list[str] = []
-        for item in value.items():
+        for number, item in enumerate(items):
             name = item.text()
-            wrong = wrong_with(name)
-            if wrong:
-                item.fail(f"{place}: {name[:80]!a} {wrong[0]}", remedy=wrong[1])
-            key = name.lower()
-            if key in lines:
-                item.fail(f"{place} has {name!a} twice, first in line {lines[key]}", remedy="name it once")
-            if len(found) == most:
-                item.fail(f"{place} has more than {most} names", remedy=f"name at most {most}")
-            lines[key] = item.line
-            found.append(name)
-        return tuple(found)
+            item.check(wrong_with(name), f"{item.label}: {name[:80]!a}")
+            if name.lower() in lines:
+                item.fail(
+                    f"{item.label} has {name!a} twice, first in line {lines[name.lower()]}",
+                    remedy="name it once",
+                )
+            if number == most:
+                item.fail(f"{item.label} has more than {most} names", remedy=f"name at most {most}")
+            lines[name.lower()] = item.line
+        return tuple(item.text() for item in items)
 
     return names
 
 
-def _check_reviewers(section: Section, settings: PullRequestSettings) -> None:
-    count = len(settings.reviewers) + len(settings.team_reviewers)
-    if count > MOST_REVIEWERS:
-        section.require("team_reviewers", remedy="").fail(
-            f"reviewers and team_reviewers in pull_request are {count} together, of at most {MOST_REVIEWERS}",
-            remedy=f"name at most {MOST_REVIEWERS} people and teams",
-        )
+_READERS: Readers = {
+    "draft": Value.boolean,
+    "labels": _names(wrong_with_label, MOST_LABELS),
+    "reviewers": _names(wrong_with_login, MOST_REVIEWERS),
+    "team_reviewers": _names(wrong_with_team, MOST_REVIEWERS),
+    "assignees": _names(wrong_with_login, MOST_ASSIGNEES),
+}
+"""By key, which is also the field of `PullRequestSettings`."""

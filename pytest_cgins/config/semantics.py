@@ -131,20 +131,18 @@ class Declared:
         }
 
 
-def semantics(value: Value | None, kernel: str) -> Declared:
+def semantics(value: Value) -> Declared:
     """`semantics: {kind, roles, domain, rows, fixed, mutated, outputs}` of a kernel.
 
     Raises:
         ConfigError: with the line.
     """
-    if value is None:
-        return Declared()
-    section = value.mapping(f'semantics of kernel "{kernel}"')
+    section = value.mapping()
     section.refuse_unknown(KEYS)
     try:
-        return declared({key: _plain(section.require(key, remedy="").node) for key in section})
+        return declared({key: _plain(section[key].node) for key in section})
     except SemanticsError as error:
-        return value.fail(f'semantics of kernel "{kernel}": {error.what}', remedy=error.remedy)
+        value.fail(f"{section.title}: {error.what}", remedy=error.remedy)
 
 
 def declared(given: Mapping[str, Any]) -> Declared:

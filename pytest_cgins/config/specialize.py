@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -82,25 +82,20 @@ def unmet(
     return tuple(build for build in it.builds if build not in seen)
 
 
-def specialized(value: Value | None, title: str, defines: tuple[str, ...]) -> Specialized | None:
+def specialized(value: Value, defines: Collection[str]) -> Specialized:
     """`specialize: {macros: {NAME: SIZE}, builds: [{NAME: NUMBER}]}`.
 
     Args:
-        value: what the file has; None for nothing.
-        title: of the implementation, for messages.
-        defines: names of its other macros.
+        value: what the file has.
+        defines: names of the implementation's other macros.
 
     Raises:
         ConfigError: a macro is no size, or a build does not give each macro one whole number; with file and line.
     """
-    if value is None:
-        return None
-    section = value.mapping(f"specialize of {title}")
+    section = value.mapping()
     section.refuse_unknown(("macros", "builds"))
-    macros = section.require("macros", remedy="add macros: {COLS: input.size(-1)}").mapping(
-        f"macros of {section.title}"
-    )
-    sizes = {name: _size(macros, name, defines) for name in macros}
+    macros = section.require("macros", remedy="add macros: {COLS: input.size(-1)}").mapping()
+    sizes = {name: _size(macros[name], defines) for name in macros}
     if not sizes:
         section.fail(f"{section.title} has no macro", remedy="add macros: {COLS: input.size(-1)}")
     listed = section.require("builds", remedy=f"add builds: [{{{next(iter(sizes))}: 768}}]")
@@ -122,27 +117,35 @@ def specialized(value: Value | None, title: str, defines: tuple[str, ...]) -> Sp
     return Specialized(macros=tuple(sizes), sizes=tuple(sizes.values()), builds=tuple(builds))
 
 
-def _size(macros: Section, name: str, defines: tuple[str, ...]) -> str:
-    value = macros.require(name, remedy="")
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
-        value.fail(f'"{name}" is not the name of a macro', remedy="use letters, digits and _")
-    if name in defines:
+def check_macro(value: Value) -> None:
+    """Refuse a key that is not the name of a macro."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", value.key):
+        value.fail(f'"{value.key}" is not the name of a macro', remedy="use letters, digits and _")
+
+
+def _size(value: Value, defines: Collection[str]) -> str:
+    check_macro(value)
+    if value.key in defines:
         value.fail(
-            f'"{name}" is in defines as well', remedy="leave it out there: other calls have no such macro"
+            f'"{value.key}" is in defines as well',
+            remedy="leave it out there: other calls have no such macro",
         )
     text = value.scalar().strip()
     if parse(text) is None:
-        value.fail(f'"{name}" in {macros.title} is {text[:80]}, which is no size of an argument', remedy=_HOW)
+        value.fail(f"{value.label} is {text[:80]}, which is no size of an argument", remedy=_HOW)
     return text
 
 
 def _build(section: Section, names: tuple[str, ...]) -> tuple[int, ...]:
     section.refuse_unknown(names)
-    numbers = []
-    for name in names:
-        value = section.require(name, remedy=f"give each macro a number: {', '.join(names)}")
-        number = value.integer()
-        if number > LARGEST:
-            value.fail(f"{name} is {number}", remedy=f"give a whole number from 0 to {LARGEST}")
-        numbers.append(number)
-    return tuple(numbers)
+    return tuple(
+        _number(section.require(name, remedy=f"give each macro a number: {', '.join(names)}"))
+        for name in names
+    )
+
+
+def _number(value: Value) -> int:
+    number = value.integer()
+    if number > LARGEST:
+        value.fail(f"{value.key} is {number}", remedy=f"give a whole number from 0 to {LARGEST}")
+    return number

@@ -7,12 +7,12 @@ kernel's other keys. Limits are checked after they are merged, at the line that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NoReturn, cast
+from typing import Any, get_args
 
-from pytest_cgins.config.document import Section, Value
+from pytest_cgins.config.document import Readers, Section, Value
 from pytest_cgins.config.model import PROFILES, FailOn, ResourceLimits, TimingGate
 
 WHOLE_SUITE_KEYS = ("alpha", "baseline")
@@ -21,7 +21,6 @@ LIMIT_KEYS = ("registers", "spill_bytes")
 """Of kernels alone: growth of a kernel's resources."""
 PROFILE_FIELDS = ("tolerate", "catch", "max_blocks")
 """What a profile stands for."""
-FAIL_ON: tuple[FailOn, ...] = ("regression", "inconclusive", "never")
 LEAST_BLOCKS, MOST_BLOCKS = 10, 10_000
 """Ten blocks that all point one way are the fewest that prove anything at 1%."""
 GREATEST_FLOOR = 1000.0
@@ -35,13 +34,14 @@ class Setting:
 
     value: Any
     """As `TimingGate` has it."""
-    said: Value
+    source: Value
     """What it was read from; a profile for what follows from that."""
 
-    def told(self, key: str) -> str:
-        """As messages have it: `catch 3% (profile strict, line 4)`."""
-        profile = f"profile {self.said.node.value}, " if self.said.key == "profile" else ""
-        return f"{key} {percent(self.value)} ({profile}line {self.said.line})"
+    @property
+    def origin(self) -> str:
+        """As messages have it: `profile strict, line 4`."""
+        profile = f"profile {self.source.node.value}, " if self.source.key == "profile" else ""
+        return f"{profile}line {self.source.line}"
 
 
 Settings = Mapping[str, Setting]
@@ -60,20 +60,15 @@ def of_file(value: Value | None) -> tuple[Settings, str]:
     """
     if value is None:
         return {}, ""
-    section = value.mapping("gate of the file")
-    for key in LIMIT_KEYS:
-        limit = section.get(key)
-        if limit:
-            limit.fail(
-                f'"{key}" in gate of the file: only kernels have it', remedy="write it in a kernel's gate"
-            )
+    section = value.mapping()
+    _refuse(section, LIMIT_KEYS, "only kernels have it", "write it in a kernel's gate")
     section.refuse_unknown(("profile", *_READERS, "baseline"))
     settings = _checked(_layer(section), section)
     baseline = section.get("baseline")
     return settings, _revision(baseline) if baseline else ""
 
 
-def of_kernel(value: Value | None, kernel: str, below: Settings) -> tuple[TimingGate, ResourceLimits]:
+def of_kernel(value: Value | None, below: Settings) -> tuple[TimingGate, ResourceLimits]:
     """A kernel's `gate`, laid over the file's.
 
     Raises:
@@ -81,14 +76,9 @@ def of_kernel(value: Value | None, kernel: str, below: Settings) -> tuple[Timing
     """
     if value is None:
         return _gate(below), ResourceLimits()
-    section = value.mapping(f'gate of kernel "{kernel}"')
-    for key in WHOLE_SUITE_KEYS:
-        shared = section.get(key)
-        if shared:
-            shared.fail(
-                f'"{key}" in {section.title}: all kernels of a run share it',
-                remedy="write it in the gate of the file: gate at the top level",
-            )
+    section = value.mapping()
+    remedy = "write it in the gate of the file: gate at the top level"
+    _refuse(section, WHOLE_SUITE_KEYS, "all kernels of a run share it", remedy)
     section.refuse_unknown(("profile", *(key for key in _READERS if key != "alpha"), *LIMIT_KEYS))
     registers, spills = section.get("registers"), section.get("spill_bytes")
     limits = ResourceLimits(
@@ -98,38 +88,42 @@ def of_kernel(value: Value | None, kernel: str, below: Settings) -> tuple[Timing
     return _gate(_checked({**below, **_layer(section)}, section)), limits
 
 
+def _refuse(section: Section, keys: Iterable[str], why: str, remedy: str) -> None:
+    """Refuse keys that belong to the other kind of gate."""
+    for key in keys:
+        if key in section:
+            section[key].fail(f"{section[key].label}: {why}", remedy=remedy)
+
+
 def _gate(settings: Settings) -> TimingGate:
     return TimingGate(**{key: setting.value for key, setting in settings.items()})
 
 
 def _layer(section: Section) -> dict[str, Setting]:
     """What one mapping says: its profile, and over that its other keys."""
-    found: dict[str, Setting] = {}
+    layer: dict[str, Setting] = {}
     profile = section.get("profile")
     if profile:
         chosen = PROFILES[profile.choice(*PROFILES)]
-        found = {name: Setting(getattr(chosen, name), profile) for name in PROFILE_FIELDS}
-    for key, reader in _READERS.items():
-        value = section.get(key)
-        if value:
-            found[key] = Setting(reader(value), value)
-    return found
+        layer = {name: Setting(getattr(chosen, name), profile) for name in PROFILE_FIELDS}
+    own = section.read(_READERS, others=True)
+    return layer | {key: Setting(value, section[key]) for key, value in own.items()}
 
 
 def _checked(settings: Settings, section: Section) -> Settings:
     """The same, if what is tolerated lies below what must be caught."""
     gate = _gate(settings)
     if gate.tolerate >= gate.catch:
-        told = {
-            key: settings[key].told(key)
-            if key in settings
-            else f"{key} {percent(getattr(gate, key))} (default)"
-            for key in ("tolerate", "catch")
-        }
-        given = [settings[key].said for key in told if key in settings]
-        here = next((said for said in given if said.section.title == section.title), given[0])
-        here.fail(
-            f"{section.title} has {told['tolerate']}, which is not below {told['catch']}",
+        given = {key: settings[key] for key in ("tolerate", "catch") if key in settings}
+        origins = {key: setting.origin for key, setting in given.items()}
+        tolerate, catch = (
+            f"{key} {percent(share)} ({origins.get(key, 'default')})"
+            for key, share in (("tolerate", gate.tolerate), ("catch", gate.catch))
+        )
+        values = [setting.source for setting in given.values()]
+        latest = next((value for value in values if value.section.title == section.title), values[0])
+        latest.fail(
+            f"{section.title} has {tolerate}, which is not below {catch}",
             remedy="let catch be the greater of both, e.g. tolerate: 2%, catch: 5%",
         )
     return settings
@@ -143,20 +137,15 @@ def _number(value: Value) -> float | None:
     return float(Decimal(match[1]) / (100 if match[2] else 1))
 
 
-def _refuse(value: Value, why: str, remedy: str) -> NoReturn:
-    value.fail(f'"{value.key}" in {value.section.title} is {value.scalar() or "empty"}, {why}', remedy=remedy)
-
-
 def _slowdown(value: Value) -> float:
     """A slowdown of 0 to 100%."""
     number = _number(value)
     if number is None:
-        _refuse(value, "not a share of the time", "write a percentage or a fraction, e.g. 2% or 0.02")
+        value.refuse("not a share of the time", remedy="write a percentage or a fraction, e.g. 2% or 0.02")
     if number > 1:
-        _refuse(
-            value,
+        value.refuse(
             f"which is {percent(number)}; the most is 100%",
-            f"write {number:g}% if that is what is meant",
+            remedy=f"write {number:g}% if that is what is meant",
         )
     return number
 
@@ -164,7 +153,7 @@ def _slowdown(value: Value) -> float:
 def _catch(value: Value) -> float:
     number = _slowdown(value)
     if number == 0:
-        _refuse(value, "and a slowdown of nothing is none", "write what must be found, e.g. 5%")
+        value.refuse("and a slowdown of nothing is none", remedy="write what must be found, e.g. 5%")
     return number
 
 
@@ -172,8 +161,8 @@ def _chance(value: Value) -> float:
     """A chance above 0, of at most a half."""
     number = _number(value)
     if number is None or not 0 < number <= 0.5:
-        _refuse(
-            value, "not a chance above 0 and up to 0.5", "write a fraction or a percentage, e.g. 0.01 or 1%"
+        value.refuse(
+            "not a chance above 0 and up to 0.5", remedy="write a fraction or a percentage, e.g. 0.01 or 1%"
         )
     return number
 
@@ -181,14 +170,13 @@ def _chance(value: Value) -> float:
 def _floor(value: Value) -> float | None:
     """A speed against torch; None for `none` and `false`."""
     word = value.scalar().strip()
-    if word == "none" or (value.node.tag.endswith(":bool") and not value.boolean()):
+    if word == "none" or (value.is_a("bool") and not value.boolean()):
         return None
     number = _number(value)
     if number is None or not 0 < number <= GREATEST_FLOOR:
-        _refuse(
-            value,
+        value.refuse(
             f"not a speed above 0 and up to {GREATEST_FLOOR:g} times torch's",
-            "write a number such as 0.9 (nine tenths of torch's speed), or none",
+            remedy="write a number such as 0.9 (nine tenths of torch's speed), or none",
         )
     return number
 
@@ -197,10 +185,10 @@ def _blocks(value: Value) -> int:
     number = value.integer()
     if not LEAST_BLOCKS <= number <= MOST_BLOCKS:
         few = number < LEAST_BLOCKS
-        _refuse(
-            value,
+        usual = PROFILES["default"].max_blocks
+        value.refuse(
             "too few to prove anything" if few else "more than any run has time for",
-            f"write {LEAST_BLOCKS} to {MOST_BLOCKS}; the profile default has {PROFILES['default'].max_blocks}",
+            remedy=f"write {LEAST_BLOCKS} to {MOST_BLOCKS}; the profile default has {usual}",
         )
     return number
 
@@ -208,16 +196,16 @@ def _blocks(value: Value) -> int:
 def _revision(value: Value) -> str:
     """`merge-base`, `none`, or what git may know as a commit."""
     word = value.scalar()
-    if value.node.tag.rpartition(":")[2] in ("bool", "null") or not _REVISION.fullmatch(word):
-        _refuse(value, "no name of a commit", "write merge-base, none, or a commit, tag or branch")
+    if value.is_a("bool", "null") or not _REVISION.fullmatch(word):
+        value.refuse("no name of a commit", remedy="write merge-base, none, or a commit, tag or branch")
     return word
 
 
-_READERS: dict[str, Callable[[Value], Any]] = {
+_READERS: Readers = {
     "tolerate": _slowdown,
     "catch": _catch,
     "floor_vs_torch": _floor,
-    "fail_on": lambda value: cast("FailOn", value.choice(*FAIL_ON)),
+    "fail_on": lambda value: value.choice(*get_args(FailOn)),
     "alpha": _chance,
     "beta": _chance,
     "max_blocks": _blocks,

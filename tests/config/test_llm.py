@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_cgins.config import load
-from pytest_cgins.config.llm import UNPAID, Budget, LlmSettings, Models, Price, Temperatures
-from pytest_cgins.config.llm_checks import looks_like_key
+from pytest_cgins.config.llm import UNPAID, Budget, LlmSettings, Models, Price, Temperatures, looks_like_key
 from pytest_cgins.config.llm_override import overridden
 from pytest_cgins.core.errors import ConfigError
 

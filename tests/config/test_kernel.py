@@ -1,4 +1,4 @@
-"""`probes`, `repeatable`, `claims` and `precision` of a kernel."""
+"""`work`, `probes`, `repeatable`, `claims` and `precision` of a kernel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cgins.config import KernelEntry, load
+from pytest_cgins.config import DeclaredWork, KernelEntry, load
 from pytest_cgins.config.model import ProbeException, Repeatability
 from pytest_cgins.core.errors import ConfigError
 
@@ -43,7 +43,7 @@ def test_a_probe_is_switched_off_with_a_reason(tmp_path: Path) -> None:
         ("precision: {allow_tf32: maybe}", "not true or false"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, keys: str, message: str) -> None:
+def test_mistakes_in_what_it_may_do(tmp_path: Path, keys: str, message: str) -> None:
     """A misspelt probe, a missing reason or a wrong type is refused by name."""
     with pytest.raises(ConfigError) as caught:
         kernel(tmp_path, keys)
@@ -71,3 +71,44 @@ def test_claims_and_precision(tmp_path: Path) -> None:
     assert kernel(tmp_path, "precision: {allow_tf32: true}").allow_tf32
     plain = kernel(tmp_path, "tolerance: derived")
     assert (plain.claims, plain.allow_tf32, plain.exceptions) == ((), False, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{flops: 2e9}", DeclaredWork(flops="2e9")),
+        ("{flops: 2.0e+9}", DeclaredWork(flops="2.0e+9")),
+        ("{bytes: 4096}", DeclaredWork(nbytes="4096")),
+        ("{bytes: 2 * input.numel() * input.itemsize}", DeclaredWork(nbytes="2 * input.numel() * input.itemsize")),
+        ('{bytes: "input.nbytes", flops: "prod(x.shape) // 2"}', DeclaredWork(nbytes="input.nbytes", flops="prod(x.shape) // 2")),
+    ],
+)  # fmt: skip
+def test_work(tmp_path: Path, text: str, expected: DeclaredWork) -> None:
+    """Numbers and expressions are kept as they are written; what is not said is empty."""
+    assert kernel(tmp_path, f"work: {text}").work == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "remedy"),
+    [
+        ("{bytes: 2 *}", 'cgins.yaml:6: "bytes" in work of kernel "k" is 2 *: \'2 *\' is not an expression', "write arithmetic"),
+        ("{flops: x.nbites}", "tensors have no 'nbites' here; did you mean \"nbytes\"?", "write arithmetic"),
+        ("{flops: __import__(x)}", "there is no function '__import__'", "write arithmetic"),
+        ("{flops: -5}", "'-5' is -5, not a number from 0 up to 2^63", "or a number: 2e9"),
+        ("{flops: 1 / 0}", "division by zero", "write arithmetic"),
+        ("{flops: 1e30}", "is 1e+30, not a number from 0", "write arithmetic"),
+        ("{flops: true}", "is true: no expression", "write arithmetic"),
+        ("{flops: }", "is empty: no expression", "write arithmetic"),
+        ("{flops: [1]}", '"flops" in work of kernel "k" is a list', "write a single value"),
+        ("{}", 'work of kernel "k" is empty', "write {bytes: EXPRESSION}, {flops: EXPRESSION} or both"),
+        ("2e9", '"work" in kernel "k" is text (2e9), not a mapping', "write a mapping"),
+        ("{byte: 1}", 'unknown key "byte" in work of kernel "k"', "bytes"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_work(tmp_path: Path, text: str, what: str, remedy: str) -> None:
+    """What no call could make right is an error with file and line."""
+    with pytest.raises(ConfigError) as caught:
+        kernel(tmp_path, f"work: {text}")
+    assert what in caught.value.what
+    assert "cgins.yaml:6: " in caught.value.what
+    assert remedy in caught.value.remedy

@@ -1,0 +1,171 @@
+"""One implementation of a kernel: its sources, how it is called, and what it is built with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from pytest_cgins.config.document import Readers, Section, Value
+from pytest_cgins.config.model import Implementation
+from pytest_cgins.config.specialize import check_macro, specialized
+from pytest_cgins.core.model import Contract
+from pytest_cgins.core.text import counted
+
+NAME = re.compile(r"[A-Za-z0-9_.-]+")
+TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+CPP_SUFFIXES = (".cpp", ".cc", ".cxx")
+
+
+def check_name(value: Value, name: str, title: str) -> None:
+    """Refuse a name of a kernel or implementation that a test id cannot have."""
+    if not NAME.fullmatch(name):
+        value.fail(
+            f'{title} name "{name}" has characters that a test id cannot have',
+            remedy="use letters, digits, and _ . -",
+        )
+
+
+def implementation(section: Section) -> Implementation:
+    """The implementation in a section whose keys are known; it may have a kernel's keys besides."""
+    fields = section.read(_CALL_READERS, others=True)
+    sources = _sources(section)
+    contract = fields.setdefault("contract", "python" if "target" in section else "launcher")
+    device = fields.setdefault("device", _usual_device(sources, interpreted=fields.get("interpret", False)))
+    if not device:
+        section.fail(f"{section.title} does not say its device", remedy="add device: cpu or device: cuda")
+    _refuse_without_effect(section, contract, device)
+    fields |= section.read(_READERS, others=True)
+    _require(section, contract, sources)
+    if contract == "device":
+        _check_device_kernel(section, sources, device)
+    fields.setdefault("name", _usual_name(contract, sources))
+    macros = [name for name, _ in fields.get("defines", ())]
+    sizes = section.get("specialize")
+    return Implementation(
+        sources=sources,
+        specialized=specialized(sizes, macros) if sizes else None,
+        line=section.line,
+        **fields,
+    )
+
+
+def _sources(section: Section) -> tuple[Path, ...]:
+    single, several = section.get("source"), section.get("sources")
+    if single and several:
+        several.fail(f"{section.title} has both source and sources", remedy="list all of them in sources")
+    items = [single] if single else several.items() if several else []
+    return tuple(item.path() for item in items)
+
+
+def _usual_device(sources: tuple[Path, ...], *, interpreted: bool) -> str:
+    """The device where none is named; "" if nothing tells."""
+    if any(source.suffix == ".cu" for source in sources):
+        return "cuda"
+    return "cpu" if interpreted or (sources and sources[0].suffix in CPP_SUFFIXES) else ""
+
+
+def _usual_name(contract: str, sources: tuple[Path, ...]) -> str:
+    """The name where none is given."""
+    if contract == "launcher":
+        return "cuda" if sources[0].suffix == ".cu" else "cpp"
+    return contract
+
+
+def _refuse_without_effect(section: Section, contract: str, device: str) -> None:
+    compiled = contract != "python"
+    needs = {
+        "target": (not compiled, "contract: python"),
+        "entry": (contract == "torch-extension", "contract: torch-extension"),
+        "interpret": (not compiled and device == "cpu", "contract: python and device: cpu"),
+        "archs": (compiled and device == "cuda", "compiled sources and device: cuda"),
+        "defines": (compiled, "compiled sources"),
+        "specialize": (contract == "launcher", "contract: launcher"),
+        "flags": (compiled, "compiled sources"),
+    }
+    for key, (allowed, needed) in needs.items():
+        if key in section and not allowed:
+            section[key].fail(
+                f'"{key}" has no effect in {section.title}: its contract is {contract}, its device {device}',
+                remedy=f"remove it; it goes with {needed}",
+            )
+
+
+def _require(section: Section, contract: str, sources: tuple[Path, ...]) -> None:
+    if contract == "python":
+        section.require("target", remedy="add target: MODULE:FUNCTION")
+    elif contract == "torch-extension":
+        section.require("entry", remedy="add entry: the function on torch::Tensor")
+    if contract != "python" and not sources:
+        section.fail(f"{section.title} has no source", remedy="add source: FILE.cpp or FILE.cu")
+
+
+def _check_device_kernel(section: Section, sources: tuple[Path, ...], device: str) -> None:
+    """Refuse what NVRTC cannot build: other devices, several sources, other files."""
+    if device != "cuda":
+        section.fail(f"{section.title} has contract device and device {device}", remedy="write device: cuda")
+    if len(sources) > 1:
+        section.fail(
+            f"{section.title} has {counted(len(sources), 'source')}; a device kernel is one file",
+            remedy='keep the main one, and include the others in it: #include "rows.cuh"',
+        )
+    if sources[0].suffix != ".cu":
+        section.fail(
+            f"{section.title}: a device kernel cannot be a {sources[0].suffix or 'nameless'} file",
+            remedy="its source ends in .cu",
+        )
+
+
+def _name(value: Value) -> str:
+    name = value.scalar()
+    check_name(value, name, "implementation")
+    return name
+
+
+def _target(value: Value) -> str:
+    target = value.text()
+    if not TARGET.fullmatch(target):
+        value.fail(
+            f'target "{target}" is not MODULE:FUNCTION',
+            remedy="write e.g. kernels.softmax:softmax, or models.blocks:GatedMLP.forward",
+        )
+    return target
+
+
+def _defines(value: Value) -> tuple[tuple[str, str], ...]:
+    defines = value.mapping()
+    for name in defines:
+        check_macro(defines[name])
+    return tuple((name, defines[name].scalar()) for name in defines)
+
+
+def _flags(value: Value) -> tuple[str, ...]:
+    """Compiler flags, with relative search folders (`-I`, `-L`) made absolute."""
+    folder = value.section.file.parent
+    flags: list[str] = []
+    for flag in value.texts():
+        if flags and flags[-1] in ("-I", "-L"):
+            flags[-1] += str(folder / flag)
+        elif flag[:2] in ("-I", "-L") and len(flag) > 2:
+            flags.append(flag[:2] + str(folder / flag[2:]))
+        else:
+            flags.append(flag)
+    return tuple(flags)
+
+
+_CALL_READERS: Readers = {
+    "device": lambda value: value.choice("cpu", "cuda"),
+    "contract": lambda value: value.choice(*get_args(Contract)),
+    "interpret": Value.boolean,
+}
+"""By key, which is also the field of `Implementation`: what decides which other keys have an effect."""
+_READERS: Readers = {
+    "name": _name,
+    "target": _target,
+    "entry": Value.text,
+    "archs": Value.texts,
+    "defines": _defines,
+    "flags": _flags,
+}
+"""The same for the other fields."""
+IMPLEMENTATION_KEYS = ("source", "sources", *_CALL_READERS, *_READERS, "specialize")
