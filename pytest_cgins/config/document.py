@@ -48,7 +48,7 @@ def read(file: Path, *, alone: bool = False, content: bytes | None = None) -> Se
     Args:
         file: the YAML file.
         alone: whether it is read without the files that it names.
-        content: what it is to have; None for what it has.
+        content: read in place of what the file holds.
 
     Raises:
         ConfigError: it cannot be read, is too large, is not YAML, or is not a mapping.
@@ -96,7 +96,7 @@ def _text(file: Path, name: str, content: bytes | None) -> str:
 
 @cache
 def _loader() -> Any:
-    """A loader that stops at the node that is one too many: YAML takes milliseconds a kilobyte."""
+    """A loader that stops at the first node too many: YAML takes milliseconds a kilobyte."""
     import yaml
 
     # Not the C parser: libyaml's recursion on deeply nested input cannot be caught.
@@ -165,9 +165,9 @@ class Value:
         """Its key and section, as messages name it."""
         return f'"{self.key}" in {self.section.title}'
 
-    def fail(self, what: str, *, remedy: str) -> NoReturn:
+    def fail(self, problem: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError that leads with file and line."""
-        raise ConfigError(f"{self.section.name}:{self.line}: {what}", remedy=remedy)
+        raise ConfigError(f"{self.section.name}:{self.line}: {problem}", remedy=remedy)
 
     def refuse(self, why: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError with the value as it is written, and why it cannot be."""
@@ -274,7 +274,7 @@ class Value:
 
 def _names_in(folder: Path) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208 - names are what is wanted
+        return os.listdir(folder)  # noqa: PTH208 - names are enough
     except (OSError, ValueError):
         return []
 
@@ -343,9 +343,9 @@ class Section:
             self.refuse_unknown(readers)
         return {key: reader(self[key]) for key, reader in readers.items() if key in self}
 
-    def fail(self, what: str, *, remedy: str) -> NoReturn:
+    def fail(self, problem: str, *, remedy: str) -> NoReturn:
         """Raise a ConfigError that leads with file and line."""
-        raise ConfigError(f"{self.name}:{self.line}: {what}", remedy=remedy)
+        raise ConfigError(f"{self.name}:{self.line}: {problem}", remedy=remedy)
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Refuse keys that have no meaning here, naming the nearest one that has."""

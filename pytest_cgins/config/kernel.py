@@ -112,7 +112,7 @@ def _allowed_difference(value: Value, words: tuple[str, ...], example: str) -> d
 def _work(value: Value) -> DeclaredWork:
     """`work: {bytes: EXPRESSION, flops: EXPRESSION}`.
 
-    What a call is needed for is found out at the call; what is wrong with an expression in itself is told here.
+    An expression that needs a call is checked at the call; what is wrong in any call is an error here.
     """
     section = value.mapping()
     work = section.read({"bytes": _expression, "flops": _expression})

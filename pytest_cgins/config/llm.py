@@ -101,7 +101,7 @@ class Budget:
 
 
 UNPAID = Budget(tokens=None, minutes=None)
-"""What is not said of the budget with `replay` and `exchange`, where nobody is paid by the run."""
+"""The default budget of `replay` and `exchange`, where nobody is paid by the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

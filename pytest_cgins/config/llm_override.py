@@ -33,20 +33,20 @@ MODEL_OPTION = "--cgins-model"
 def overridden(
     settings: LlmSettings | None, *, llm: str = "", model: str = "", root: Path, here: Path
 ) -> LlmSettings | None:
-    """What holds once the command line has been heard.
+    """The settings after the options of the command line.
 
     Another provider than the file's gets none of its address, key, folder and models; budget, prices and the like
-    stay. A model from the command line is asked in every role that anybody is asked in.
+    stay. A model from the command line takes every role that is filled.
 
     Args:
-        settings: what the file says; None if it says nothing.
+        settings: of the file; None if it has no section.
         llm: `PROVIDER`, `PROVIDER:URL` or `PROVIDER:FOLDER`; "" where the option is not given.
         model: a model's name; "" where the option is not given.
-        root: folder of cgins.yaml, for folders that nobody named.
+        root: folder of cgins.yaml, for the default folders.
         here: folder in which the command was given: where its relative folders start.
 
     Raises:
-        ConfigError: an option cannot be meant, or not together with what the file says.
+        ConfigError: an option is wrong, or contradicts the file.
     """
     if llm:
         settings = _with_provider(settings, llm, root, here)
@@ -88,7 +88,7 @@ def _with_provider(settings: LlmSettings | None, llm: str, root: Path, here: Pat
 
 
 def _changed(settings: LlmSettings | None, provider: Provider, root: Path) -> LlmSettings:
-    """The same with another provider, without what only the former one knows."""
+    """Another provider, without what only the former provider knows."""
     budget = Budget() if provider in SERVERS else UNPAID
     return replace(
         settings or LlmSettings(provider=provider, budget=budget, runs=root / RUNS_FOLDER),
@@ -126,5 +126,5 @@ def _with_model(settings: LlmSettings | None, model: str) -> LlmSettings:
     return replace(settings, models=Models(generator=(model,), helper=(model,), verifier=verifier))
 
 
-def _refuse(option: str, what: str, remedy: str) -> NoReturn:
-    raise ConfigError(f"{option} {what}", remedy=remedy)
+def _refuse(option: str, problem: str, remedy: str) -> NoReturn:
+    raise ConfigError(f"{option} {problem}", remedy=remedy)

@@ -53,7 +53,7 @@ def load(
 
 
 def load_without_traces(config: Path) -> Config:
-    """The file, without looking for trace packs; a source that is missing is told of its own kernel.
+    """Read the file without looking for trace packs or sources: a missing source is an error of its kernel alone.
 
     Raises:
         ConfigError: it is wrong.
@@ -90,10 +90,10 @@ def _check_version(top: Section) -> None:
 
 
 def _traces(value: Value, required: bool) -> tuple[Path, ...]:
-    found: dict[Path, int] = {}
+    lines: dict[Path, int] = {}
     for item in value.items():
         path = item.path(kind="folder") if required else Path(item.section.file.parent, item.text())
-        if path in found:
-            item.fail(f"traces has {item.text()} twice, first in line {found[path]}", remedy="remove one")
-        found[path] = item.line
-    return tuple(found)
+        if path in lines:
+            item.fail(f"traces has {item.text()} twice, first in line {lines[path]}", remedy="remove one")
+        lines[path] = item.line
+    return tuple(lines)

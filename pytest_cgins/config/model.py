@@ -42,9 +42,9 @@ class TimingGate:
     """How a kernel's time is judged: `gate` of the file, and of the kernel, which comes before it."""
 
     tolerate: float = 0.02
-    """δ₀: slowdown against the base revision that is let pass; 0.02 is 2%."""
+    """δ₀: slowdowns up to this against the base revision pass; 0.02 is 2%."""
     catch: float = 0.05
-    """δ₁: slowdown that must be found."""
+    """δ₁: slowdown that must be caught."""
     floor_vs_torch: float | None = None
     """Least speed against torch, eager: 0.9 is nine tenths of torch's; None for none."""
     fail_on: FailOn = "regression"
@@ -102,7 +102,7 @@ class ProbeException:
 
 Claim = Literal["strided", "misaligned"]
 CLAIMS: tuple[Claim, ...] = get_args(Claim)
-"""What a kernel may be said to take beyond what was recorded: any strides; addresses that are no multiple of 16."""
+"""What a kernel may claim to take beyond what was recorded: any strides; addresses that are no multiple of 16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

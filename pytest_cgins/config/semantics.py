@@ -18,15 +18,15 @@ KINDS = ("norm", "softmax", "activation", "other")
 ROLES = ("data", "weight", "parameter", "positive", "index", "mask", "table", "keep")
 KEYS = ("kind", "roles", "domain", "rows", "fixed", "mutated", "outputs")
 RANDOM = "random"
-"""What an output can be said to be: drawn anew by every call."""
+"""An output that every call draws anew."""
 INDEX_INTO = "index_into"
-"""What an output can be said to be: positions in an argument."""
+"""An output that holds positions in an argument."""
 _INDEX_KEYS = (INDEX_INTO, "dim", "distinct", "stable")
 _DIMENSION = re.compile(r"(?P<name>.+?)\[(?P<dim>\d+)\]")
 
 
 class SemanticsError(ValueError):
-    """A declaration that says nothing, or nothing that is known.
+    """A declaration with an unknown word, or a value of another form.
 
     Args:
         what: what is wrong, and where.
@@ -64,9 +64,9 @@ class IndexOutput:
 
     @property
     def yaml(self) -> str:
-        """All that is to be written of it in cgins.yaml."""
-        said = ", ".join(f"{key}: {value}" for key, value in self.plain().items())
-        return f"semantics: {{outputs: {{{self.number}: {{{said}}}}}}}"
+        """The lines of cgins.yaml that declare it."""
+        keys = ", ".join(f"{key}: {value}" for key, value in self.plain().items())
+        return f"semantics: {{outputs: {{{self.number}: {{{keys}}}}}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +93,14 @@ class Declared:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments that are spoken of."""
-        spoken = [entry[0] for part in (self.roles, self.domain, self.rows, self.fixed) for entry in part]
-        return tuple(dict.fromkeys((*spoken, *self.mutated, *(one.into for one in self.indices))))
+        """The arguments that it names."""
+        named = [entry[0] for part in (self.roles, self.domain, self.rows, self.fixed) for entry in part]
+        return tuple(dict.fromkeys((*named, *self.mutated, *(index.into for index in self.indices))))
 
     @property
     def _numbers(self) -> set[int]:
-        """The outputs that are spoken of."""
-        return {*(entry[0] for entry in self.outputs), *(one.number for one in self.indices)}
+        """The outputs that it describes."""
+        return {*(output[0] for output in self.outputs), *(index.number for index in self.indices)}
 
     def __or__(self, other: Declared) -> Declared:
         """Both, where this one comes first."""
@@ -111,8 +111,8 @@ class Declared:
             rows=_first_of(self.rows, other.rows),
             fixed=tuple(dict.fromkeys((*self.fixed, *other.fixed))),
             mutated=tuple(dict.fromkeys((*self.mutated, *other.mutated))),
-            outputs=(*self.outputs, *(one for one in other.outputs if one[0] not in self._numbers)),
-            indices=(*self.indices, *(one for one in other.indices if one.number not in self._numbers)),
+            outputs=(*self.outputs, *(output for output in other.outputs if output[0] not in self._numbers)),
+            indices=(*self.indices, *(index for index in other.indices if index.number not in self._numbers)),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Declared:
             "mutated": list(self.mutated),
             "outputs": {
                 **{str(number): {RANDOM: _open(low, high)} for number, low, high in self.outputs},
-                **{str(one.number): one.plain() for one in self.indices},
+                **{str(index.number): index.plain() for index in self.indices},
             },
         }
 
@@ -163,7 +163,7 @@ def declared(given: Mapping[str, Any]) -> Declared:
         roles=tuple((name, str(role)) for name, role in roles.items()),
         domain=tuple((name, *_ends(name, ends)) for name, ends in _mapping(given, "domain").items()),
         rows=tuple((name, _dims(name, dims)) for name, dims in _mapping(given, "rows").items()),
-        fixed=tuple(_place(one) for one in _list(given, "fixed", "[heads, 'x[1]']")),
+        fixed=tuple(_dimension(text) for text in _list(given, "fixed", "[heads, 'x[1]']")),
         mutated=_list(given, "mutated", "[x, running_mean]"),
         outputs=drawn,
         indices=indices,
@@ -175,57 +175,57 @@ def _first_of(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...
     return (*first, *(entry for entry in second if entry[0] not in named))
 
 
-def _known(what: str, words: Iterable[Any], known: tuple[str, ...]) -> None:
+def _known(kind: str, words: Iterable[Any], known: tuple[str, ...]) -> None:
     for word in words:
         if word not in known:
             raise SemanticsError(
-                f'the {what} "{word}" is unknown',
+                f'the {kind} "{word}" is unknown',
                 remedy=nearest(str(word), known) or f"write one of {', '.join(known)}",
             )
 
 
 def _list(given: Mapping[str, Any], key: str, example: str) -> tuple[str, ...]:
-    found = given.get(key, [])
-    if not isinstance(found, (list, tuple)) or not all(isinstance(one, str) for one in found):
+    names = given.get(key, [])
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise SemanticsError(f"{key} is no list of arguments", remedy=f"write e.g. {key}: {example}")
-    return tuple(found)
+    return tuple(names)
 
 
 def _outputs(given: Any) -> tuple[tuple[tuple[int, float, float], ...], tuple[IndexOutput, ...]]:
     """Random outputs and those of positions: `{0: random}`, `{0: {random: [0, 1]}}`, `{1: {index_into: x, dim: -1}}`."""
-    wanted = (
+    remedy = (
         "write e.g. outputs: {1: random}, counted from 0, {1: {random: [0, 1]}} with its domain, or "
         "{1: {index_into: x, dim: -1}}"
     )
     if not isinstance(given, Mapping):
-        raise SemanticsError("outputs is no mapping of numbers", remedy=wanted)
+        raise SemanticsError("outputs is no mapping of numbers", remedy=remedy)
     drawn, indices = [], []
-    for key, said in given.items():
+    for key, output in given.items():
         if not str(key).isdecimal():
-            raise SemanticsError(f'the output "{key}" is no number', remedy=wanted)
-        if isinstance(said, Mapping) and RANDOM not in said:
-            indices.append(_index_output(int(key), said))
+            raise SemanticsError(f'the output "{key}" is no number', remedy=remedy)
+        if isinstance(output, Mapping) and RANDOM not in output:
+            indices.append(_index_output(int(key), output))
             continue
-        _known("property of an output", said if isinstance(said, Mapping) else [said], (RANDOM,))
-        ends = said[RANDOM] if isinstance(said, Mapping) else (None, None)
+        _known("property of an output", output if isinstance(output, Mapping) else [output], (RANDOM,))
+        ends = output[RANDOM] if isinstance(output, Mapping) else (None, None)
         drawn.append((int(key), *_ends(f"output {key}", ends)))
     return tuple(drawn), tuple(indices)
 
 
-def _index_output(number: int, said: Mapping[str, Any]) -> IndexOutput:
+def _index_output(number: int, output: Mapping[str, Any]) -> IndexOutput:
     """`{index_into: x, dim: -1}`; `dim` may be a list, and all of `x` is counted through without it."""
-    wanted = f"write e.g. {number}: {{{INDEX_INTO}: x, dim: -1}}"
-    _known("property of an output", said, (RANDOM, *_INDEX_KEYS))
-    into, dim = said.get(INDEX_INTO), said.get("dim")
+    remedy = f"write e.g. {number}: {{{INDEX_INTO}: x, dim: -1}}"
+    _known("property of an output", output, (RANDOM, *_INDEX_KEYS))
+    into, dim = output.get(INDEX_INTO), output.get("dim")
     if not isinstance(into, str):
-        raise SemanticsError(f"{INDEX_INTO} of output {number} is no argument", remedy=wanted)
+        raise SemanticsError(f"{INDEX_INTO} of output {number} is no argument", remedy=remedy)
     dims = list(dim) if isinstance(dim, (list, tuple)) else [] if dim is None else [dim]
-    if not all(type(one) is int for one in dims) or len(set(dims)) < len(dims):
+    if not all(type(dim) is int for dim in dims) or len(set(dims)) < len(dims):
         raise SemanticsError(
-            f"dim of output {number} is neither a dimension nor a list of them", remedy=wanted
+            f"dim of output {number} is neither a dimension nor a list of them", remedy=remedy
         )
     for key in ("distinct", "stable"):
-        if not isinstance(said.get(key, False), bool):
+        if not isinstance(output.get(key, False), bool):
             raise SemanticsError(
                 f"{key} of output {number} is neither true nor false", remedy=f"write {key}: true"
             )
@@ -233,8 +233,8 @@ def _index_output(number: int, said: Mapping[str, Any]) -> IndexOutput:
         number=number,
         into=into,
         dims=tuple(dims),
-        distinct=said.get("distinct"),
-        stable=said.get("stable", False),
+        distinct=output.get("distinct"),
+        stable=output.get("stable", False),
     )
 
 
@@ -244,25 +244,25 @@ def _open(low: float, high: float) -> list[float | None]:
 
 
 def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = given.get(key, {})
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+    arguments = given.get(key, {})
+    if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
         raise SemanticsError(f"{key} is no mapping of arguments", remedy=f"write {key}: {{ARGUMENT: …}}")
-    return found
+    return arguments
 
 
 def _ends(name: str, ends: Any) -> tuple[float, float]:
-    wanted = f"write {name}: [0, 1], and null for an end that is open"
+    remedy = f"write {name}: [0, 1], and null for an end that is open"
     if not isinstance(ends, (list, tuple)) or len(ends) != 2:
-        raise SemanticsError(f"the domain of {name} is not two numbers", remedy=wanted)
+        raise SemanticsError(f"the domain of {name} is not two numbers", remedy=remedy)
     try:
         low, high = (
             open_end if end is None else float(end)
             for end, open_end in zip(ends, (-math.inf, math.inf), strict=True)
         )
     except (TypeError, ValueError):
-        raise SemanticsError(f"the domain of {name} is not two numbers", remedy=wanted) from None
+        raise SemanticsError(f"the domain of {name} is not two numbers", remedy=remedy) from None
     if not low < high:
-        raise SemanticsError(f"the domain of {name} is empty: [{low:g}, {high:g}]", remedy=wanted)
+        raise SemanticsError(f"the domain of {name} is empty: [{low:g}, {high:g}]", remedy=remedy)
     return low, high
 
 
@@ -274,7 +274,7 @@ def _dims(name: str, dims: Any) -> tuple[int, ...]:
     return tuple(dims)
 
 
-def _place(text: str) -> tuple[str, int | None]:
+def _dimension(text: str) -> tuple[str, int | None]:
     match = _DIMENSION.fullmatch(text)
     return (match["name"], int(match["dim"])) if match else (text, None)
 
