@@ -158,6 +158,17 @@ class LlmSettings:
         return tuple(name for name in self.models.names if name and name not in self.prices)
 
 
+def provider_defaults(provider: Provider, root: Path) -> LlmSettings:
+    """The settings of a provider of which nothing but the name is given; `root` is the folder of cgins.yaml."""
+    return LlmSettings(
+        provider=provider,
+        api_key_env=API_KEYS.get(provider, ""),
+        path=root / EXCHANGE_FOLDER if provider == "exchange" else None,
+        budget=Budget() if provider in SERVERS else UNPAID,
+        runs=root / RUNS_FOLDER,
+    )
+
+
 def looks_like_key(text: str) -> bool:
     """Whether a text is rather an API key than the name of a variable or of a model."""
     parts = re.split(r"[^A-Za-z0-9]+", text)

@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytest_cgins.config.llm import (
-    API_KEYS,
     EXAMPLE_URL,
-    EXCHANGE_FOLDER,
     PROVIDERS,
-    RUNS_FOLDER,
     SERVERS,
-    UNPAID,
-    Budget,
     LlmSettings,
     Models,
     Provider,
+    provider_defaults,
     without_price,
     wrong_with_model,
     wrong_with_url,
@@ -89,15 +85,17 @@ def _with_provider(settings: LlmSettings | None, llm: str, root: Path, here: Pat
 
 def _changed(settings: LlmSettings | None, provider: Provider, root: Path) -> LlmSettings:
     """Another provider, without what only the former provider knows."""
-    budget = Budget() if provider in SERVERS else UNPAID
+    defaults = provider_defaults(provider, root)
+    if settings is None:
+        return defaults
     return replace(
-        settings or LlmSettings(provider=provider, budget=budget, runs=root / RUNS_FOLDER),
+        settings,
         provider=provider,
         base_url="",
-        api_key_env=API_KEYS.get(provider, ""),
-        path=root / EXCHANGE_FOLDER if provider == "exchange" else None,
+        api_key_env=defaults.api_key_env,
+        path=defaults.path,
         # Recordings know the models that were asked.
-        models=settings.models if settings and provider == "replay" else Models(),
+        models=settings.models if provider == "replay" else Models(),
     )
 
 

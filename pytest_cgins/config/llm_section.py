@@ -12,21 +12,19 @@ from pathlib import Path
 
 from pytest_cgins.config.document import Readers, Section, Value, whole, within
 from pytest_cgins.config.llm import (
-    API_KEYS,
     EXAMPLE_URL,
     EXCHANGE_FOLDER,
     PROVIDERS,
     ROLES,
     RUNS_FOLDER,
     SERVERS,
-    UNPAID,
     VARIABLE_REMEDY,
-    Budget,
     LlmSettings,
     Models,
     Price,
     Provider,
     Temperatures,
+    provider_defaults,
     without_price,
     wrong_with_model,
     wrong_with_url,
@@ -52,20 +50,13 @@ def llm_settings(value: Value) -> LlmSettings:
         *PROVIDERS
     )
     _refuse_without_effect(section, provider)
-    root = section.file.parent
-    fields = {
-        "api_key_env": API_KEYS.get(provider, ""),
-        "path": root / EXCHANGE_FOLDER if provider == "exchange" else None,
-        "runs": root / RUNS_FOLDER,
-        **section.read(_READERS, others=True),
-    }
+    fields = section.read(_READERS, others=True)
     _require(section, provider)
-    settings = LlmSettings(
-        provider=provider,
-        models=_models(section),
-        budget=_budget(section.get("budget"), Budget() if provider in SERVERS else UNPAID),
-        **fields,
-    )
+    if "model" in fields:
+        fields["models"] = fields.pop("model")
+    defaults = provider_defaults(provider, section.file.parent)
+    fields["budget"] = replace(defaults.budget, **fields.get("budget", {}))
+    settings = replace(defaults, **fields)
     wrong = without_price(settings)
     if wrong:
         section["budget"].mapping()["usd"].fail(wrong[0], remedy=wrong[1])
@@ -131,16 +122,16 @@ def _folder(value: Value) -> Path:
     return Path(os.path.normpath(value.section.file.parent / text))
 
 
-def _models(section: Section) -> Models:
-    if "model" in section:
-        name = _model(section["model"])
-        return Models(generator=(name,), helper=(name,))
-    if "models" not in section:
-        return Models()
-    roles = section["models"].mapping()
+def _models(value: Value) -> Models:
+    roles = value.mapping()
     names = roles.read(dict.fromkeys(ROLES, _model_names))
     roles.require("generator", remedy="add generator: NAME")
     return Models(**{"helper": names["generator"][:1], **names})
+
+
+def _single_model(value: Value) -> Models:
+    name = (_model(value),)
+    return Models(generator=name, helper=name)
 
 
 def _model_names(value: Value) -> tuple[str, ...]:
@@ -168,10 +159,6 @@ def _temperatures(value: Value) -> Temperatures:
     if value.is_a("map"):
         return Temperatures(**value.mapping().read(dict.fromkeys(ROLES, _temperature)))
     return Temperatures(**dict.fromkeys(ROLES, _temperature(value)))
-
-
-def _budget(value: Value | None, default: Budget) -> Budget:
-    return replace(default, **value.mapping().read(_BUDGET_READERS)) if value else default
 
 
 def _or_none(read: Callable[[Value], float]) -> Callable[[Value], float | None]:
@@ -205,23 +192,26 @@ def _price(value: Value) -> Price:
     return Price(**{f"{key}_usd_per_million_tokens": price for key, price in usd.items()})
 
 
-_READERS: Readers = {
-    "base_url": _base_url,
-    "api_key_env": _api_key_env,
-    "path": _folder,
-    "temperature": _temperatures,
-    "max_answer_tokens": whole(256, 1_000_000),
-    "policy": lambda value: value.choice(*POLICIES),
-    "stream": Value.boolean,
-    "timeout_s": within(1.0, 86_400.0),
-    "prices": _prices,
-    "runs": _folder,
-}
-"""By key, which is also the field of `LlmSettings`."""
-LLM_KEYS = ("provider", "model", "models", "budget", *_READERS)
 _BUDGET_READERS: Readers = {
     **dict.fromkeys(("repair_attempts", "candidates", "rounds", "branches"), whole(1, 1000)),
     "tokens": _or_none(whole(1, 10**12)),
     "usd": _or_none(_above_0(1e6)),
     "minutes": _or_none(_above_0(1e6)),
 }
+_READERS: Readers = {
+    "base_url": _base_url,
+    "api_key_env": _api_key_env,
+    "path": _folder,
+    "model": _single_model,
+    "models": _models,
+    "temperature": _temperatures,
+    "max_answer_tokens": whole(256, 1_000_000),
+    "policy": lambda value: value.choice(*POLICIES),
+    "stream": Value.boolean,
+    "timeout_s": within(1.0, 86_400.0),
+    "budget": lambda value: value.mapping().read(_BUDGET_READERS),
+    "prices": _prices,
+    "runs": _folder,
+}
+"""By key, which is also the field of `LlmSettings`, `model` aside."""
+LLM_KEYS = ("provider", *_READERS)
