@@ -1,7 +1,7 @@
-"""Which settings of a `cgins.yaml` are weaker than they were: what a pull request would be judged by, and loosens.
+"""Which settings of a `cgins.yaml` are weaker than at the base revision: a pull request must not loosen its own gate.
 
-`RULES` has each field of each class that a `Config` is made of, with the direction in which it is weaker: a field that is
-not in it is an error of the tests, so that a new setting cannot be forgotten.
+`RULES` gives each field of each class in a `Config` the direction in which it is weaker. A test fails for a field without
+a rule, so that a new setting cannot be forgotten.
 """
 
 from __future__ import annotations
@@ -25,68 +25,68 @@ from pytest_cgins.config.pull_request import PullRequestSettings
 from pytest_cgins.config.semantics import Declared
 
 Rule = Callable[[Any, Any], bool]
-"""Whether a value, the second, is weaker than another, the first."""
+"""Whether the second value is weaker than the first."""
 
 
 def neutral(_before: Any, _now: Any) -> bool:
-    """Never: it names things, says how a kernel is built, or is seen as missing cases."""
+    """Never: a name, how a kernel is built, or what shows up as missing cases."""
     return False
 
 
 def changed(before: Any, now: Any) -> bool:
-    """Whatever it becomes: nobody can say which is the weaker one."""
+    """Any change: nobody can say which value is weaker."""
     return bool(before != now)
 
 
-def newly_said(before: Any, now: Any) -> bool:
-    """If it is said, and is another; what is no longer said is the default, which is the strict one."""
+def newly_set(before: Any, now: Any) -> bool:
+    """A new value; without one the default holds, which is strict."""
     return bool(now and before != now)
 
 
 def higher(before: Any, now: Any) -> bool:
-    """If it is more; None is no limit."""
+    """A higher value; None is no limit."""
     return before is not None and (now is None or now > before)
 
 
 def lower(before: Any, now: Any) -> bool:
-    """If it is less; None is nothing that is asked for."""
+    """A lower value; None asks for nothing."""
     return before is not None and (now is None or now < before)
 
 
 def added(before: Any, now: Any) -> bool:
-    """If there is more of it."""
+    """More members."""
     return not set(now) <= set(before)
 
 
 def removed(before: Any, now: Any) -> bool:
-    """If there is less of it."""
+    """Fewer members."""
     return not set(before) <= set(now)
 
 
 def narrowed(before: Any, now: Any) -> bool:
-    """If it is some of what it was; () is all there are."""
+    """Some of the former members; () stands for all there are."""
     return bool(now) and (not before or removed(before, now))
 
 
 def looser_than(strictest: str) -> Rule:
-    """If it is another than it was, and not the strictest."""
+    """A change to anything but the strictest value."""
     return lambda before, now: now not in (before, strictest)
 
 
 def fails_less(before: str, now: str) -> bool:
-    """If fewer outcomes of a timing fail."""
+    """Fewer outcomes of a timing fail."""
     ranks = ("inconclusive", "regression", "never")
     return ranks.index(now) > ranks.index(before)
 
 
 def fewer_registers_kept(before: int | None, now: int | None) -> bool:
-    """If growth up to a number is accepted that was not; None accepts what costs no resident warps."""
+    """More growth is accepted; None accepts what costs no resident warps."""
     return now is not None and (before is None or now > before)
 
 
 RULES: Mapping[type, Mapping[str, Rule | None]] = {
     Config: {
-        "file": neutral, "traces": neutral, "kernels": None, "baseline": newly_said, "llm": None, "pull_request": None,
+        "file": neutral, "traces": neutral, "kernels": None, "baseline": newly_set, "llm": None, "pull_request": None,
     },
     KernelEntry: {
         "name": neutral, "op": changed, "implementations": None, "tolerance": None, "limits": None, "timing": None,
@@ -102,7 +102,7 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
     ResourceLimits: {"registers": fewer_registers_kept, "spill_nbytes": higher},
     TimingGate: {
         "tolerate": higher, "catch": higher, "floor_vs_torch": lower, "fail_on": fails_less,
-        # Less of a chance of a false alarm is more that a slowdown must be before it is proven.
+        # With a lower chance of a false alarm, a slowdown must be larger before it is proven.
         "alpha": lower, "beta": higher, "max_blocks": lower, "cache": changed,
     },
     DeclaredWork: {"nbytes": neutral, "flops": neutral},
@@ -125,7 +125,7 @@ RULES: Mapping[type, Mapping[str, Rule | None]] = {
         "draft": lower, "labels": neutral, "reviewers": removed, "team_reviewers": removed, "assignees": neutral,
     },
 }  # fmt: skip
-"""None is for what is made of further classes, or of several of one, which are held against each other by their names."""
+"""None for a field of further classes: their fields are compared, those of several kernels by name."""
 KEYS = {
     "timing": "gate", "limits": "gate", "exceptions": "probes", "repeatability": "repeatable", "baseline": "gate.baseline",
     "spill_nbytes": "spill_bytes", "allow_tf32": "precision.allow_tf32", "kernels": "", "implementations": "",
@@ -134,7 +134,7 @@ KEYS = {
 
 
 def weaker(before: Config, now: Config) -> tuple[str, ...]:
-    """The settings that are weaker, one line each: `relu: gate.tolerate 0.02 → 0.1`. What is new has none.
+    """The settings that are weaker, one line each: `relu: gate.tolerate 0.02 → 0.1`. A new kernel has none.
 
     Args:
         before: the file at the base revision.
@@ -152,36 +152,32 @@ def _weaker(before: Any, now: Any, path: str) -> Iterator[str]:
             if rule(old, new):
                 yield f"{where} {_shown(old)} → {_shown(new)}"
         elif isinstance(new, tuple):
-            known = {_name(one): one for one in old}
-            for one in new:
-                yield from _weaker_member(known.get(_name(one)), one, where)
+            yield from _weaker_members(old, new, where)
         elif new is not None:
-            yield from _weaker(_unsaid(new) if old is None else old, new, where)
+            yield from _weaker(_asking_nobody(new) if old is None else old, new, where)
 
 
-def _weaker_member(before: Any, now: Any, where: str) -> Iterator[str]:
-    """What is weaker about one of several, which may be new."""
-    if isinstance(now, ProbeException):  # being there is what makes it weaker
-        if before is None:
-            yield f"{where}.{now.probe} on → off ({now.reason})"
-        else:
-            yield from _weaker(before, now, f"{where}.{now.probe}")
-    elif before is not None:
-        inner = (
-            f"{where.removesuffix(': ')}/{now.name}: " if isinstance(now, Implementation) else f"{now.name}: "
-        )
-        yield from _weaker(before, now, inner)
+def _weaker_members(before: tuple[Any, ...], now: tuple[Any, ...], where: str) -> Iterator[str]:
+    former = {_identity(member): member for member in before}
+    for member in now:
+        earlier = former.get(_identity(member))
+        if isinstance(member, ProbeException):  # that it is there makes the file weaker
+            if earlier is None:
+                yield f"{where}.{member.probe} on → off ({member.reason})"
+        elif earlier is not None:
+            kernel = f"{where.removesuffix(': ')}/" if isinstance(member, Implementation) else ""
+            yield from _weaker(earlier, member, f"{kernel}{member.name}: ")
 
 
-def _name(one: Any) -> object:
+def _identity(member: KernelEntry | Implementation | ProbeException) -> object:
     """What tells it from others of its kind."""
-    if isinstance(one, Implementation):
-        return one.name, one.device
-    return one.probe if isinstance(one, ProbeException) else one.name
+    if isinstance(member, Implementation):
+        return member.name, member.device
+    return member.probe if isinstance(member, ProbeException) else member.name
 
 
-def _unsaid(now: LlmSettings) -> LlmSettings:
-    """A section that asks nobody: all that a new one says of whom it asks counts."""
+def _asking_nobody(now: LlmSettings) -> LlmSettings:
+    """What a new section is compared with, so that all it says of whom it asks counts."""
     return LlmSettings(provider="replay", runs=now.runs, budget=now.budget)
 
 
@@ -190,8 +186,8 @@ def _shown(value: Any) -> str:
         return f"[{', '.join(map(str, value))}]"
     if isinstance(value, Mapping):
         prices = (
-            f"{name}: {one.input_usd_per_million_tokens}, {one.output_usd_per_million_tokens}"
-            for name, one in value.items()
+            f"{name}: {price.input_usd_per_million_tokens}, {price.output_usd_per_million_tokens}"
+            for name, price in value.items()
         )
         return f"{{{'; '.join(prices)}}}"
     return "none" if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)
