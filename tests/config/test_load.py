@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cgins.config import Tolerance, load
+from pytest_cgins.config import Tolerance, load, select
 from pytest_cgins.core.errors import ConfigError
 
 
@@ -113,6 +113,15 @@ def test_traces_need_not_exist_for_a_build(folder: Path) -> None:
     """A build of kernels does not ask for traces."""
     text = "version: 1\ntraces: [traces/none]\nkernels: {it: {op: torch.mul, source: k/a.cpp}}\n"
     assert read(folder, text, require_traces=False).traces == (folder / "traces/none",)
+
+
+def test_kernels_are_selected_by_name(folder: Path) -> None:
+    """Those that are named, in that order, or all; a name that no kernel has is refused with the nearest."""
+    config = read(folder, kernels("    source: k/a.cpp\n  other: {op: torch.neg, source: k/a.cpp}\n"))
+    assert [kernel.name for kernel in select(config, ["other", "it"])] == ["other", "it"]
+    assert select(config, []) == list(config.kernels)
+    with pytest.raises(ConfigError, match=r'no kernel "othr"\n→ did you mean "other"\?'):
+        select(config, ["othr"])
 
 
 REFUSED = [
