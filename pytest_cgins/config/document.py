@@ -257,7 +257,7 @@ class Value:
         return Section(section.file, section.name, self.node, title, line=self.line, alone=section.alone)
 
     def path(self, *, kind: str = "file") -> Path:
-        """An existing file or folder, or any file in a document that is read alone; relative paths start at its folder."""
+        """An existing file or folder, or any file in a document that is read alone; it starts at its folder."""
         text = self.text()
         path = Path(os.path.normpath(self.section.file.parent / text))
         # os.path answers False for names that no file can have, where Path may raise.
@@ -338,7 +338,7 @@ class Section:
         return value
 
     def read(self, readers: Readers, *, others: bool = False) -> dict[str, Any]:
-        """What the readers make of their keys, as far as these are there; other keys are refused unless allowed."""
+        """What the readers make of those keys that are there; unless allowed, other keys are refused."""
         if not others:
             self.refuse_unknown(readers)
         return {key: reader(self[key]) for key, reader in readers.items() if key in self}

@@ -1,7 +1,7 @@
-"""`llm` of cgins.yaml: which model is asked for kernels, what that may cost, and what may be wrong with its words.
+"""`llm` of cgins.yaml: which model is asked for kernels, what that may cost, and what may be wrong with both.
 
-`config.llm_section` reads the section, `config.llm_override` the options that come before it. Each check gives what is
-wrong and the remedy, or None. Whatever may be an API key by mistake is in neither.
+`config.llm_section` reads the section, `config.llm_override` the options that come before it. Each check gives
+what is wrong and the remedy, or None. Whatever may be an API key by mistake is in neither.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class LlmSettings:
 
 
 def provider_defaults(provider: Provider, root: Path) -> LlmSettings:
-    """The settings of a provider of which nothing but the name is given; `root` is the folder of cgins.yaml."""
+    """The settings of a provider that is only named; `root` is the folder of cgins.yaml."""
     return LlmSettings(
         provider=provider,
         api_key_env=API_KEYS.get(provider, ""),

@@ -53,7 +53,7 @@ def load(
 
 
 def load_without_traces(config: Path) -> Config:
-    """Read the file without looking for trace packs or sources: a missing source is an error of its kernel alone.
+    """Read the file without looking for trace packs; a missing source is an error of its kernel alone.
 
     Raises:
         ConfigError: it is wrong.

@@ -102,7 +102,7 @@ class ProbeException:
 
 Claim = Literal["strided", "misaligned"]
 CLAIMS: tuple[Claim, ...] = get_args(Claim)
-"""What a kernel may claim to take beyond what was recorded: any strides; addresses that are no multiple of 16."""
+"""What a kernel may claim to take beyond the recording: any strides; addresses that are no multiple of 16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

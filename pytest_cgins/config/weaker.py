@@ -1,7 +1,7 @@
-"""Which settings of a `cgins.yaml` are weaker than at the base revision: a pull request must not loosen its own gate.
+"""Which settings of a `cgins.yaml` are weaker than at the base revision: what a pull request loosens.
 
-`RULES` gives each field of each class in a `Config` the direction in which it is weaker. A test fails for a field without
-a rule, so that a new setting cannot be forgotten.
+`RULES` gives each field of each class in a `Config` the direction in which it is weaker. A test fails for a field
+without a rule, so that a new setting cannot be forgotten.
 """
 
 from __future__ import annotations
