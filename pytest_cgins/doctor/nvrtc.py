@@ -16,7 +16,7 @@ from pytest_cgins.doctor.findings import Finding
 TRIAL = """\
 import json
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.building import nvrtc
+from pytest_cgins.building.nvrtc import library as nvrtc
 try:
     result = nvrtc.compile("__global__ void k() {}", "trial.cu", f"sm_{nvrtc.supported()[0]}")
     trouble = "" if result.cubin else result.log

@@ -65,7 +65,7 @@ def test_unknown_architectures() -> None:
 def test_deeply_nested_sources_do_not_end_the_process() -> None:
     """Brackets without end, as a model that repeats itself writes them, are compiled or refused, no more."""
     script = (
-        "from pytest_cgins.building import nvrtc\n"
+        "from pytest_cgins.building.nvrtc import library as nvrtc\n"
         "for text in ('(' * 50000 + '1' + ')' * 50000, '(' * 50000, '- ' * 50000 + '1'):\n"
         "    nvrtc.compile('__global__ void k(int* p) { *p = ' + text + '; }', '/k.cu', 'sm_90')\n"
     )
@@ -88,7 +88,7 @@ def test_nothing_heavy_is_imported() -> None:
     """Compiling needs neither torch nor CUDA's Python bindings: importing those takes longer than compiling."""
     script = (
         "import sys\n"
-        "from pytest_cgins.building import nvrtc\n"
+        "from pytest_cgins.building.nvrtc import library as nvrtc\n"
         "assert nvrtc.compile('__global__ void k() {}', '/k.cu', 'sm_80').cubin\n"
         "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'cuda', 'numpy', 'yaml'}))\n"
     )
@@ -101,7 +101,7 @@ def test_without_nvrtc(tmp_path: Path) -> None:
     script = (
         "import importlib.util\n"
         "from pytest_cgins.core.errors import InfrastructureError\n"
-        "from pytest_cgins.building import nvrtc\n"
+        "from pytest_cgins.building.nvrtc import library as nvrtc\n"
         "nvrtc.library_folders = lambda: []\n"
         "try:\n    nvrtc.library()\n"
         "except InfrastructureError as error:\n    print(error.what, '|', error.remedy)\n"

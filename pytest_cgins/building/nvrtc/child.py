@@ -2,7 +2,7 @@
 
     python -I -S -c … REQUEST RESULT
 
-The process runs in a sandbox, and nothing that it writes is trusted: see `nvrtc_apart`.
+The process runs in a sandbox, and nothing that it writes is trusted: see `apart`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import struct
 import sys
 
-# Relative, and with modules that have no neighbours: see `nvrtc_calls`.
+# Relative, and with modules that have no neighbours: see `calls`.
 from . import calls
 
 HEADER = struct.Struct("<Q")
