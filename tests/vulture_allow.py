@@ -88,3 +88,17 @@ _.classify
 _.remember
 # a field of counts that scripts read
 _.regressed
+# of a device, read by templates of prompts
+_.warp_width
+_.threads_per_block
+_.threads_per_sm
+_.shared_nbytes_per_block
+_.shared_nbytes_per_block_opt_in
+_.shared_nbytes_per_sm
+_.registers_per_sm
+_.l2_nbytes
+_.clock_mhz
+_.memory_clock_mhz
+_.memory_bus_bits
+_.vector_flags
+_.caches

@@ -1,93 +1,159 @@
-"""What all prompts for a kernel share: who is spoken to, and all that stays the same from attempt to attempt.
+"""The prompts: who is asked, with which template, and what that is filled in with.
 
-What never changes comes first, so that providers can keep it; what the last attempt did comes last.
+The same arguments give the same text, byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from pytest_cgins.regenerate.model import Message
+from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.model import Evaluation
+from pytest_cgins.regenerate.model import Ask, Attempt, Goal, Message
 from pytest_cgins.regenerate.prompts import (
-    answers_format,
     blocks,
     contract,
     definitions,
-    demands,
-    failures,
-    figures,
-    files,
-    hardware,
-    history,
-    languages,
+    findings,
+    templating,
     traces,
     workload,
 )
 from pytest_cgins.regenerate.prompts.context import Context
+from pytest_cgins.regenerate.prompts.hardware import Hardware
 
 MOST_CHARACTERS = 84_000
 """Of a whole prompt: about 24,000 tokens."""
+LONG_CHARACTERS = 3_000
+"""From here on a change is asked for as edits: about eighty lines."""
+MOST_SHOWN_CHARACTERS = 12_000
+"""Of the sources of other candidates, all together."""
+_LEAST_SHOWN = 200
+_MOST_TIMED_CASES = 16
 
-_WORDS = {
-    "cpp": "C++ kernels for CPUs", "cuda": "CUDA C++ kernels", "device": "CUDA device kernels built by NVRTC", "triton": "Triton kernels",
-    "cute": "CUDA kernels with CuTe (CUTLASS)", "cute-dsl": "kernels in CuTe DSL", "python": "kernels called from Python",
-}  # fmt: skip
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Another candidate that a prompt tells of."""
+
+    attempt: Attempt
+    """What became of it."""
+    sources: Mapping[str, str]
+    """Its sources; empty if they are not to be shown."""
 
 
-def messages(context: Context, task: str, sections: Sequence[str]) -> tuple[Message, ...]:
-    """A prompt for the generator.
+def generator(context: Context, goal: Goal | None = None) -> tuple[Message, ...]:
+    """Asks for a kernel: that is wrong, not there yet, or right and too slow.
 
     Args:
         context: what it is about.
-        task: what is asked for, in a paragraph.
-        sections: what this prompt has besides what all have, in order; it comes last.
+        goal: if not the target's.
     """
-    user = blocks.join([f"# Task\n{task}", *known(context), *sections, answers_format.described(context)])
-    return (Message(role="system", text=system(context)), Message(role="user", text=bounded(user)))
+    return _messages("system.md", "generator.md", context, goal=goal or context.target.goal)
 
 
-def system(context: Context) -> str:
-    """Who the model is, and what holds above all else."""
-    return "\n".join(
-        [
-            (
-                f"You write {_WORDS[languages.of(context)]} that replace ops of PyTorch. A gate "
-                "compiles and runs what you answer, compares it with torch in fp64 on recorded and "
-                "on "
-                "fresh inputs, and looks for shortcuts. It cannot be argued with: only a right kernel passes."
-            ),
-            (
-                "The kernel must compute the op itself, for all inputs. Never special-case recorded "
-                "values, keep results between calls, call torch for the arithmetic, or look at the "
-                "gate."
-            ),
-            blocks.DATA_RULE,
-        ]
+def helper(context: Context) -> tuple[Message, ...]:
+    """Asks who reads a source that failed what to do next, and what not to try again."""
+    return _messages("helper_system.md", "helper.md", context)
+
+
+def verifier(context: Context, questions: Mapping[str, str]) -> tuple[Message, ...]:
+    """Asks for an opinion on a candidate, whose sources are the `candidate` of `context`."""
+    return _messages("verifier_system.md", "verifier.md", context, questions=questions)
+
+
+def candidate(
+    context: Context,
+    ask: Ask,
+    parent: Attempt,
+    *,
+    shown: Sequence[Shown],
+    evidence: str,
+    methods: str,
+    stage: str = "",
+    judged: Attempt | None = None,
+) -> tuple[Message, ...]:
+    """Asks for a candidate of a search, made from another one.
+
+    Args:
+        context: with the parent's sources as its `candidate`.
+        ask: what is asked for.
+        parent: the candidate whose sources are changed.
+        shown: others, the nearest first.
+        evidence: what profilers found in the parent; "" for nothing.
+        methods: those that are offered, as a section; "" for none.
+        stage: what is in focus, as a section; "" for a prompt that has no stage.
+        judged: the last candidate that the gate judged; None before the first.
+    """
+    return _messages(
+        "system.md",
+        "candidate.md",
+        replace(context, attempts=(parent,) if parent.trials else ()),
+        ask=ask,
+        parent=parent,
+        others=[other.attempt for other in shown],
+        sources_of_others=[
+            (f"Candidate {other.attempt.number}, {blocks.one_line(path, 80)}", text)
+            for other in shown
+            for path, text in other.sources.items()
+        ],
+        evidence=evidence,
+        methods=methods,
+        stage=stage,
+        judged=judged,
     )
 
 
-def known(context: Context) -> list[str]:
-    """What stays the same from attempt to attempt."""
-    return [
-        definitions.described(context),
-        traces.described(context),
-        contract.described(context),
-        demands.described(context),
-        blocks.section("Hardware", [hardware.described(with_peaks(context))]),
-        files.headers(context),
-    ]
+def _messages(system: str, user: str, context: Context, **values: object) -> tuple[Message, ...]:
+    return (
+        Message(role="system", text=section(system, context)),
+        Message(role="user", text=_bounded(section(user, context, **values))),
+    )
 
 
-def with_peaks(context: Context) -> hardware.Hardware:
+def _bounded(text: str) -> str:
+    """A last guard: each part has its own bound, which together stay below this one but for odd projects."""
+    # The answer's form comes last and must stay.
+    return blocks.middle_out(text, MOST_CHARACTERS)
+
+
+def section(template: str, context: Context, **values: object) -> str:
+    """A template, filled in with what is known of a kernel; `values` are besides that."""
+    return templating.render(
+        template,
+        context=context,
+        hardware=with_peaks(context),
+        language=workload.language_of(context),
+        place=workload.place_of(context),
+        families=workload.families_of(context.target.op),
+        fence_of=workload.fence_of,
+        described_op=definitions.described_op,
+        recorded_calls=traces.recorded_calls,
+        described_contract=contract.described_contract,
+        checks=contract.checks,
+        of_evaluations=findings.of_evaluations,
+        of_attempt=findings.of_attempt,
+        last_judged=findings.last_judged,
+        written=_written,
+        fitted=_fitted,
+        timed_tables=_timed_tables,
+        long_characters=LONG_CHARACTERS,
+        most_shown_characters=MOST_SHOWN_CHARACTERS,
+        **values,
+    )
+
+
+def with_peaks(context: Context) -> Hardware:
     """The device, with the peaks that measurements name where it has none."""
     it = context.hardware
     if it.peak_bytes_per_s:
         return it
-    for one in context.evaluations:
-        roofline = one.measurement.roofline if one.measurement is not None else None
+    for evaluation in context.evaluations:
+        roofline = evaluation.measurement.roofline if evaluation.measurement is not None else None
         if roofline is not None:
-            rates = {one.case.dtype: roofline.peak_flops_per_s} if roofline.peak_flops_per_s else {}
+            rate = roofline.peak_flops_per_s
+            rates = {evaluation.case.dtype: rate} if rate else {}
             return replace(
                 it,
                 peak_bytes_per_s=roofline.peak_bytes_per_s,
@@ -96,35 +162,32 @@ def with_peaks(context: Context) -> hardware.Hardware:
     return it
 
 
-def state(context: Context) -> list[str]:
-    """The sources as they are, and what was tried."""
-    return [files.incumbent(context), files.own(context), history.described(context), failed(context)]
+def _written(files: Mapping[str, str]) -> dict[str, str]:
+    """Files that are there, without those that are to be written."""
+    return {path: text for path, text in files.items() if text}
 
 
-def failed(context: Context) -> str:
-    """What is wrong with the files as they are shown: of the last attempt, else what the gate found."""
-    if context.attempts:
-        last = context.attempts[-1]
-        return blocks.section(
-            "What is wrong now", [failures.of_attempt(last, tuple(context.sources), context.top)]
-        )
-    found = failures.of_evaluations(context.evaluations, context.top)
-    return blocks.section("What is wrong now", [found] if found else [])
+def _fitted(texts: Iterable[tuple[str, str]], characters: int) -> Iterator[tuple[str, str, str | None]]:
+    """Names and texts, and of each what fits into so many characters together; None for those that have no room."""
+    for name, text in texts:
+        kept = blocks.head(text, characters) if characters >= _LEAST_SHOWN else None
+        characters -= len(kept or "")
+        yield name, text, kept
 
 
-def times(context: Context) -> str:
-    """What was measured."""
-    return figures.described(context)
-
-
-def advice(context: Context) -> str:
-    """What makes such a kernel fast on this device."""
-    return workload.described(replace(context, hardware=with_peaks(context)))
-
-
-def bounded(text: str) -> str:
-    """A last guard: each part has its own bound, which together stay below this one but for odd projects."""
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    # The answer's form comes last and must stay.
-    return blocks.middle_out(text, MOST_CHARACTERS)
+def _timed_tables(
+    context: Context,
+) -> list[tuple[str, list[tuple[Evaluation, Measurement]], int]]:
+    """Title, rows and how many are left out, of the source before all attempts and of the last one that was tried."""
+    evaluations = {"The source before all attempts": context.evaluations}
+    last = next((attempt for attempt in reversed(context.attempts) if attempt.trials), None)
+    if last is not None:
+        evaluations[f"Attempt {last.number}"] = last.trials[-1].evaluations
+    tables = []
+    for title, every in evaluations.items():
+        timed = [(it, it.measurement) for it in every if it.measurement is not None]
+        # The slowest against torch first: there is the most to gain.
+        timed.sort(key=lambda row: (row[1].speedup_vs_torch, row[0].case.name))
+        if timed:
+            tables.append((title, timed[:_MOST_TIMED_CASES], len(timed) - _MOST_TIMED_CASES))
+    return tables

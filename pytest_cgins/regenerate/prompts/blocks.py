@@ -83,11 +83,6 @@ def data(title: str, text: str) -> str:
     return f"{title} (data):\n{fenced(text)}"
 
 
-def source(path: str, text: str, language: str) -> str:
-    """A file with its path in the fence's info string, as answers have it."""
-    return fenced(text, f"{language} {one_line(path)}")
-
-
 def section(title: str, parts: Iterable[str]) -> str:
     """A heading and what is under it; "" if nothing is."""
     kept = [part for part in parts if part]
@@ -97,11 +92,6 @@ def section(title: str, parts: Iterable[str]) -> str:
 def join(parts: Iterable[str]) -> str:
     """Sections one after the other."""
     return "\n\n".join(part for part in parts if part)
-
-
-def bullets(lines: Iterable[str]) -> str:
-    """A list."""
-    return "\n".join(f"- {line}" for line in lines)
 
 
 def without_paths(text: str, root: Path) -> str:

@@ -13,10 +13,10 @@ from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.model import Family, Language
 from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import Offer, Situation
-from pytest_cgins.regenerate.prompts import languages, workload
+from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
 
-_LANGUAGES: dict[languages.Language, Language] = {
+_LANGUAGES: dict[workload.Language, Language] = {
     "cpp": "cpp", "cuda": "cuda", "device": "cuda", "triton": "triton", "cute": "cute", "cute-dsl": "cute",
 }  # fmt: skip
 _FAMILIES = {"pooling": "convolution", "fused": "elementwise"}
@@ -89,14 +89,14 @@ def offers(
     known = replace(known, metrics=metrics, applied=applied)
     budget = axis_budget(gaps)
     offered = select.select(registry, known, budget, memory)
-    if languages.of(context) == "cute-dsl":
+    if workload.language_of(context) == "cute-dsl":
         offered = tuple(_without_cpp(one) for one in offered)
     return Offers(registry=registry, situation=known, budget=budget, memory=memory, offered=offered)
 
 
 def situation(context: Context) -> Situation | None:
     """What is known of a kernel before anybody measured it; None for a language that no method is for."""
-    language = _LANGUAGES.get(languages.of(context))
+    language = _LANGUAGES.get(workload.language_of(context))
     if language is None:
         return None
     hardware = context.hardware

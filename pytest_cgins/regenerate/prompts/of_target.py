@@ -13,13 +13,11 @@ from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import Advice, Ask, Attempt, Message, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts import (
-    advise,
-    generate,
+    advice,
+    assembly,
+    findings,
     methods,
-    optimise,
-    repair,
     schema_line,
-    search,
     stages,
 )
 from pytest_cgins.regenerate.prompts.context import Context, gather
@@ -64,15 +62,13 @@ class ContextPrompts:
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> tuple[Message, ...]:
         """For the generator: see `repair.Prompts`."""
-        context = self._context(sources, attempts, advices)
-        make = {"repair": repair.messages, "optimise": optimise.messages, "generate": generate.messages}
-        return make[self._target.goal](context)
+        return assembly.generator(self._context(sources, attempts, advices))
 
     def advise(
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> tuple[Message, ...]:
         """For the helper: see `repair.Prompts`."""
-        return advise.messages(self._context(sources, attempts, advices))
+        return assembly.helper(self._context(sources, attempts, advices))
 
     def candidate(
         self,
@@ -85,10 +81,10 @@ class ContextPrompts:
         context = self._context(sources(ask.parent), (), ())
         others = [tree[number] for number in ask.shown]
         shown = [
-            search.Shown(attempt=one, sources=sources(one.number) if one.is_right else {}) for one in others
+            assembly.Shown(attempt=one, sources=sources(one.number) if one.is_right else {}) for one in others
         ]
         offered = self._offers(context, ask, tree, evidence)
-        return search.candidate(
+        return assembly.candidate(
             context,
             replace(ask, method=methods.named(registry.shipped(), ask.method)),
             tree[ask.parent],
@@ -96,6 +92,7 @@ class ContextPrompts:
             evidence=evidence.text() if evidence else "",
             methods=offered.text() if offered is not None else "",
             stage=stages.described(context, stage_of(ask, tree), evidence.gaps if evidence else None),
+            judged=findings.last_judged(tuple(tree)),
         )
 
     def complaints(
@@ -130,11 +127,11 @@ class ContextPrompts:
 
     def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
         """For a verifier of a search: see `search.driver.SearchPrompts`."""
-        return search.verifier(self._context(sources, (), ()), verifiers.QUESTIONS)
+        return assembly.verifier(self._context(sources, (), ()), verifiers.QUESTIONS)
 
     def read_advice(self, text: str) -> Advice:
         """What the helper said."""
-        return advise.read_advice(text)
+        return advice.read_advice(text)
 
     def _context(
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]

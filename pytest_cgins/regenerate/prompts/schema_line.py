@@ -16,8 +16,8 @@ from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.contracts.torch_schema import defaults, overloads
 from pytest_cgins.config import Config, Implementation, KernelEntry
 from pytest_cgins.core.errors import SourceError
-from pytest_cgins.core.model import Argument, Trace
-from pytest_cgins.regenerate.prompts import calls, schema_types
+from pytest_cgins.core.model import Argument, Trace, Value
+from pytest_cgins.regenerate.prompts import calls
 
 _C_NAMES = frozenset(
     [
@@ -64,6 +64,7 @@ _C_NAMES = frozenset(
         "trunc",
     ]
 )
+_SCALARS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}
 
 
 def derive(
@@ -121,7 +122,7 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
             return ""
         default = _default_of(argument, traces, known.get(argument.name), usual)
         hidden = argument.name.startswith("_") and all(
-            schema_types.default_text(one.value) == default
+            _default_text(one.value) == default
             for trace in traces
             for one in trace.call.arguments
             if one.name == argument.name
@@ -180,7 +181,7 @@ def _type(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | N
     met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
     present = [one.value for one in met if one.value.kind != "none"]
     only_default = all(one.passed == "default" for one in met)
-    word = schema_types.word_of(present, known)
+    word = _word_of(present, known)
     if not word:
         return "" if only_default or not present else None
     if len(present) < len(met) and not word.endswith("?"):
@@ -195,7 +196,7 @@ def _default_of(
     met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
     recorded = next((one.value for one in met if one.passed == "default"), None)
     if recorded is not None:
-        return schema_types.default_text(recorded)
+        return _default_text(recorded)
     if argument.name in usual:
         return usual[argument.name]
     if (
@@ -252,3 +253,68 @@ def _returns(op: str, traces: Sequence[Trace]) -> str:
     if len(indices) == 1:
         return "Tensor"
     return f"({', '.join(['Tensor'] * len(indices))})"
+
+
+def _word_of(present: Sequence[Value], known: SchemaArgument | None) -> str:
+    """The type of some values, None apart; that of torch's schema where it is wider and fits them."""
+    own = {_of_value(value) for value in present}
+    if None in own:
+        return ""
+    words = {word for word in own if word}
+    declared = (
+        "" if known is None else known.type + ("[]" if known.list else "") + ("?" if known.optional else "")
+    )
+    if not words:
+        return declared
+    if declared and words <= _fitting(declared.rstrip("?")):
+        return declared
+    if len(words) == 1:
+        return next(iter(words))
+    if words <= {"int", "float", "bool"}:
+        return "Scalar"
+    if words <= {"int", "int[]"}:
+        return "int[]"
+    return ""
+
+
+def _fitting(declared: str) -> set[str]:
+    """Types of values that an argument of a declared type takes."""
+    wider = {
+        "Scalar": {"int", "float", "bool"},
+        "float": {"int"},
+        "int[]": {"int"},
+        "float[]": {"float", "int[]", "int"},
+    }
+    return {declared} | wider.get(declared, set())
+
+
+def _of_value(value: Value) -> str | None:
+    """Type of one value; None where the schema language has none."""
+    if value.kind == "tensor":
+        return "Tensor"
+    if value.kind in _SCALARS:
+        return _SCALARS[value.kind]
+    if value.kind == "generator":
+        return "Generator"
+    if value.kind in ("tuple", "list", "size"):
+        items = {_of_value(item) for item in value.items if item.kind != "none"}
+        if items == {"Tensor"}:
+            return "Tensor?[]" if any(item.kind == "none" for item in value.items) else "Tensor[]"
+        if items <= {"int"}:
+            return "int[]"
+        if items <= {"int", "float"}:
+            return "float[]"
+        return "bool[]" if items == {"bool"} else None
+    return None
+
+
+def _default_text(value: Value) -> str:
+    """A recorded default as a schema line writes it; "" for what such a line cannot hold."""
+    if value.kind == "none":
+        return "None"
+    if value.kind == "float":
+        return calls.number(str(value.value))
+    if value.kind in ("int", "bool"):
+        return str(value.value)
+    text = str(value.value)
+    return f"'{text}'" if value.kind == "str" and text.isidentifier() else ""

@@ -15,9 +15,10 @@ from pytest_cgins.config import document
 from pytest_cgins.config.document import Section
 from pytest_cgins.regenerate.methods.axis_budget import LEAST_GAP, TIES, Gaps
 from pytest_cgins.regenerate.methods.model import Axis
-from pytest_cgins.regenerate.prompts import blocks, languages, workload
+from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.regenerate.prompts.workload_advice import Place
+from pytest_cgins.regenerate.prompts.templating import render
+from pytest_cgins.regenerate.prompts.workload import Place
 from pytest_cgins.regenerate.search.stage import STAGES, Focus, Stage
 
 DATA = Path(__file__).parent / "stages.yaml"
@@ -26,20 +27,6 @@ BUSY = 0.5
 """Where compute or memory is nearer to its peak than this, the other's gap is in the nature of the op."""
 _OF_AXIS: Mapping[Axis, Stage] = {"compute": "structure", "memory": "memory", "latency": "parallelism"}
 _PLACES: tuple[Place, ...] = get_args(Place)
-_WHOLE = {
-    "all": (
-        "All stages in one pass",
-        "There is one pass: go through these in order, and decide on the whole before you write.",
-    ),
-    "again": (
-        "Stages: all were gone through",
-        (
-            "Each was tried once on the way to this kernel. Keep what is there; go back to the one that figures and "
-            "times point to, and change that alone."
-        ),
-    ),
-}
-"""Heading and first sentence where there is more than one stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +79,7 @@ def read(file: Path) -> Plan:
         version.fail(f"version {version.scalar()} of a file of stages", remedy=f"write version: {VERSION}")
     families = top.require("families", remedy="write families:").mapping("families")
     constants = top.require("constants", remedy="write constants:").mapping("constants")
-    names = get_args(languages.Language)
+    names = get_args(workload.Language)
     constants.refuse_unknown(names)
     known = (*get_args(workload.Family), "backward")
     families.refuse_unknown(known)
@@ -137,27 +124,17 @@ def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -
     families: list[str] = [*workload.families_of(context.target.op)]
     if "@backward" in context.target.op:
         families.append("backward")
-    titles = {stage: plan.families[families[0]][stage].title for stage in STAGES}
-    tuned = f"Constants that may be tuned: {plan.constants[languages.of(context)]}."
-    if focus == "all" or focus == "again":  # noqa: PLR1714 - mypy narrows by `==`
-        numbered = [
-            f"{number}. {titles[stage].capitalize()}\n{blocks.bullets(plan.lines(families, place, stage))}"
-            for number, stage in enumerate(STAGES, 1)
-        ]
-        heading, opening = _WHOLE[focus]
-        return blocks.section(heading, [opening, *numbered, tuned, _evidence(titles, None, gaps)])
-    at = STAGES.index(focus)
-    done = [_numbered(titles, stage) for stage in STAGES[:at]]
-    later = [_numbered(titles, stage) for stage in STAGES[at + 1 :]]
-    return blocks.section(
-        f"Stage {at + 1} of {len(STAGES)}: {titles[focus]}",
-        [
-            f"Settled before, and to stay: {'; '.join(done)}." if done else "",
-            f"In focus now:\n{blocks.bullets(plan.lines(families, place, focus))}",
-            f"Later, so leave it now: {'; '.join(later)}." if later else "",
-            tuned,
-            _evidence(titles, focus, gaps),
-        ],
+    axis = leading(gaps) if gaps is not None else None
+    return render(
+        "stage.md",
+        focus=focus,
+        stages=STAGES,
+        titles={stage: plan.families[families[0]][stage].title for stage in STAGES},
+        lines={stage: plan.lines(families, place, stage) for stage in STAGES},
+        constants=plan.constants[workload.language_of(context)],
+        gaps=gaps,
+        axis=axis,
+        points_to=_OF_AXIS[axis] if axis is not None else None,
     )
 
 
@@ -172,20 +149,3 @@ def leading(gaps: Gaps) -> Axis | None:
         del found["compute" if compute > memory else "memory"]
     best = max(found, key=lambda axis: found[axis], default=None)
     return best if best is not None and found[best] >= LEAST_GAP else None
-
-
-def _numbered(titles: Mapping[Stage, str], stage: Stage) -> str:
-    return f"({STAGES.index(stage) + 1}) {titles[stage]}"
-
-
-def _evidence(titles: Mapping[Stage, str], focus: Stage | None, gaps: Gaps | None) -> str:
-    if gaps is None:
-        return "Times that say otherwise go before this plan." if focus else ""
-    axis = leading(gaps)
-    if axis is None:
-        return "Figures that say otherwise go before this plan."
-    stage = _OF_AXIS[axis]
-    told = f"The figures leave most to win on {axis} (gap {gaps.of(axis):.2f})"
-    if stage == focus:
-        return f"{told}, which is in focus."
-    return f"{told}: evidence goes before this plan, so begin with {_numbered(titles, stage)}, even if it was settled or is due later."

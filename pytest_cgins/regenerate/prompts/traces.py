@@ -1,20 +1,30 @@
-"""The recorded calls of an op, for somebody who must write it: each distinct one once, the rest counted."""
+"""The recorded calls of an op, for somebody who must write it: each distinct one once, the rest counted.
+
+What is in recorded inputs is told as far as it matters: ranges, zeros, masks, indices. Recipes say it of themselves;
+blobs are read where they are small. No torch is needed for that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from pytest_cgins.core.model import Argument, Trace
-from pytest_cgins.core.text import counted
+from pytest_cgins.core.errors import CginsError
+from pytest_cgins.core.model import Argument, Recipe, Storage, Trace
 from pytest_cgins.packs.store import PackReader
-from pytest_cgins.regenerate.prompts import blocks, calls, values
+from pytest_cgins.recording.profile import TraceProfile
+from pytest_cgins.regenerate.prompts import blocks, calls
 from pytest_cgins.regenerate.prompts.context import Context
 
+if TYPE_CHECKING:
+    import numpy as np
+
 MOST_CASES = 12
-_MOST_LISTED = 8
+_MOST_RANKS = 8
 _MOST_CALLS = 400
-_MOST_KERNELS = 6
+_LARGEST_BLOB = 4 << 20
+_MOST_TENSORS = 10
 
 
 @dataclass(slots=True)
@@ -37,30 +47,23 @@ class Group:
     """Of the packs' time, by their profiles; 0 without."""
 
 
-def described(context: Context) -> str:
-    """All about the calls: signature, cases, statistics, profile."""
-    traces = context.traces
+def recorded_calls(context: Context) -> dict[str, object] | None:
+    """What `templates/calls.md` says of them; None if there are none."""
+    traces = [trace for _, trace in context.traces]
     if not traces:
-        return blocks.section("Recorded calls", ["No call of this op is recorded."])
-    common = _common([trace for _, trace in traces])
-    shown = _ordered(_groups(context, traces, common))
-    lines = [
-        (
-            f"The op was called {counted(sum(trace.count for _, trace in traces), 'time')}, in "
-            f"{counted(len(traces), 'distinct way')}; every one is a "
-            "case that the kernel must pass. `T` stands for each of the element types that are "
-            "listed; tensors are contiguous "
-            "(row-major) unless strides are given, in elements."
-        ),
-        blocks.data("Calls", "\n".join(_listing(shown, common, [trace for _, trace in traces]))),
-    ]
-    statistics = values.described(traces, shown[0].traces if shown else [])
-    if statistics:
-        lines.append(blocks.data("What is in the recorded inputs", statistics))
-    profile = _profile(context, shown)
-    if profile:
-        lines.append(blocks.data("What torch runs for it", profile))
-    return blocks.section("Recorded calls", lines)
+        return None
+    common = _common(traces)
+    groups = _ordered(_groups(context, context.traces, common))
+    return {
+        "count": sum(trace.count for trace in traces),
+        "common": [f"{blocks.one_line(name, 60)}={value}" for name, value in common.items()],
+        "facts": groups[0].facts if len({group.facts for group in groups}) == 1 else (),
+        "shown": groups[:MOST_CASES],
+        "more": _more(groups[MOST_CASES:]),
+        "lengths": sorted({size for trace in traces for length in trace.lengths for size in length.sizes}),
+        "contents": _values(context.traces, groups[0].traces),
+        "profiles": _profiles(context, groups),
+    }
 
 
 def _common(traces: Sequence[Trace]) -> dict[str, str]:
@@ -131,74 +134,122 @@ def _ordered(groups: list[Group]) -> list[Group]:
     return sorted(groups, key=weight)
 
 
-def _listing(groups: Sequence[Group], common: dict[str, str], traces: Sequence[Trace]) -> list[str]:
-    lines = []
-    if common:
-        lines.append(
-            "in every call: "
-            + ", ".join(f"{blocks.one_line(name, 60)}={value}" for name, value in common.items())
-        )
-    everywhere = groups[0].facts if len({group.facts for group in groups}) == 1 else ()
-    if everywhere:
-        lines.append(f"of every call: {'; '.join(everywhere)}")
-    for number, group in enumerate(groups[:MOST_CASES], 1):
-        dtypes = ", ".join(calls.SHORT.get(one, one) for one in group.dtypes)
-        failing = [calls.SHORT.get(one, one) for one in group.failing]
-        mark = f"  <- FAILS for {', '.join(failing)}" if failing else ""
-        lines.append(f"{number}. T: {dtypes}; {counted(group.count, 'call')}{mark}")
-        lines.append(f"   {group.varying}")
-        if group.facts and not everywhere:
-            lines.append(f"   ({'; '.join(group.facts)})")
-    if len(groups) > MOST_CASES:
-        lines += _rest(groups[MOST_CASES:])
-    lengths = sorted({size for trace in traces for length in trace.lengths for size in length.sizes})
-    if lengths:
-        lines.append(
-            f"one size grows from call to call (a cache): {lengths[0]} to {lengths[-1]}, {counted(len(lengths), 'size')} met"
-        )
-    return lines
-
-
-def _rest(groups: Sequence[Group]) -> list[str]:
+def _more(groups: Sequence[Group]) -> dict[str, object] | None:
     """How many more there are, and between which sizes their first tensors lie."""
+    if not groups:
+        return None
     traces = [trace for group in groups for _, trace in group.traces]
-    dtypes = sorted({calls.SHORT.get(trace.dtype, trace.dtype) for trace in traces})
-    lines = [
-        f"and {len(groups)} more, {counted(sum(group.count for group in groups), 'call')}, T: {', '.join(dtypes)}:"
-    ]
     by_rank: dict[int, list[tuple[int, ...]]] = {}
     for trace in traces:
         if trace.tensors:
             by_rank.setdefault(len(trace.tensors[0].shape), []).append(trace.tensors[0].shape)
-    for _, shapes in sorted(by_rank.items())[:_MOST_LISTED]:
-        spans = [
-            f"{min(sizes)}…{max(sizes)}" if min(sizes) != max(sizes) else str(min(sizes))
-            for sizes in zip(*shapes, strict=True)
-        ]
-        lines.append(f"   first tensor [{', '.join(spans)}]")
-    return lines
-
-
-def _profile(context: Context, groups: Sequence[Group]) -> str:
-    """ATen calls and CUDA kernels of the calls that take the most time."""
-    lines: list[str] = []
-    for number, group in enumerate(groups[:3], 1):
-        for pack, trace in group.traces:
-            profile = context.profile_of(pack.pack.name, trace.id)
-            if profile is None:
-                continue
-            lines.append(
-                f"call {number} ({calls.SHORT.get(trace.dtype, trace.dtype)}): "
-                f"{profile.median_ns_per_call / 1e3:.4g} µs a call "
-                f"in torch, {profile.time_share:.1%} of its model's profile"
-            )
-            aten = [
-                f"{one.name}×{one.count}" + (" (view)" if one.view else "")
-                for one in profile.aten[:_MOST_LISTED]
+    return {
+        "groups": len(groups),
+        "count": sum(group.count for group in groups),
+        "dtypes": sorted({calls.SHORT.get(trace.dtype, trace.dtype) for trace in traces}),
+        "first_tensors": [
+            [
+                f"{min(sizes)}…{max(sizes)}" if min(sizes) != max(sizes) else str(min(sizes))
+                for sizes in zip(*shapes, strict=True)
             ]
-            lines.append(f"   ATen: {', '.join(blocks.one_line(one, 100) for one in aten) or 'none'}")
-            for kernel in profile.kernels[:_MOST_KERNELS]:
-                name = blocks.one_line(kernel.name, 140)
-                lines.append(f"   CUDA: {name} ×{kernel.count}, {kernel.ns_per_call / 1e3:.4g} µs")
-            break
-    return "\n".join(lines)
+            for _, shapes in sorted(by_rank.items())[:_MOST_RANKS]
+        ],
+    }
+
+
+def _profiles(context: Context, groups: Sequence[Group]) -> list[tuple[int, str, TraceProfile]]:
+    """Number, element type and profile of the calls that take the most time."""
+    profiled = (
+        [(trace.dtype, context.profile_of(pack.pack.name, trace.id)) for pack, trace in group.traces]
+        for group in groups[:3]
+    )
+    firsts = (next(((dtype, it) for dtype, it in group if it is not None), None) for group in profiled)
+    return [(number, *first) for number, first in enumerate(firsts, 1) if first is not None]
+
+
+def _values(
+    every: Sequence[tuple[PackReader, Trace]], first: Sequence[tuple[PackReader, Trace]]
+) -> list[str]:
+    """A line for each argument tensor of one call, and for masks and indices wherever they come first.
+
+    Args:
+        every: all traces of the op.
+        first: those of the call that is looked at.
+    """
+    lines: dict[str, str] = {}
+    for pack, trace in (*first[:1], *every):
+        for index, name in calls.names_of_tensors(trace).items():
+            meta = trace.tensors[index]
+            kind = f"{name} {'' if 'float' in meta.dtype else meta.dtype}".strip()
+            if kind in lines or len(lines) >= _MOST_TENSORS:
+                continue
+            said = _said(pack, trace.storages[meta.storage])
+            if said:
+                lines[kind] = f"{kind}: {said}"
+    return list(lines.values())
+
+
+def _said(pack: PackReader, storage: Storage) -> str:
+    if storage.recipe is not None:
+        return _of_recipe(storage.recipe)
+    if storage.blob is None or not storage.nbytes or storage.nbytes > _LARGEST_BLOB:
+        return ""
+    try:
+        return _of_values(_array(pack.read(storage.blob), storage.dtype))
+    except (CginsError, ValueError, TypeError, ImportError):
+        return ""
+
+
+def _of_recipe(recipe: Recipe) -> str:
+    """Distribution in words, without its seed."""
+    words = {
+        "normal": (
+            f"normal, mean {recipe.mean:.4g}, std {recipe.std:.4g}, within [{recipe.low:.4g}, "
+            f"{recipe.high:.4g}]"
+        ),
+        "half_normal": f"max(0, normal of mean {recipe.mean:.4g}, std {recipe.std:.4g}): many exact zeros",
+        "integer": f"whole numbers in [{recipe.low:.4g}, {recipe.high:.4g}]",
+        "bernoulli": f"0 or 1, 1 with probability {recipe.mean:.4g}",
+        "constant": f"{recipe.mean:.4g} everywhere",
+    }
+    said = words[recipe.distribution]
+    if recipe.masked is not None:
+        what = "-inf" if recipe.masked_value == "-inf" else "the dtype's least number"
+        said += f"; a mask has put {what} (True in a bool mask) in places"
+    return said
+
+
+def _of_values(array: np.ndarray[Any, Any]) -> str:
+    """Range, zeros and what is not finite."""
+    import numpy as np
+
+    if array.size == 0:
+        return ""
+    if array.dtype == np.bool_:
+        return f"True in {array.mean():.1%}"
+    if not np.issubdtype(array.dtype, np.floating):
+        return f"whole numbers in [{array.min()}, {array.max()}]"
+    finite = array[np.isfinite(array)].astype(np.float64)
+    said = (
+        f"in [{finite.min():.4g}, {finite.max():.4g}], std {finite.std():.3g}"
+        if finite.size
+        else "nothing finite"
+    )
+    zeros = float((array == 0).mean())
+    if zeros > 0.01:
+        said += f", {zeros:.1%} exact zeros"
+    if np.isneginf(array).any():
+        said += f", -inf in {np.isneginf(array).mean():.1%} (a mask)"
+    if np.isnan(array).any():
+        said += f", NaN in {np.isnan(array).mean():.1%}"
+    return said
+
+
+def _array(content: bytes, dtype: str) -> np.ndarray[Any, Any]:
+    """Bytes as numbers; what numpy has no type for raises TypeError, but for bfloat16."""
+    import numpy as np
+
+    if dtype == "bfloat16":
+        wide = np.frombuffer(content, dtype=np.uint16).astype(np.uint32) << 16
+        return wide.view(np.float32)
+    return np.frombuffer(content, dtype=np.dtype("bool" if dtype == "bool" else dtype))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from pytest_cgins.regenerate.prompts import advise, generate, optimise, repair
+from pytest_cgins.regenerate.prompts.assembly import generator, helper
 from tests.regenerate.prompts.example import context_of
-
-MAKERS = {"repair": repair, "generate": generate, "optimise": optimise, "advise": advise}
 
 if __name__ == "__main__":
     goal = sys.argv[3] if len(sys.argv) > 3 else "repair"
     made = context_of(sys.argv[1], sys.argv[2], "repair" if goal == "advise" else goal)
-    for message in MAKERS[goal].messages(made):
+    for message in helper(made) if goal == "advise" else generator(made):
         print(f"<<{message.role}>>\n{message.text}\n")

@@ -14,20 +14,27 @@ from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.core import expression
 from pytest_cgins.core.model import Argument, OpCall, Specialized, TensorMeta, Value
 from pytest_cgins.packs.store import PackReader
-from pytest_cgins.regenerate.prompts import contract, contract_text, generate
+from pytest_cgins.regenerate.prompts import assembly, templating
 from pytest_cgins.regenerate.prompts.context import Context
 from tests.regenerate.prompts.example import context_of
 
 KERNELS = Path(pytest_cgins.__file__).parent / "building"
 HEADER = (KERNELS / "include" / "cgins.h").read_text()
 DOCUMENT = (KERNELS / "CONTRACT.md").read_text()
+STRUCTS = templating.text("contract/cgins_h.txt")
+DEVICE_HELPERS = templating.text("contract/device_helpers.txt")
+LAUNCH_LINE = templating.text("contract/launch_line.txt")
 OF_THE_TOOL = {"CGINS_H_", "CGINS_CONTRACT_VERSION", "CGINS_MESSAGE_NBYTES", "CGINS_HOST_DEVICE", "cgins_last_error",
     "cgins_message", "cgins_status"}  # fmt: skip
 """What cgins.h has for itself or for the caller."""
 
 
+def _contract(context: Context) -> str:
+    return assembly.section("contract.md", context)
+
+
 def _launcher(kernel: str = "layer_norm", implementation: str = "cpp") -> str:
-    return contract.described(context_of(kernel, implementation))
+    return _contract(context_of(kernel, implementation))
 
 
 def _unknown() -> str:
@@ -35,11 +42,11 @@ def _unknown() -> str:
     context = context_of("silu_mul", "cpp", "generate")
     alone = replace(context.entry, implementations=(context.implementation,))
     config = replace(context.config, kernels=())
-    return contract.described(replace(context, entry=alone, config=config, sources={"k.cpp": ""}, packs=()))
+    return _contract(replace(context, entry=alone, config=config, sources={"k.cpp": ""}, packs=()))
 
 
 def _device() -> str:
-    return contract.described(context_of("softmax", "nvrtc"))
+    return _contract(context_of("softmax", "nvrtc"))
 
 
 def _types() -> str:
@@ -50,7 +57,7 @@ def _types() -> str:
     )
     schemas.parse(line)
     context = context_of("silu_mul", "cpp", "generate")
-    return contract.described(replace(context, sources={"k.cpp": f"// cgins: {line}\n"}, packs=()))
+    return _contract(replace(context, sources={"k.cpp": f"// cgins: {line}\n"}, packs=()))
 
 
 def test_what_cgins_h_has_is_told_and_nothing_else() -> None:
@@ -73,7 +80,7 @@ def test_what_cgins_h_has_is_told_and_nothing_else() -> None:
         "cgins_stream",
     ):
         assert needed in declared
-    told = contract_text.STRUCTS + contract_text.DEVICE_HELPERS + "cgins_stream cgins_scalar_kind"
+    told = STRUCTS + DEVICE_HELPERS + "cgins_stream cgins_scalar_kind"
     assert [name for name in sorted(declared - OF_THE_TOOL) if not re.search(rf"\b{name}\b", told)] == []
     said = "\n".join((_launcher(), _launcher("gelu", "cuda"), _unknown(), _device(), _types()))
     named = {*re.findall(r"\bcgins::(\w+)", said), *re.findall(r"\b(CGINS_[A-Z_]*[A-Z])\b", said)}
@@ -83,11 +90,11 @@ def test_what_cgins_h_has_is_told_and_nothing_else() -> None:
 def test_element_types_and_fields_are_those_of_cgins_h() -> None:
     """The prompt's Dtype has all members; fields of the structs are there."""
     (members,) = re.findall(r"enum class Dtype : int \{(.*?)\}", HEADER, re.DOTALL)
-    (told,) = re.findall(r"enum class Dtype \{(.*?)\}", contract_text.STRUCTS, re.DOTALL)
+    (told,) = re.findall(r"enum class Dtype \{(.*?)\}", STRUCTS, re.DOTALL)
     assert re.findall(r"\w+", told) == re.findall(r"\w+", members)
     for struct in re.findall(r"typedef struct \{([^{}]*)\} (?:DLTensor|cgins_scalar);", HEADER):
         for field in re.findall(r"(\w+);", re.sub(r"/\*.*?\*/", "", struct)):
-            assert re.search(rf"\b{field}\b", contract_text.STRUCTS), field
+            assert re.search(rf"\b{field}\b", STRUCTS), field
 
 
 RULES = {
@@ -128,12 +135,12 @@ def test_every_rule_is_told(heading: str) -> None:
 def test_the_language_of_launch_lines_is_told() -> None:
     """Each key and each function that launch lines may have is in the prompt and in CONTRACT.md."""
     for name in launch_line.KEYS:
-        assert f"{name}=" in contract_text.LAUNCH_LINE, name
+        assert f"{name}=" in LAUNCH_LINE, name
         assert f"`{name}=" in DOCUMENT, name
     for name in expression.FUNCTIONS:
-        assert re.search(rf"\b{name}\b", contract_text.LAUNCH_LINE), name
+        assert re.search(rf"\b{name}\b", LAUNCH_LINE), name
         assert re.search(rf"\b{name}\(|`{name}`", DOCUMENT), name
-    assert str(launch_line.MAX_VARIANTS) in contract_text.LAUNCH_LINE
+    assert str(launch_line.MAX_VARIANTS) in LAUNCH_LINE
 
 
 def _value(kind: str, value: object = None, *items: Value) -> Value:
@@ -177,20 +184,20 @@ def test_a_new_kernel_for_a_module_names_the_state_that_it_reads() -> None:
     """The line has what a line can name of the module; what the kernel does not read may be left out of it."""
     context = _module()
     context = replace(context, entry=replace(context.entry, implementations=(context.implementation,)))
-    text = contract.described(context)
+    text = _contract(context)
     assert "// cgins: gate(Tensor x, bool training, Tensor gate_weight, float eps) -> Tensor" in text
     assert (
         "write it as it is here, but for what it names of the module's state (`training`, `gate_weight`, `eps`): leave out "
         "of it what the kernel does not read, and the prototype has no such parameter either" in text
     )
-    assert "but for" not in contract.described(context_of("silu_mul", "cpp", "generate"))
+    assert "but for" not in _contract(context_of("silu_mul", "cpp", "generate"))
 
 
 def test_a_line_with_less_state_is_kept_in_the_next_prompt() -> None:
     """A candidate that leaves state out has its own line and prototype shown when it is asked again."""
     context = _module()
     candidate = {context.main: "// cgins: gate(Tensor gate_weight, Tensor x) -> Tensor\n"}
-    text = contract.described(replace(context, candidate=candidate))
+    text = _contract(replace(context, candidate=candidate))
     assert (
         "int gate(const DLTensor* gate_weight, const DLTensor* x, DLTensor* out, cgins_stream stream);"
         in text
@@ -199,18 +206,18 @@ def test_a_line_with_less_state_is_kept_in_the_next_prompt() -> None:
 
 def test_other_contracts_say_where_the_state_is() -> None:
     """A Python target is given the module first, a torch extension the module's tensors last."""
-    text = contract.described(_module("rms_norm", "triton"))
+    text = _contract(_module("rms_norm", "triton"))
     assert "The op is a module: the first argument is a module of its class" in text
     assert "(x)" in text
-    text = contract.described(_module("relu", "extension"))
+    text = _contract(_module("relu", "extension"))
     assert "Behind these come the tensors of the module's state, in this order: `self.gate.weight`." in text
     for kernel, implementation in (("rms_norm", "triton"), ("relu", "extension")):
-        assert "module" not in contract.described(context_of(kernel, implementation)).replace("module:", "")
+        assert "module" not in _contract(context_of(kernel, implementation)).replace("module:", "")
 
 
 def test_a_whole_prompt_for_a_module() -> None:
     """The maker of prompts takes it."""
-    assert "`models.blocks.Gate`" in generate.messages(_module())[-1].text
+    assert "`models.blocks.Gate`" in assembly.generator(_module())[-1].text
 
 
 def test_a_prompt_tells_the_macros_of_every_build():
@@ -220,8 +227,8 @@ def test_a_prompt_tells_the_macros_of_every_build():
         macros=("ROWS", "COLS"), sizes=("input.size(0)", "input.size(-1)"), builds=((128, 768), (1, 50257))
     )
     specialized = replace(context, implementation=replace(context.implementation, specialized=it))
-    text = contract.described(specialized)
+    text = _contract(specialized)
     assert "`ROWS` is `input.size(0)`, `COLS` is `input.size(-1)`" in text
     assert "`-DROWS=128 -DCOLS=768`; `-DROWS=1 -DCOLS=50257`; and one without these macros" in text
     assert "Without the macros the source must be right for all sizes" in text
-    assert "compiled several times" not in contract.described(context)
+    assert "compiled several times" not in _contract(context)

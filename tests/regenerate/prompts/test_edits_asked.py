@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.regenerate import answers
 from pytest_cgins.regenerate.model import Answer, Ask, Usage
-from pytest_cgins.regenerate.prompts import answers_format, search
+from pytest_cgins.regenerate.prompts import assembly
 from pytest_cgins.regenerate.search.tree import ROOT
 from tests.regenerate.prompts.example import context_of
 
@@ -23,7 +23,7 @@ def answer(text):
 def prompt(kernel, implementation):
     context = context_of(kernel, implementation, "optimise")
     ask = Ask(parent=0, kind="optimise", round=2)
-    return context, search.candidate(context, ask, ROOT, shown=(), evidence="", methods="")[-1].text
+    return context, assembly.candidate(context, ask, ROOT, shown=(), evidence="", methods="")[-1].text
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def prompt(kernel, implementation):
 def test_edits_are_asked_for_where_files_are_long(kernel, implementation):
     """A prompt about long sources wants edits, and whole files only where most of one changes."""
     context, text = prompt(kernel, implementation)
-    assert sum(map(len, context.files.values())) >= answers_format.LONG_CHARACTERS
+    assert sum(map(len, context.files.values())) >= assembly.LONG_CHARACTERS
     assert "change them by edits, and leave the rest as it is" in text
     assert text.index("<<<<<<< SEARCH") < text.index("Only if most of a file changes: a whole file")
 
@@ -40,7 +40,7 @@ def test_edits_are_asked_for_where_files_are_long(kernel, implementation):
 def test_whole_files_are_asked_for_where_files_are_short():
     """A prompt about short sources takes a whole file as well as edits."""
     context, text = prompt("relu", "triton")
-    assert sum(map(len, context.files.values())) < answers_format.LONG_CHARACTERS
+    assert sum(map(len, context.files.values())) < assembly.LONG_CHARACTERS
     assert "change them by edits" not in text
     assert "Or, for small changes, edits in the same fence" in text
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.regenerate.prompts import blocks, hardware, schema_line, workload
-from pytest_cgins.regenerate.prompts.advise import read_advice
+from pytest_cgins.regenerate.prompts import blocks, hardware, schema_line, templating, workload
+from pytest_cgins.regenerate.prompts.advice import read_advice
 from tests.regenerate.prompts.example import config, context_of
 
 
@@ -66,17 +66,21 @@ def test_no_text_ends_its_fence(text):
     assert not any(re.match(f" {{0,3}}`{{{len(ticks)},}}", line) for line in inside)
 
 
+def _described(it):
+    return templating.render("hardware.md", hardware=it)
+
+
 def test_unknown_hardware_stays_unknown(tmp_path):
     """Where nobody tells anything, it says unknown."""
     cpu = hardware.read("cpu", cores=3, proc=tmp_path, sys_folder=tmp_path)
     assert (cpu.name, cpu.vector_flags, cpu.caches) == ("", (), ())
-    text = hardware.described(cpu)
+    text = _described(cpu)
     assert "unknown model, 3 cores" in text
     assert "vector instructions: unknown" in text
     gpu = hardware.read("cuda:0", library="libno-such-driver.so", proc=tmp_path)
     assert gpu.sm_count == 0
-    assert "unknown" in hardware.described(gpu)
-    assert "0 SMs" not in hardware.described(gpu)
+    assert "unknown" in _described(gpu)
+    assert "0 SMs" not in _described(gpu)
 
 
 def test_a_cpu_is_read_from_its_files(tmp_path):
@@ -94,7 +98,7 @@ def test_a_cpu_is_read_from_its_files(tmp_path):
         "avx512f",
     }
     assert told.caches == (("L2", 2 << 20),)
-    assert "20 GB/s" in hardware.described(told)
+    assert "20 GB/s" in _described(told)
 
 
 @pytest.mark.parametrize("kernel", [one.name for one in config().kernels])
@@ -169,5 +173,5 @@ def test_a_gpu_is_asked_through_its_driver(tmp_path):
     assert (told.name, told.arch, told.sm_count, told.cuda) == ("Model 'X'", "sm_90", 132, "12.8")
     assert (told.memory_nbytes, told.shared_nbytes_per_block_opt_in, told.clock_mhz) == (1 << 37, 97000, 13)
     assert told.l2_nbytes == 0
-    assert "L2 unknown" in hardware.described(told)
+    assert "L2 unknown" in _described(told)
     assert hardware.read("cuda:0", library=str(library), proc=tmp_path).name == ""

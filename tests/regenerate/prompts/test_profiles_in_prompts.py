@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_cgins.recording.profile import PROFILE_VERSION, AtenCall, DeviceKernel, PackProfile, TraceProfile
-from pytest_cgins.regenerate.prompts import repair
+from pytest_cgins.regenerate.prompts.assembly import generator
 from tests.regenerate.prompts.example import context_of
 
 
@@ -28,9 +28,9 @@ def test_aten_calls_and_cuda_kernels_are_told() -> None:
             ),
         ),
     )  # fmt: skip
-    text = repair.messages(replace(context, profiles=(profile,)))[-1].text
+    text = generator(replace(context, profiles=(profile,)))[-1].text
     assert "ATen: aten.gelu.default×1" in text
     assert "CUDA: vectorized_elementwise_kernel<4, Gelu> ×1, 2.5 µs" in text
     assert "3.21 µs a call in torch, 12.5% of its model's profile" in text
-    bare = repair.messages(replace(context, profiles=()))[-1].text
+    bare = generator(replace(context, profiles=()))[-1].text
     assert "ATen: aten" not in bare

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pytest_cgins.core.model import Reason, Status, Verdict
-from pytest_cgins.regenerate.model import Advice, Attempt, Finding
-from pytest_cgins.regenerate.prompts import advise, blocks, demands, failures, generate, optimise, repair
-from pytest_cgins.regenerate.prompts.assembly import MOST_CHARACTERS
+from pytest_cgins.regenerate.model import Advice, Attempt, Finding, Trial
+from pytest_cgins.regenerate.prompts import blocks, contract, findings
+from pytest_cgins.regenerate.prompts.assembly import MOST_CHARACTERS, generator, helper
 from tests.regenerate.prompts.example import PROJECT, case_of, context_of, evaluation
 
+repair = partial(generator, goal="repair")
+optimise = partial(generator, goal="optimise")
+generate = partial(generator, goal="generate")
 KERNELS = [
     ("layer_norm", "cpp"),
     ("gelu", "cuda"),
@@ -31,7 +35,7 @@ KERNELS = [
 
 
 def user_text(context, maker=repair):
-    return maker.messages(context)[-1].text
+    return maker(context)[-1].text
 
 
 @pytest.mark.parametrize(("kernel", "implementation"), KERNELS)
@@ -62,11 +66,11 @@ def test_what_every_prompt_has(kernel, implementation):
 
 
 @pytest.mark.parametrize(("kernel", "implementation"), KERNELS)
-@pytest.mark.parametrize("maker", [repair, optimise, advise])
+@pytest.mark.parametrize("maker", [repair, optimise, helper])
 def test_a_prompt_is_the_same_each_time_short_and_without_places(kernel, implementation, maker):
     """The same context gives the same bytes, within the bound, without absolute paths, seeds or user names."""
-    first = maker.messages(context_of(kernel, implementation))
-    assert first == maker.messages(context_of(kernel, implementation))
+    first = maker(context_of(kernel, implementation))
+    assert first == maker(context_of(kernel, implementation))
     text = "\n".join(message.text for message in first)
     assert len(text) < MOST_CHARACTERS + 3000
     assert str(PROJECT) not in text
@@ -235,7 +239,7 @@ def blocks_of(text):
     return inside, "\n".join(outside)
 
 
-@pytest.mark.parametrize("maker", [repair, advise, optimise, generate])
+@pytest.mark.parametrize("maker", [repair, helper, optimise, generate])
 def test_what_others_wrote_cannot_leave_its_block(maker):
     """Instructions and fences in logs, messages, output, sources, findings and advice stay inside a data block."""
     context = context_of("layer_norm", "cpp")
@@ -266,7 +270,7 @@ def test_what_others_wrote_cannot_leave_its_block(maker):
         assert outside.count("# Task") == 1
         assert "\x1b" not in text
         assert "\u202e" not in text
-    assert blocks.DATA_RULE in maker.messages(hostile)[0].text
+    assert blocks.DATA_RULE in maker(hostile)[0].text
 
 
 def test_bounds_hold_for_many_traces_and_long_logs():
@@ -313,7 +317,7 @@ def test_bounds_hold_for_many_traces_and_long_logs():
 def test_a_log_shows_first_errors_without_paths(tmp_path):
     """A compiler's output is cut to its first errors, with paths relative to the project."""
     log = f"{tmp_path}/kernels/x.cu:7:3: error: expected ';'\n  7 | a\n/usr/include/c++/13/cmath:9:1: error: no\n"
-    text = failures.of_log(log, ["kernels/x.cu"], tmp_path)
+    text = findings.of_log(log, ["kernels/x.cu"], tmp_path)
     assert "kernels/x.cu:7:3: error: expected ';'" in text
     assert "…/cmath:9:1" in text
     assert str(tmp_path) not in text
@@ -324,7 +328,7 @@ def test_limits_are_those_of_the_gate():
     torch = pytest.importorskip("torch")
     from pytest_cgins.verify import tolerance
 
-    for name, (peak, rms) in demands.LIMITS.items():
+    for name, (peak, rms) in contract.LIMITS.items():
         rule = tolerance.constants(getattr(torch, name))
         assert (peak, rms) == (rule.peak, rule.rms)
 
@@ -336,8 +340,37 @@ def test_no_torch_in_this_process(tmp_path):
 
     code = (
         "import sys; from tests.regenerate.prompts.example import context_of; "
-        "from pytest_cgins.regenerate.prompts import repair, generate, optimise, advise; "
-        "[m.messages(context_of('gelu', 'cuda')) for m in (repair, generate, optimise, advise)]; "
+        "from pytest_cgins.regenerate.prompts.assembly import generator, helper; "
+        "context = context_of('gelu', 'cuda'); "
+        "[generator(context, goal) for goal in ('repair', 'generate', 'optimise')], helper(context); "
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+
+
+def test_findings_of_the_last_judged_candidate_stay(tmp_path):
+    """An attempt that nobody could judge does not hide what the gate found in the one before it, nor in the source."""
+    context = context_of("layer_norm", "cpp")
+    trial = Trial(
+        stage="check", evaluations=(evaluation(case_of(context), output="it printed 4711"),), environments=(), seed=1,
+        sandbox=True, sanitized=False, seconds=1.0,
+    )  # fmt: skip
+    judged = attempt_of(context, message="the tail is wrong", trials=(trial,))
+    unreadable = attempt_of(
+        context, number=2, outcome="unusable", reason="no-source", message="no file in it"
+    )
+    refused = attempt_of(context, number=3, outcome="refused", reason="calls-op", message="calls the op")
+    for later in ((unreadable,), (unreadable, refused)):
+        for maker in (repair, helper, optimise, generate):
+            text = user_text(replace(context, attempts=(judged, *later)), maker)
+            last, wrong = text.index("## What the gate found last"), text.index("## What is wrong now")
+            assert f"Attempt {later[-1].number} was not judged." in text[last:wrong]
+            assert "it printed 4711" in text[last:wrong]
+            assert "it printed 4711" not in text[wrong:]
+            assert f"Attempt {later[-1].number} ended as" in text[wrong:]
+    text = user_text(replace(context, attempts=(unreadable,)))
+    assert "No attempt was judged yet." in text
+    assert "at [1, 63]: expected 0.7310585, got 1.4621171" in text
+    text = user_text(replace(context, attempts=(unreadable, judged)))
+    assert "What the gate found last" not in text
+    assert text.count("it printed 4711") == 1

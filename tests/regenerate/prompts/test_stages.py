@@ -14,8 +14,8 @@ from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.model import Ask, Attempt
-from pytest_cgins.regenerate.prompts import assembly, languages, methods, search, stages, workload
-from pytest_cgins.regenerate.prompts.workload_advice import Place
+from pytest_cgins.regenerate.prompts import assembly, methods, stages, workload
+from pytest_cgins.regenerate.prompts.workload import Place
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.stage import STAGES, stage_of
@@ -179,18 +179,18 @@ def test_a_prompt_for_triton_and_cute_is_about_that_language(kernel, implementat
         context, registry.shipped(), MethodMemory(), gaps=ALL_GAPS, metrics={}, applied=()
     )
     stage = stages.described(context, focus, ALL_GAPS)
-    made = search.candidate(
+    made = assembly.candidate(
         context, ask(0, 1), ROOT, shown=(), evidence="", methods=offered.text(), stage=stage
     )[-1].text
     assert len(made) <= assembly.MOST_CHARACTERS
     assert stage in made
-    assert stages.shipped().constants[languages.of(context)] in made
+    assert stages.shipped().constants[workload.language_of(context)] in made
     assert (
         made.index("## What makes it fast")
         < made.index(stage.split("\n")[0])
         < made.index("## Methods for this")
     )
-    advice = "\n".join([workload.described(context), stage, offered.text()])
+    advice = "\n".join([assembly.section("advice.md", context), stage, offered.text()])
     for name in wanted:
         assert name in advice
     if implementation != "cute":
