@@ -32,7 +32,7 @@ from pytest_cgins.regenerate.methods.classes import Tried
 from pytest_cgins.regenerate.model import Finding, Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts.of_target import ContextPrompts
+from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.proposal.write import check_changeable
 from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings

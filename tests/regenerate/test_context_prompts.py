@@ -8,7 +8,7 @@ from pytest_cgins.config import load
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.model import Ask, Attempt, Target
 from pytest_cgins.regenerate.project_copy import ProjectCopy
-from pytest_cgins.regenerate.prompts.of_target import ContextPrompts
+from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policies.refine import Refine
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot

@@ -28,10 +28,10 @@ _MOST_OBJECTS = 50
 def read_advice(answer_text: str) -> Advice:
     """Advice from an answer in whatever form it came: JSON, in a fence or in prose, or plain sections; never raises."""
     text = blocks.clean(answer_text[:_LONGEST_ANSWER])
-    for found in _objects(text):
-        made = _of_object(found)
-        if made is not None:
-            return made
+    for answer in _objects(text):
+        advice = _of_object(answer)
+        if advice is not None:
+            return advice
     return _of_sections(text)
 
 
@@ -43,24 +43,24 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         if start < 0:
             return
         try:
-            found, end = decoder.raw_decode(text, start)
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             start = text.find("{", start + 1)
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value
         start = text.find("{", end)
 
 
-def _of_object(found: dict[str, Any]) -> Advice | None:
-    lowered = {str(key).lower(): value for key, value in found.items()}
+def _of_object(answer: dict[str, Any]) -> Advice | None:
+    lowered = {str(key).lower(): value for key, value in answer.items()}
     text = next((lowered[key] for key in _TEXT_KEYS if lowered.get(key)), None)
     avoid = next((lowered[key] for key in _AVOID_KEYS if lowered.get(key)), ())
     if text is None and not avoid:
         return None
-    said = "\n".join(map(_plain, text)) if isinstance(text, list) else _plain(text or "")
+    advice = "\n".join(map(_plain, text)) if isinstance(text, list) else _plain(text or "")
     listed = [avoid] if isinstance(avoid, str) else list(avoid) if isinstance(avoid, (list, tuple)) else []
-    return _made(said, [_plain(one) for one in listed])
+    return _bounded(advice, [_plain(way) for way in listed])
 
 
 def _plain(value: object) -> str:
@@ -88,10 +88,10 @@ def _of_sections(text: str) -> Advice:
             kept.append(line)
         elif line.strip() and avoid:
             avoid[-1] += f" {line.strip()}"
-    return _made("\n".join(kept), avoid)
+    return _bounded("\n".join(kept), avoid)
 
 
-def _made(text: str, avoid: list[str]) -> Advice:
+def _bounded(text: str, avoid: list[str]) -> Advice:
     lines = [blocks.one_line(line, _MOST_LINE) for line in avoid]
     return Advice(
         text=blocks.head(text.strip(), _MOST_ADVICE),

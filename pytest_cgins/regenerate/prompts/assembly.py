@@ -125,7 +125,7 @@ def section(template: str, context: Context, **values: object) -> str:
         context=context,
         hardware=with_peaks(context),
         language=workload.language_of(context),
-        place=workload.place_of(context),
+        backend=workload.backend_of(context),
         families=workload.families_of(context.target.op),
         fence_of=workload.fence_of,
         described_op=definitions.described_op,

@@ -92,12 +92,12 @@ def number(text: str) -> str:
 def tensor(meta: TensorMeta, stand_in: str = "") -> str:
     """Dtype and shape, and how it lies in memory where that is not plain."""
     name = _STAND_IN if meta.dtype == stand_in else SHORT.get(meta.dtype, meta.dtype)
-    said = f"{name}[{', '.join(map(str, meta.shape))}]"
+    text = f"{name}[{', '.join(map(str, meta.shape))}]"
     if not is_contiguous(meta):
-        said += f" strides ({', '.join(map(str, meta.stride))})"
+        text += f" strides ({', '.join(map(str, meta.stride))})"
     if meta.offset * ITEMSIZE.get(meta.dtype, 1) % ALIGNMENT_NBYTES and meta.numel:
-        said += f" starting {counted(meta.offset, 'element')} into its memory"
-    return said
+        text += f" starting {counted(meta.offset, 'element')} into its memory"
+    return text
 
 
 def is_contiguous(meta: TensorMeta) -> bool:
@@ -120,13 +120,13 @@ def tensor_indices(value: Value) -> Iterator[int]:
 
 def names_of_tensors(trace: Trace) -> dict[int, str]:
     """Name of the argument that each tensor is, or is in."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for argument in trace.call.arguments:
         indices = list(tensor_indices(argument.value))
-        for place, index in enumerate(indices):
-            name = argument.name if len(indices) == 1 else f"{argument.name}[{place}]"
-            found.setdefault(index, one_line(name, _LONGEST_TEXT))
-    return found
+        for number, index in enumerate(indices):
+            name = argument.name if len(indices) == 1 else f"{argument.name}[{number}]"
+            names.setdefault(index, one_line(name, _LONGEST_TEXT))
+    return names
 
 
 def outputs(trace: Trace, stand_in: str = "") -> str:
@@ -134,45 +134,45 @@ def outputs(trace: Trace, stand_in: str = "") -> str:
     if trace.gold is None:
         return "unknown"
     metas = [gold.meta for gold in trace.gold.tensors]
-    said = plain(trace.gold.outputs, metas, stand_in)
+    text = plain(trace.gold.outputs, metas, stand_in)
     return (
-        said[1:-1].rstrip(",")
-        if trace.gold.outputs.kind in ("tuple", "list") and "(" not in said[1:]
-        else said
+        text[1:-1].rstrip(",")
+        if trace.gold.outputs.kind in ("tuple", "list") and "(" not in text[1:]
+        else text
     )
 
 
 def facts(trace: Trace) -> list[str]:
     """What is changed in place, what shares memory, and what decides besides the arguments."""
     names = names_of_tensors(trace)
-    said = []
+    lines = []
     groups: dict[int, list[int]] = {}
     for index, meta in enumerate(trace.tensors):
         groups.setdefault(meta.storage, []).append(index)
     for indices in groups.values():
         shared = list(dict.fromkeys(names[index] for index in indices if index in names))
         if len(shared) > 1:
-            said.append(f"{' and '.join(shared)} lie on the same memory")
+            lines.append(f"{' and '.join(shared)} lie on the same memory")
     if trace.gold is not None:
         changed = [names.get(index, str(index)) for index, _ in trace.gold.mutated]
         if changed:
-            said.append(f"changes {', '.join(changed)} in place")
-        views = sorted({(place, names.get(index, str(index))) for place, index in trace.gold.aliases})
+            lines.append(f"changes {', '.join(changed)} in place")
+        views = sorted({(position, names.get(index, str(index))) for position, index in trace.gold.aliases})
         returned = len(list(tensor_indices(trace.gold.outputs)))
-        said += [
-            f"{'the result' if returned == 1 else f'result {place}'} is memory of {name}"
-            for place, name in views
-            if place < returned
+        lines += [
+            f"{'the result' if returned == 1 else f'result {position}'} is memory of {name}"
+            for position, name in views
+            if position < returned
         ]
     context = trace.context
-    said += [f"under autocast to {one.dtype} on {one.device_type}" for one in context.autocast]
+    lines += [f"under autocast to {it.dtype} on {it.device_type}" for it in context.autocast]
     if context.default_dtype != "float32":
-        said.append(f"default dtype {context.default_dtype}")
+        lines.append(f"default dtype {context.default_dtype}")
     if context.float32_matmul_precision != "highest":
-        said.append(f"float32 matmul precision {context.float32_matmul_precision}")
+        lines.append(f"float32 matmul precision {context.float32_matmul_precision}")
     if context.deterministic:
-        said.append("deterministic algorithms asked for")
-    return [one_line(one, 160) for one in said]
+        lines.append("deterministic algorithms asked for")
+    return [one_line(line, 160) for line in lines]
 
 
 def nbytes(trace: Trace) -> int:

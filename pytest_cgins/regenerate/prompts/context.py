@@ -80,13 +80,13 @@ class Context:
     def profile_of(self, pack: str, trace: str) -> TraceProfile | None:
         """What a profile says of a trace: one of the kernel's device type first; None if no profile has it."""
         ordered = sorted(
-            self.profiles, key=lambda one: (one.device != self.target.device, one.device_name, one.torch)
+            self.profiles, key=lambda it: (it.device != self.target.device, it.device_name, it.torch)
         )
         for profile in ordered:
             if profile.pack == pack:
-                found = next((one for one in profile.traces if one.trace == trace), None)
-                if found is not None:
-                    return found
+                match = next((it for it in profile.traces if it.trace == trace), None)
+                if match is not None:
+                    return match
         return None
 
 
@@ -98,10 +98,6 @@ def gather(
     *,
     hardware: Hardware,
     evaluations: Sequence[Evaluation] = (),
-    attempts: Sequence[Attempt] = (),
-    advices: Sequence[Advice] = (),
-    candidate: Mapping[str, str] | None = None,
-    schema: str = "",
     top: Path | None = None,
 ) -> Context:
     """A context from a project's files.
@@ -113,10 +109,6 @@ def gather(
         implementation: one of it, or one that is to be written.
         hardware: what it runs on.
         evaluations: what the gate said of the sources as they are.
-        attempts: what was tried before.
-        advices: what the helper said.
-        candidate: the last attempt's sources.
-        schema: schema line of a source that is not written yet.
         top: folder that paths are relative to, if not that of cgins.yaml.
 
     Raises:
@@ -136,10 +128,6 @@ def gather(
         profiles=tuple(profile for pack in packs for profile in read_all(pack)),
         hardware=hardware,
         evaluations=tuple(evaluations),
-        attempts=tuple(attempts),
-        advices=tuple(advices),
-        candidate=dict(candidate or {}),
-        schema=schema,
     )
 
 
@@ -158,12 +146,12 @@ def _own(config: Config, implementation: Implementation) -> tuple[Path, ...]:
 def headers_of(config: Config, implementation: Implementation, top: Path) -> dict[str, str]:
     """Headers and modules of the project that an implementation's sources include, the nearest first."""
     own = _own(config, implementation)
-    found: dict[Path, None] = {}
+    headers: dict[Path, None] = {}
     for file in own:
         for header in _modules(file, config.root) if file.suffix == ".py" else _headers(file):
             if header not in own and header.resolve().is_relative_to(top.resolve()):
-                found.setdefault(header)
-    return {relative(file, top): _text(file) for file in list(found)[:_MOST_HEADERS]}
+                headers.setdefault(header)
+    return {relative(file, top): _text(file) for file in list(headers)[:_MOST_HEADERS]}
 
 
 def _headers(file: Path) -> tuple[Path, ...]:
@@ -175,18 +163,18 @@ def _headers(file: Path) -> tuple[Path, ...]:
 
 def _modules(file: Path, root: Path) -> tuple[Path, ...]:
     """Files of the project that a Python file imports, and those that they import."""
-    found: dict[Path, None] = {}
+    modules: dict[Path, None] = {}
     todo = [file]
-    while todo and len(found) < _MOST_HEADERS:
+    while todo and len(modules) < _MOST_HEADERS:
         for name in _imported(_text(todo.pop(0))):
-            place = root.joinpath(*name.split("."))
+            base = root.joinpath(*name.split("."))
             module = next(
-                (one for one in (place.with_suffix(".py"), place / "__init__.py") if one.is_file()), None
+                (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None
             )
-            if module is not None and module not in found and module != file:
-                found[module] = None
+            if module is not None and module not in modules and module != file:
+                modules[module] = None
                 todo.append(module)
-    return tuple(found)
+    return tuple(modules)
 
 
 def _imported(text: str) -> list[str]:
@@ -205,9 +193,9 @@ def _imported(text: str) -> list[str]:
 
 def relative(file: Path, top: Path) -> str:
     """A path as it stands in prompts; of one that is not in the project only the name."""
-    for folder, one in ((top, file), (top.resolve(), file.resolve())):
-        if one.is_relative_to(folder):
-            return one.relative_to(folder).as_posix()
+    for folder, path in ((top, file), (top.resolve(), file.resolve())):
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
     return file.name
 
 

@@ -50,7 +50,11 @@ def line_of(context: Context) -> tuple[str, str]:
 
     It is that of the main source if it is one and fits the op, else the given or derived one; "" if there is none.
     """
-    names = {calls.schema_name(one): None for _, trace in context.traces for one in calls.arguments(trace)}
+    names = {
+        calls.schema_name(argument): None
+        for _, trace in context.traces
+        for argument in calls.arguments(trace)
+    }
     wrong = ""
     for files in (context.sources, context.candidate):
         text = files.get(context.main, "")

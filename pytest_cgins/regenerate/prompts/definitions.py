@@ -49,8 +49,8 @@ def find(root: Path, op: str) -> tuple[Path, str] | None:
     for depth in range(len(parts) - 1, 0, -1):
         if not all(part.isidentifier() for part in parts):
             return None
-        place = root.joinpath(*parts[:depth])
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
+        base = root.joinpath(*parts[:depth])
+        for file in (base.with_suffix(".py"), base / "__init__.py"):
             if file.is_file():
                 text = _definition(file, parts[depth:])
                 if text:
@@ -81,17 +81,17 @@ def _definition(file: Path, names: list[str]) -> str:
 
 def _first(node: ast.stmt) -> int:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
     """Functions, classes and constants of a module by name."""
-    found: dict[str, ast.stmt] = {}
+    named: dict[str, ast.stmt] = {}
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found[node.name] = node
+            named[node.name] = node
         elif isinstance(node, ast.Assign):
-            found.update({target.id: node for target in node.targets if isinstance(target, ast.Name)})
+            named.update({target.id: node for target in node.targets if isinstance(target, ast.Name)})
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = node
-    return found
+            named[node.target.id] = node
+    return named

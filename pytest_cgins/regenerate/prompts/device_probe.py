@@ -38,21 +38,21 @@ def ask(index: int, library: str) -> dict[str, object]:
     device = ctypes.c_int()
     if cuda.cuInit(0) != 0 or cuda.cuDeviceGet(ctypes.byref(device), index) != 0:
         return {}
-    told: dict[str, object] = {}
+    answers: dict[str, object] = {}
     for name, attribute in ATTRIBUTES.items():
         number = ctypes.c_int()
         if cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device) == 0:
-            told[name] = number.value
+            answers[name] = number.value
     text = ctypes.create_string_buffer(256)
     if cuda.cuDeviceGetName(text, 256, device) == 0:
-        told["name"] = text.value.decode(errors="replace")
+        answers["name"] = text.value.decode(errors="replace")
     nbytes = ctypes.c_size_t()
     if cuda.cuDeviceTotalMem_v2(ctypes.byref(nbytes), device) == 0:
-        told["memory_nbytes"] = nbytes.value
+        answers["memory_nbytes"] = nbytes.value
     version = ctypes.c_int()
     if cuda.cuDriverGetVersion(ctypes.byref(version)) == 0:
-        told["cuda"] = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return told
+        answers["cuda"] = f"{version.value // 1000}.{version.value % 1000 // 10}"
+    return answers
 
 
 if __name__ == "__main__":

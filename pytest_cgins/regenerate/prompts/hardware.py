@@ -101,14 +101,14 @@ def read(
         sys_folder: where it tells of their caches.
         library: CUDA's driver.
     """
-    told = _cuda(device, library, proc) if device.startswith("cuda") else _cpu(cores, proc, sys_folder)
-    known = {one.name for one in fields(Hardware)}
-    told = {name: value for name, value in told.items() if name in known}
+    facts = _cuda(device, library, proc) if device.startswith("cuda") else _cpu(cores, proc, sys_folder)
+    known = {it.name for it in fields(Hardware)}
+    facts = {name: value for name, value in facts.items() if name in known}
     if driver and device.startswith("cuda"):
-        told["driver"] = driver
+        facts["driver"] = driver
     return Hardware(
         **{
-            **told,
+            **facts,
             "device": "cuda" if device.startswith("cuda") else "cpu",
             "peak_bytes_per_s": peak_bytes_per_s,
             "peak_flops_per_s": dict(sorted((peak_flops_per_s or {}).items())),
@@ -126,22 +126,22 @@ def _cuda(device: str, library: str, proc: Path) -> dict[str, Any]:
             [sys.executable, "-I", str(_PROBE), index, library],
             capture_output=True, timeout=_LIMIT_S, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        told = json.loads(ran.stdout.decode(errors="replace").strip().splitlines()[-1])
+        answers = json.loads(ran.stdout.decode(errors="replace").strip().splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return {}
-    if not isinstance(told, dict) or not told:
+    if not isinstance(answers, dict) or not answers:
         return {}
-    numbers = {name: value for name, value in told.items() if isinstance(value, int) and value > 0}
-    made: dict[str, Any] = dict(numbers)
-    made["name"] = one_line(str(told.get("name", "")), 80)
-    made["cuda"] = one_line(str(told.get("cuda", "")), 20)
+    numbers = {name: value for name, value in answers.items() if isinstance(value, int) and value > 0}
+    facts: dict[str, Any] = dict(numbers)
+    facts["name"] = one_line(str(answers.get("name", "")), 80)
+    facts["cuda"] = one_line(str(answers.get("cuda", "")), 20)
     if "major" in numbers:
-        made["arch"] = f"sm_{numbers['major']}{told.get('minor', 0)}"
-    made["clock_mhz"] = numbers.get("clock_khz", 0) // 1000
-    made["memory_clock_mhz"] = numbers.get("memory_clock_khz", 0) // 1000
+        facts["arch"] = f"sm_{numbers['major']}{answers.get('minor', 0)}"
+    facts["clock_mhz"] = numbers.get("clock_khz", 0) // 1000
+    facts["memory_clock_mhz"] = numbers.get("memory_clock_khz", 0) // 1000
     version = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)", _text(proc / "driver/nvidia/version"))
-    made["driver"] = version[1] if version else ""
-    return made
+    facts["driver"] = version[1] if version else ""
+    return facts
 
 
 # ---- CPU
@@ -170,13 +170,15 @@ def _usable_cores() -> int:
 
 
 def _caches(folder: Path) -> tuple[tuple[str, int], ...]:
-    found = []
-    for place in sorted(folder.glob("index*")):
-        level, kind, size = (_text(place / name).strip() for name in ("level", "type", "size"))
+    caches = []
+    for cache in sorted(folder.glob("index*")):
+        level, kind, size = (_text(cache / name).strip() for name in ("level", "type", "size"))
         match = re.fullmatch(r"(\d+)([KMG])", size)
         if level.isdigit() and match and kind in ("Data", "Unified"):
-            found.append((f"L{level}{'d' if kind == 'Data' else ''}", int(match[1]) * _CACHE_UNITS[match[2]]))
-    return tuple(found)
+            caches.append(
+                (f"L{level}{'d' if kind == 'Data' else ''}", int(match[1]) * _CACHE_UNITS[match[2]])
+            )
+    return tuple(caches)
 
 
 def _text(file: Path) -> str:

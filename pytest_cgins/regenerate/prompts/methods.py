@@ -57,11 +57,11 @@ class Offers:
             choice = validator.read_choice(answer)
         except CginsError:
             return ()
-        found = validator.validate(
+        violations = validator.validate(
             choice, self.offered, registry=self.registry, situation=self.situation, budget=self.budget,
             memory=self.memory,
         )  # fmt: skip
-        return tuple(one.message for one in found)
+        return tuple(violation.message for violation in violations)
 
 
 def offers(
@@ -90,7 +90,7 @@ def offers(
     budget = axis_budget(gaps)
     offered = select.select(registry, known, budget, memory)
     if workload.language_of(context) == "cute-dsl":
-        offered = tuple(_without_cpp(one) for one in offered)
+        offered = tuple(map(_without_cpp, offered))
     return Offers(registry=registry, situation=known, budget=budget, memory=memory, offered=offered)
 
 
@@ -109,7 +109,7 @@ def situation(context: Context) -> Situation | None:
         capability=int(re.sub(r"\D", "", hardware.arch) or 0),
         language=language,
         families=(named,) if named in get_args(Family) else (),  # type: ignore[arg-type]
-        dtypes=tuple(sorted({one.case.dtype for one in context.evaluations})),
+        dtypes=tuple(sorted({evaluation.case.dtype for evaluation in context.evaluations})),
     )
 
 
@@ -123,8 +123,8 @@ def named(registry: Registry, method: str) -> str:
     """A method with what it is, for who is to recognise it in a kernel; an answer may name one that nobody knows."""
     if method not in registry:
         return method
-    found = registry.get(method)
-    return f"{method} ({found.title.rstrip('.')}: {found.what})"
+    known = registry.get(method)
+    return f"{method} ({known.title.rstrip('.')}: {known.what})"
 
 
 def chosen(answer: str) -> tuple[str, ...]:
@@ -132,5 +132,5 @@ def chosen(answer: str) -> tuple[str, ...]:
     try:
         return tuple(dict.fromkeys(pick.method for pick in validator.read_choice(answer).picks))
     except CginsError:
-        found = _LINE.search(answer)
-        return tuple(dict.fromkeys(_NAME.findall(found[1].lower()))) if found else ()
+        line = _LINE.search(answer)
+        return tuple(dict.fromkeys(_NAME.findall(line[1].lower()))) if line else ()

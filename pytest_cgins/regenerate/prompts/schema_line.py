@@ -80,12 +80,12 @@ def derive(
     """
     if implementation.contract not in ("launcher", "device"):
         return ""
-    own = [one for one in entry.implementations if one != implementation]
-    others = [one for kernel in config.kernels if kernel.op == entry.op for one in kernel.implementations]
+    own = [it for it in entry.implementations if it != implementation]
+    others = [it for kernel in config.kernels if kernel.op == entry.op for it in kernel.implementations]
     for sibling in (*own, *others):
-        found = _of_source(sibling)
-        if found:
-            return found
+        line = _of_source(sibling)
+        if line:
+            return line
     return from_traces(entry.name, entry.op, traces) if traces else ""
 
 
@@ -110,8 +110,8 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
         traces: its calls, at least one.
     """
     known: dict[str, SchemaArgument] = {}
-    for one in _known(op):
-        known.setdefault(one.name, one)
+    for declared in _known(op):
+        known.setdefault(declared.name, declared)
     usual = defaults(op.partition("@")[0])
     arguments: list[tuple[str, str, str]] = []
     for argument in _order(traces):
@@ -122,10 +122,10 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
             return ""
         default = _default_of(argument, traces, known.get(argument.name), usual)
         hidden = argument.name.startswith("_") and all(
-            _default_text(one.value) == default
+            _default_text(it.value) == default
             for trace in traces
-            for one in trace.call.arguments
-            if one.name == argument.name
+            for it in trace.call.arguments
+            if it.name == argument.name
         )
         if default == "None" and not word.endswith("?"):
             word += "?" if word else ""
@@ -143,7 +143,7 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
 
 def _has_name(argument: Argument, traces: Sequence[Trace]) -> bool:
     """Whether an attribute of a module has a name of its own wherever it was recorded."""
-    met = [trace for trace in traces if any(one.name == argument.name for one in trace.call.arguments)]
+    met = [trace for trace in traces if any(other.name == argument.name for other in trace.call.arguments)]
     return all(calls.schema_name(argument) in calls.state_names(trace) for trace in met)
 
 
@@ -169,18 +169,18 @@ def _known(op: str) -> Iterable[SchemaArgument]:
 
 def _order(traces: Sequence[Trace]) -> list[Argument]:
     """One argument a name, in the order of calls."""
-    found: dict[str, Argument] = {}
+    by_name: dict[str, Argument] = {}
     for trace in traces:
         for argument in calls.arguments(trace):
-            found.setdefault(argument.name, argument)
-    return list(found.values())
+            by_name.setdefault(argument.name, argument)
+    return list(by_name.values())
 
 
 def _type(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | None) -> str | None:
     """`Tensor?`; "" for an argument that may be left out, None where there is no type for it."""
-    met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
-    present = [one.value for one in met if one.value.kind != "none"]
-    only_default = all(one.passed == "default" for one in met)
+    met = [it for trace in traces for it in trace.call.arguments if it.name == argument.name]
+    present = [it.value for it in met if it.value.kind != "none"]
+    only_default = all(it.passed == "default" for it in met)
     word = _word_of(present, known)
     if not word:
         return "" if only_default or not present else None
@@ -193,8 +193,8 @@ def _default_of(
     argument: Argument, traces: Sequence[Trace], known: SchemaArgument | None, usual: Mapping[str, str]
 ) -> str:
     """An argument's default as a schema line writes it: as it was recorded, of the Python function, of torch's schema."""
-    met = [one for trace in traces for one in trace.call.arguments if one.name == argument.name]
-    recorded = next((one.value for one in met if one.passed == "default"), None)
+    met = [it for trace in traces for it in trace.call.arguments if it.name == argument.name]
+    recorded = next((it.value for it in met if it.passed == "default"), None)
     if recorded is not None:
         return _default_text(recorded)
     if argument.name in usual:
@@ -211,29 +211,29 @@ def _default_of(
 def _spelled(arguments: Sequence[tuple[str, str, str]], changed: Sequence[str]) -> list[str]:
     """`Tensor(a!) x`, `float eps=1e-05`; what stands before an argument without default has none either."""
     marks = iter("abcdefghijklmnopqrstuvwxyz")
-    last = max((place for place, (_, _, default) in enumerate(arguments) if not default), default=-1)
-    made = []
-    for place, (word, name, default) in enumerate(arguments):
+    last = max((position for position, (_, _, default) in enumerate(arguments) if not default), default=-1)
+    lines = []
+    for position, (word, name, default) in enumerate(arguments):
         marked = name in changed and word in ("Tensor", "Tensor?")
         spelled = f"Tensor({next(marks)}!){word[6:]}" if marked else word
-        made.append(f"{spelled} {name}" + (f"={default}" if default and place > last else ""))
-    return made
+        lines.append(f"{spelled} {name}" + (f"={default}" if default and position > last else ""))
+    return lines
 
 
 def _changed(traces: Sequence[Trace]) -> list[str]:
     """Names, as schema lines have them, of arguments that a call changes, in order."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for trace in traces:
         mutated = {index for index, _ in trace.gold.mutated} if trace.gold else set()
         for argument in calls.arguments(trace):
             if mutated.intersection(calls.tensor_indices(argument.value)):
-                found.setdefault(calls.schema_name(argument))
-    return list(found)
+                names.setdefault(calls.schema_name(argument))
+    return list(names)
 
 
 def _returns(op: str, traces: Sequence[Trace]) -> str:
     """What comes back: new tensors, or the mutated argument itself."""
-    trace = next((one for one in traces if one.gold is not None), None)
+    trace = next((it for it in traces if it.gold is not None), None)
     gradients = [
         name.rpartition(".")[2] for name in op.partition("@backward(")[2].rstrip(")").split(",") if name
     ]

@@ -18,7 +18,7 @@ from pytest_cgins.regenerate.methods.model import Axis
 from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.templating import render
-from pytest_cgins.regenerate.prompts.workload import Place
+from pytest_cgins.regenerate.prompts.workload import Backend
 from pytest_cgins.regenerate.search.stage import STAGES, Focus, Stage
 
 DATA = Path(__file__).parent / "stages.yaml"
@@ -26,7 +26,7 @@ VERSION = 1
 BUSY = 0.5
 """Where compute or memory is nearer to its peak than this, the other's gap is in the nature of the op."""
 _OF_AXIS: Mapping[Axis, Stage] = {"compute": "structure", "memory": "memory", "latency": "parallelism"}
-_PLACES: tuple[Place, ...] = get_args(Place)
+_BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Lines:
     """What it is about, as a phrase."""
     everywhere: tuple[str, ...]
     """What to do, in every language."""
-    of_place: Mapping[Place, tuple[str, ...]]
+    of_backend: Mapping[Backend, tuple[str, ...]]
     """What to do besides, by language."""
 
 
@@ -50,13 +50,13 @@ class Plan:
     constants: Mapping[str, str]
     """What may be tuned without another design, by language."""
 
-    def lines(self, families: Sequence[str], place: Place, stage: Stage) -> tuple[str, ...]:
+    def lines(self, families: Sequence[str], backend: Backend, stage: Stage) -> tuple[str, ...]:
         """What to do in a stage, for an op of several kinds."""
         return tuple(
             line
             for family in families
             for it in (self.families[family][stage],)
-            for line in (*it.everywhere, *it.of_place[place])
+            for line in (*it.everywhere, *it.of_backend[backend])
         )
 
 
@@ -92,16 +92,16 @@ def read(file: Path) -> Plan:
 def _family(families: Section, name: str) -> dict[Stage, Lines]:
     it = families.require(name, remedy="write its stages").mapping(f'family "{name}"')
     it.refuse_unknown(STAGES)
-    found: dict[Stage, Lines] = {}
+    stages: dict[Stage, Lines] = {}
     for stage in STAGES:
         section = it.require(stage, remedy="write it").mapping(f'stage "{stage}" of family "{name}"')
-        section.refuse_unknown(("title", "all", *_PLACES))
-        found[stage] = Lines(
+        section.refuse_unknown(("title", "all", *_BACKENDS))
+        stages[stage] = Lines(
             title=section.require("title", remedy="write what it is about").text(),
             everywhere=_texts(section, "all"),
-            of_place={place: _texts(section, place) for place in _PLACES},
+            of_backend={backend: _texts(section, backend) for backend in _BACKENDS},
         )
-    return found
+    return stages
 
 
 def _texts(section: Section, key: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -
     if focus is None:
         return ""
     plan = shipped()
-    place = workload.place_of(context)
+    backend = workload.backend_of(context)
     families: list[str] = [*workload.families_of(context.target.op)]
     if "@backward" in context.target.op:
         families.append("backward")
@@ -130,7 +130,7 @@ def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -
         focus=focus,
         stages=STAGES,
         titles={stage: plan.families[families[0]][stage].title for stage in STAGES},
-        lines={stage: plan.lines(families, place, stage) for stage in STAGES},
+        lines={stage: plan.lines(families, backend, stage) for stage in STAGES},
         constants=plan.constants[workload.language_of(context)],
         gaps=gaps,
         axis=axis,
@@ -143,9 +143,9 @@ def leading(gaps: Gaps) -> Axis | None:
 
     A kernel that keeps the memory busy has a large gap of compute by nature, and the other way round: that is not counted.
     """
-    found = {axis: gap for axis in TIES if (gap := gaps.of(axis)) is not None}
-    compute, memory = found.get("compute"), found.get("memory")
+    by_axis = {axis: gap for axis in TIES if (gap := gaps.of(axis)) is not None}
+    compute, memory = by_axis.get("compute"), by_axis.get("memory")
     if compute is not None and memory is not None and min(compute, memory) < BUSY and compute != memory:
-        del found["compute" if compute > memory else "memory"]
-    best = max(found, key=lambda axis: found[axis], default=None)
-    return best if best is not None and found[best] >= LEAST_GAP else None
+        del by_axis["compute" if compute > memory else "memory"]
+    best = max(by_axis, key=lambda axis: by_axis[axis], default=None)
+    return best if best is not None and by_axis[best] >= LEAST_GAP else None

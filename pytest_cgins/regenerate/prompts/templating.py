@@ -19,8 +19,9 @@ FOLDER = Path(__file__).parent / "templates"
 
 
 @cache
-def _environment() -> Environment:
-    made = Environment(
+def environment() -> Environment:
+    """Where templates are loaded from, and the filters that they have."""
+    jinja = Environment(
         loader=FileSystemLoader(FOLDER),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - prompts are plain text
@@ -28,7 +29,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(
+    jinja.filters.update(
         code=blocks.code,
         counted=counted,
         data=lambda text, title: blocks.data(title, text),
@@ -41,13 +42,13 @@ def _environment() -> Environment:
         tail=blocks.tail,
         without_paths=blocks.without_paths,
     )
-    made.globals.update(data_rule=blocks.DATA_RULE, text=text)
-    return made
+    jinja.globals.update(data_rule=blocks.DATA_RULE, text=text)
+    return jinja
 
 
 def render(name: str, /, **values: object) -> str:
     """A template filled in, without blank lines around it; a value that is missing is an error."""
-    return _environment().get_template(name).render(values).strip("\n")
+    return environment().get_template(name).render(values).strip("\n")
 
 
 @cache

@@ -75,7 +75,7 @@ def _common(traces: Sequence[Trace]) -> dict[str, str]:
     everywhere = {
         name
         for name in seen
-        if all(any(one.name == name for one in trace.call.arguments) for trace in traces)
+        if all(any(argument.name == name for argument in trace.call.arguments) for trace in traces)
     }
     first = traces[0]
     return {
@@ -96,14 +96,14 @@ def _groups(
     context: Context, traces: Iterable[tuple[PackReader, Trace]], common: dict[str, str]
 ) -> list[Group]:
     failing = {
-        (one.case.pack, one.case.trace_id)
-        for one in context.evaluations
-        if one.verdict.status.outcome == "fail"
+        (evaluation.case.pack, evaluation.case.trace_id)
+        for evaluation in context.evaluations
+        if evaluation.verdict.status.outcome == "fail"
     }
-    found: dict[tuple[str, tuple[str, ...]], Group] = {}
+    groups: dict[tuple[str, tuple[str, ...]], Group] = {}
     for pack, trace in traces:
         varying, facts = _written(trace, common), tuple(calls.facts(trace))
-        group = found.setdefault((varying, facts), Group(varying, facts, {}, []))
+        group = groups.setdefault((varying, facts), Group(varying, facts, {}, []))
         group.dtypes.setdefault(trace.dtype)
         group.traces.append((pack, trace))
         group.count += trace.count
@@ -111,7 +111,7 @@ def _groups(
             group.failing.setdefault(trace.dtype)
         profile = context.profile_of(pack.pack.name, trace.id)
         group.time_share += profile.time_share if profile else 0.0
-    return list(found.values())
+    return list(groups.values())
 
 
 def _written(trace: Trace, common: dict[str, str]) -> str:
@@ -183,13 +183,13 @@ def _values(
             kind = f"{name} {'' if 'float' in meta.dtype else meta.dtype}".strip()
             if kind in lines or len(lines) >= _MOST_TENSORS:
                 continue
-            said = _said(pack, trace.storages[meta.storage])
-            if said:
-                lines[kind] = f"{kind}: {said}"
+            text = _of_storage(pack, trace.storages[meta.storage])
+            if text:
+                lines[kind] = f"{kind}: {text}"
     return list(lines.values())
 
 
-def _said(pack: PackReader, storage: Storage) -> str:
+def _of_storage(pack: PackReader, storage: Storage) -> str:
     if storage.recipe is not None:
         return _of_recipe(storage.recipe)
     if storage.blob is None or not storage.nbytes or storage.nbytes > _LARGEST_BLOB:
@@ -212,11 +212,11 @@ def _of_recipe(recipe: Recipe) -> str:
         "bernoulli": f"0 or 1, 1 with probability {recipe.mean:.4g}",
         "constant": f"{recipe.mean:.4g} everywhere",
     }
-    said = words[recipe.distribution]
+    text = words[recipe.distribution]
     if recipe.masked is not None:
-        what = "-inf" if recipe.masked_value == "-inf" else "the dtype's least number"
-        said += f"; a mask has put {what} (True in a bool mask) in places"
-    return said
+        value = "-inf" if recipe.masked_value == "-inf" else "the dtype's least number"
+        text += f"; a mask has put {value} (True in a bool mask) in places"
+    return text
 
 
 def _of_values(array: np.ndarray[Any, Any]) -> str:
@@ -230,19 +230,19 @@ def _of_values(array: np.ndarray[Any, Any]) -> str:
     if not np.issubdtype(array.dtype, np.floating):
         return f"whole numbers in [{array.min()}, {array.max()}]"
     finite = array[np.isfinite(array)].astype(np.float64)
-    said = (
+    text = (
         f"in [{finite.min():.4g}, {finite.max():.4g}], std {finite.std():.3g}"
         if finite.size
         else "nothing finite"
     )
     zeros = float((array == 0).mean())
     if zeros > 0.01:
-        said += f", {zeros:.1%} exact zeros"
+        text += f", {zeros:.1%} exact zeros"
     if np.isneginf(array).any():
-        said += f", -inf in {np.isneginf(array).mean():.1%} (a mask)"
+        text += f", -inf in {np.isneginf(array).mean():.1%} (a mask)"
     if np.isnan(array).any():
-        said += f", NaN in {np.isnan(array).mean():.1%}"
-    return said
+        text += f", NaN in {np.isnan(array).mean():.1%}"
+    return text
 
 
 def _array(content: bytes, dtype: str) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ from pytest_cgins.regenerate.prompts.context import Context
 from pytest_cgins.regenerate.prompts.definitions import word
 
 Language = Literal["cpp", "cuda", "device", "triton", "cute", "cute-dsl", "python"]
-Place = Literal["cpu", "cuda", "triton", "cute"]
+Backend = Literal["cpu", "cuda", "triton", "cute"]
 Family = Literal[
     "matmul", "convolution", "elementwise", "norm", "reduction", "attention", "embedding", "pooling", "fused"
 ]
@@ -72,7 +72,7 @@ def fence_of(path: str, language: Language) -> str:
     return _FENCES_OF_SUFFIXES.get(path.rpartition(".")[2], _FENCES[language])
 
 
-def place_of(context: Context) -> Place:
+def backend_of(context: Context) -> Backend:
     """Which texts on speed are read: CPU, CUDA C++, Triton, CuTe."""
     language = language_of(context)
     if context.target.device == "cpu":

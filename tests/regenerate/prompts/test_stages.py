@@ -15,7 +15,7 @@ from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.model import Ask, Attempt
 from pytest_cgins.regenerate.prompts import assembly, methods, stages, workload
-from pytest_cgins.regenerate.prompts.workload import Place
+from pytest_cgins.regenerate.prompts.workload import Backend
 from pytest_cgins.regenerate.search.policies.single_shot import SingleShot
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.stage import STAGES, stage_of
@@ -23,7 +23,7 @@ from pytest_cgins.regenerate.search.tree import ROOT, Tree
 from tests.regenerate.prompts.example import context_of
 
 FAMILIES = (*get_args(workload.Family), "backward")
-PLACES = get_args(Place)
+BACKENDS = get_args(Backend)
 CUDA_ONLY = re.compile(
     r"__\w+|\bfloat4\b|\b\w*expf\b|\bfmaf\b|\berff\b|threadIdx|blockIdx|#pragma|cudaFunc|reinterpret_cast|\btemplates?\b|launch bounds"
 )
@@ -91,12 +91,12 @@ def test_one_pass_has_all_stages():
     assert stage_of(shot.next(failed)[0], failed) is None
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_kind_of_op_has_its_own_stages(family, place):
+def test_every_kind_of_op_has_its_own_stages(family, backend):
     """For each kind of op and language each stage says something, two stages differ, and nothing is left to fill in."""
     plan = stages.shipped()
-    texts = [plan.lines((family,), place, stage) for stage in STAGES]
+    texts = [plan.lines((family,), backend, stage) for stage in STAGES]
     titles = [plan.families[family][stage].title for stage in STAGES]
     for lines in texts:
         assert len(lines) >= 2
@@ -104,7 +104,7 @@ def test_every_kind_of_op_has_its_own_stages(family, place):
             assert len(line) < 300
             assert line.endswith(".")
             assert not re.search(r"[{}]|TODO|\.\.\.|XXX", line)
-            if place in ("triton", "cute"):
+            if backend in ("triton", "cute"):
                 assert not CUDA_ONLY.search(line)
                 assert not CPP_NAMES.search(line)
     for one, other in itertools.combinations(range(len(STAGES)), 2):

@@ -81,7 +81,8 @@ class ContextPrompts:
         context = self._context(sources(ask.parent), (), ())
         others = [tree[number] for number in ask.shown]
         shown = [
-            assembly.Shown(attempt=one, sources=sources(one.number) if one.is_right else {}) for one in others
+            assembly.Shown(attempt=other, sources=sources(other.number) if other.is_right else {})
+            for other in others
         ]
         offered = self._offers(context, ask, tree, evidence)
         return assembly.candidate(
