@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.text import counted, nearest
-from pytest_cgins.regenerate.methods import memory_file, prompt_block, registry, sass_signature, validator
+from pytest_cgins.regenerate.methods import memory_file, registry, sass_signature, validator
 from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.model import (
     AXES,
@@ -26,6 +26,7 @@ from pytest_cgins.regenerate.methods.model import (
 from pytest_cgins.regenerate.methods.near_peak import near_peak
 from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import Situation, not_again, select
+from pytest_cgins.regenerate.prompts.methods import offered_text
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -206,7 +207,7 @@ def run_offer(arguments: argparse.Namespace) -> int:
         gaps=gaps,
     )
     offers = select(_registry(arguments.file), situation, budget, memory)
-    print(prompt_block.render(offers, budget, situation.language, not_again(situation, memory)))
+    print(offered_text(offers, budget, situation.language, not_again(situation, memory)))
     if near.stop:
         print(f"A run would stop here: {near.reason}", file=sys.stderr)
     return 0

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.regenerate.methods import prompt_block, select, validator
-from pytest_cgins.regenerate.methods.axis_budget import AxisBudget, Gaps, axis_budget
+from pytest_cgins.regenerate.methods import select, validator
+from pytest_cgins.regenerate.methods.axis_budget import TIES, AxisBudget, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory
 from pytest_cgins.regenerate.methods.model import Family, Language
 from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import Offer, Situation
 from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
+from pytest_cgins.regenerate.prompts.templating import render
 
 _LANGUAGES: dict[workload.Language, Language] = {
     "cpp": "cpp", "cuda": "cuda", "device": "cuda", "triton": "triton", "cute": "cute", "cute-dsl": "cute",
@@ -49,7 +51,7 @@ class Offers:
         if not self.offered:
             return ""
         barred = select.not_again(self.situation, self.memory)
-        return prompt_block.render(self.offered, self.budget, self.situation.language, barred)
+        return offered_text(self.offered, self.budget, self.situation.language, barred)
 
     def complaints(self, answer: str) -> tuple[str, ...]:
         """What is wrong with the choice of an answer, in words; () if it holds, or says nothing."""
@@ -62,6 +64,22 @@ class Offers:
             memory=self.memory,
         )  # fmt: skip
         return tuple(violation.message for violation in violations)
+
+
+def offered_text(
+    offered: Sequence[Offer], budget: AxisBudget, language: Language, barred: Mapping[str, str]
+) -> str:
+    """A section of a prompt: how many to choose, the offers, what is not to be tried again, and how to answer.
+
+    Args:
+        offered: as `select` ranks them.
+        budget: methods an axis.
+        language: of the kernel.
+        barred: methods that are not to be repeated, and why, as `select.not_again` gives them.
+    """
+    return render(
+        "methods.md", offers=offered, budget=budget, language=language, barred=barred, axes=tuple(TIES)
+    )
 
 
 def offers(

@@ -1,6 +1,6 @@
 """What a search works on first, and what after it, by kind of op and language: the text of one stage.
 
-The stages are data, in `stages.yaml`. What figures say goes before the plan: a stage is where to look first.
+The stages are data, in `templates/stages.yaml`. What figures say goes before the plan: a stage is where to look first.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pytest_cgins.regenerate.methods.axis_budget import LEAST_GAP, TIES, Gaps
 from pytest_cgins.regenerate.methods.model import Axis
 from pytest_cgins.regenerate.prompts import workload
 from pytest_cgins.regenerate.prompts.context import Context
-from pytest_cgins.regenerate.prompts.templating import render
+from pytest_cgins.regenerate.prompts.templating import FOLDER, render
 from pytest_cgins.regenerate.prompts.workload import Backend
 from pytest_cgins.regenerate.search.stage import STAGES, Focus, Stage
 
-DATA = Path(__file__).parent / "stages.yaml"
+DATA = FOLDER / "stages.yaml"
 VERSION = 1
 BUSY = 0.5
 """Where compute or memory is nearer to its peak than this, the other's gap is in the nature of the op."""

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cgins.core.errors import AnswerError
-from pytest_cgins.regenerate.methods import prompt_block, registry
+from pytest_cgins.regenerate.methods import registry
 from pytest_cgins.regenerate.methods.axis_budget import TIES, Gaps, axis_budget
 from pytest_cgins.regenerate.methods.classes import MethodMemory, Tried, classify
 from pytest_cgins.regenerate.methods.model import FAMILIES, LANGUAGES
 from pytest_cgins.regenerate.methods.registry import Registry
 from pytest_cgins.regenerate.methods.select import SPARE, Situation, not_again, select
 from pytest_cgins.regenerate.methods.validator import Choice, Pick, read_choice, validate
+from pytest_cgins.regenerate.prompts.methods import offered_text
 
 SHIPPED = registry.shipped()
 HOPPER = Situation(
@@ -214,7 +215,7 @@ def test_choices_are_read_from_answers() -> None:
     with pytest.raises(AnswerError, match="no choice of methods") as caught:
         read_choice("I take wgmma.")
     assert caught.value.code == "no-choice"
-    assert prompt_block.ANSWER.replace("ID", "x")[:20] in caught.value.remedy.replace("ID", '"x"')
+    assert '{"picks": [{"method": ID' in caught.value.remedy
 
 
 @given(text=st.text(alphabet='{}[]"picks:,method why`\n', max_size=300))
@@ -227,9 +228,7 @@ def test_no_answer_breaks_the_reader(text: str) -> None:
 def test_the_block_of_a_prompt() -> None:
     """Budget, offers with how, care and evidence, what is not to be repeated, and the form of the answer."""
     memory = MethodMemory(tried=(tried("register-tile", round=2),))
-    text = prompt_block.render(
-        select(SHIPPED, HOPPER, BUDGET, memory), BUDGET, "cuda", not_again(HOPPER, memory)
-    )
+    text = offered_text(select(SHIPPED, HOPPER, BUDGET, memory), BUDGET, "cuda", not_again(HOPPER, memory))
     assert text.startswith("## Methods for this round\nChoose at most 3 methods (1 of memory, 2 of compute).")
     assert "### Compute: at most 2\n" in text
     assert "### Latency" not in text
@@ -240,4 +239,4 @@ def test_the_block_of_a_prompt() -> None:
     assert read_choice(text.rsplit("`", 2)[1]).picks[0].method == "ID"
     assert len(text) < 12_000
     guessed = axis_budget(Gaps(compute=0.8))
-    assert "Nothing was measured for memory and latency" in prompt_block.render([], guessed, "cuda", {})
+    assert "Nothing was measured for memory and latency" in offered_text([], guessed, "cuda", {})
