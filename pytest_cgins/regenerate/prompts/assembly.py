@@ -115,7 +115,7 @@ def _messages(system: str, user: str, context: Context, **values: object) -> tup
 def _bounded(text: str) -> str:
     """A last guard: each part has its own bound, which together stay below this one but for odd projects."""
     # The answer's form comes last and must stay.
-    return blocks.middle_out(text, MOST_CHARACTERS)
+    return blocks.without_middle(text, MOST_CHARACTERS)
 
 
 def section(template: str, context: Context, **values: object) -> str:

@@ -25,6 +25,7 @@ _RUN = re.compile(r"`+|~+")
 # A path from the root, of two parts at least: not `a / b`, not `//`, not the rest of a relative one.
 _ABSOLUTE = re.compile(r"(?<![\w.…/:<*)\]])/(?:[\w.+@%=~-]+/)+([\w.+@%=~-]*)")
 _LEAST_FENCE = 4
+_OPENING = re.compile(r"`{3,}")
 
 
 def clean(text: str) -> str:
@@ -59,6 +60,31 @@ def middle_out(text: str, most: int) -> str:
         return text
     first, last = text[: most * 2 // 3], text[-(most // 3) :]
     return f"{first}\n… {counted(len(text) - len(first) - len(last), 'character is', 'characters are')} left out …\n{last}"
+
+
+def without_middle(text: str, most: int) -> str:
+    """Beginning and end of a text of blocks, whole lines: a block that is cut ends before the gap or begins after it."""
+    if len(text) <= most:
+        return text
+    end = text.rfind("\n", 0, most * 2 // 3)
+    start = text.find("\n", len(text) - most // 3) + 1
+    before, after = _open_fence(text[:end]), _open_fence(text[:start])
+    gap = f"… {counted(start - end, 'character is', 'characters are')} left out …"
+    again = f" (data, from there on):\n{after}text" if after else ""
+    parts = [text[:end], before, f"{gap}{again}", text[start:]]
+    return "\n".join(part for part in parts if part)
+
+
+def _open_fence(text: str) -> str:
+    """The fence that is open at the end of a text; "" for none."""
+    fence = ""
+    for line in text.split("\n"):
+        run = _OPENING.match(line)
+        if run and not fence:
+            fence = run[0]
+        elif run and line == run[0] and len(line) >= len(fence):
+            fence = ""
+    return fence
 
 
 def tail(text: str, most: int) -> str:

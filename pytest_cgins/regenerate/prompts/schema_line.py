@@ -19,51 +19,11 @@ from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.model import Argument, Trace, Value
 from pytest_cgins.regenerate.prompts import calls
 
-_C_NAMES = frozenset(
-    [
-        "abs",
-        "acos",
-        "asin",
-        "atan",
-        "atan2",
-        "cbrt",
-        "ceil",
-        "cos",
-        "cosh",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "fabs",
-        "floor",
-        "fmax",
-        "fmin",
-        "fmod",
-        "gamma",
-        "hypot",
-        "index",
-        "ldexp",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "main",
-        "max",
-        "min",
-        "pow",
-        "remainder",
-        "round",
-        "signal",
-        "sin",
-        "sinh",
-        "sqrt",
-        "tan",
-        "tanh",
-        "tgamma",
-        "trunc",
-    ]
+_OF_C = (
+    "abs acos asin atan atan2 cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor fmax fmin fmod gamma hypot index "
+    "ldexp log log10 log1p log2 main max min pow remainder round signal sin sinh sqrt tan tanh tgamma trunc"
 )
+_C_NAMES = frozenset(_OF_C.split())
 _SCALARS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}
 
 
