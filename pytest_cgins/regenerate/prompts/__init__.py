@@ -1,10 +1,11 @@
 """Prompts: what a language model is told of a kernel, so that its first answer is right.
 
-`templates/` has the texts. `generator.md`, `candidate.md` (of a search), `helper.md` and `verifier.md` are whole prompts
-with a `*_system.md` each (`system.md` for the first two); they include the sections, a file each. Where languages, contracts
-or kinds of op differ, there is a file each in `languages/`, `contract/` and `advice/`; `ops.txt`, `probes.txt` and
-`stages.yaml` are lists. What is quoted goes through `data` or `fenced`, whose fences nothing inside can end.
+`templates/` has the texts. `generator.md`, `candidate.md` (of a search), `helper.md` and `verifier.md` are whole
+prompts, each with its `*_system.md` (`system.md` for the first two); they include the sections, a file each. Where
+languages, contracts or kinds of op differ, there is a file each in `languages/`, `contract/` and `advice/`.
+`ops.txt`, `probes.txt` and `stages.yaml` are lists. What is quoted goes through `data` or `fenced`, whose fences
+nothing inside can end.
 
-`assembly` fills the templates in from a `Context`. Modules beside it find out what they say: `traces`, `contract`,
-`definitions`, `findings`, `methods`, `stages`. The same context gives the same text, byte for byte.
+`assembly` fills the templates in from a `Context`. The modules beside it gather what they say: `traces`,
+`contract`, `definitions`, `findings`, `methods`, `stages`. The same context gives the same text, byte for byte.
 """

@@ -26,7 +26,7 @@ _MOST_OBJECTS = 50
 
 
 def read_advice(answer_text: str) -> Advice:
-    """Advice from an answer in whatever form it came: JSON, in a fence or in prose, or plain sections; never raises."""
+    """Advice from an answer in whatever form: JSON, in a fence or in prose, or plain sections; never raises."""
     text = blocks.clean(answer_text[:_LONGEST_ANSWER])
     for answer in _objects(text):
         advice = _of_object(answer)

@@ -168,7 +168,7 @@ def _written(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fitted(texts: Iterable[tuple[str, str]], characters: int) -> Iterator[tuple[str, str, str | None]]:
-    """Names and texts, and of each what fits into so many characters together; None for those that have no room."""
+    """Names and texts, and of each what fits into so many characters together; None if there is no room."""
     for name, text in texts:
         kept = blocks.head(text, characters) if characters >= _LEAST_SHOWN else None
         characters -= len(kept or "")
@@ -178,7 +178,7 @@ def _fitted(texts: Iterable[tuple[str, str]], characters: int) -> Iterator[tuple
 def _timed_tables(
     context: Context,
 ) -> list[tuple[str, list[tuple[Evaluation, Measurement]], int]]:
-    """Title, rows and how many are left out, of the source before all attempts and of the last one that was tried."""
+    """Title, rows and how many are left out, of the source before all attempts and of the last one tried."""
     evaluations = {"The source before all attempts": context.evaluations}
     last = next((attempt for attempt in reversed(context.attempts) if attempt.trials), None)
     if last is not None:

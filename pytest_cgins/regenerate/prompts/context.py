@@ -32,9 +32,9 @@ class Context:
     entry: KernelEntry
     """The kernel."""
     implementation: Implementation
-    """The implementation; for `generate` one that is not in cgins.yaml yet, with the files that are to be written."""
+    """The implementation; for `generate` one that is not in cgins.yaml yet, with the files to be written."""
     top: Path
-    """Folder that paths in prompts and answers are relative to: the project's top, which may lie above cgins.yaml."""
+    """Folder that paths in prompts and answers are relative to; it may lie above cgins.yaml."""
     sources: Mapping[str, str]
     """Own sources, text by path relative to `top`, main file first; "" for a file that is to be written."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Context:
     advices: tuple[Advice, ...] = ()
     """What the helper said, in order."""
     candidate: Mapping[str, str] = field(default_factory=dict)
-    """The last attempt's sources, like `sources`; empty where there is none that could be read. SEARCH/REPLACE edits
+    """The last attempt's sources, like `sources`; empty if there is none that could be read. SEARCH/REPLACE edits
     of the answer are edits of these where they are given, else of `sources`."""
     schema: str = ""
     """Schema line of a source that is not written yet, without its mark; see `schema_line.derive`."""
@@ -78,7 +78,7 @@ class Context:
         )
 
     def profile_of(self, pack: str, trace: str) -> TraceProfile | None:
-        """What a profile says of a trace: one of the kernel's device type first; None if no profile has it."""
+        """What a profile says of a trace, one of the kernel's device first; None if no profile has it."""
         ordered = sorted(
             self.profiles, key=lambda it: (it.device != self.target.device, it.device_name, it.torch)
         )

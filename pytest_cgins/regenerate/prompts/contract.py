@@ -1,4 +1,4 @@
-"""What contract and gate demand of one kernel: its schema line and prototype, its arguments, what is checked."""
+"""What contract and gate demand of one kernel: schema line, prototype, arguments, what is checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_cgins.verify.probes.registry import switched_on
 FIRST_WITH_OWN_FEATURES = 90
 """Of the architectures that have features which later ones lack, and which need an `a` behind the number."""
 LIMITS = {"float32": (64.0, 64.0), "float64": (64.0, 64.0), "float16": (64.0, 4.0), "bfloat16": (16.0, 1.5)}
-"""C and c of the derived rule by output dtype, as `verify.tolerance.constants` has them (which imports torch)."""
+"""C and c of the derived rule by output dtype; `verify.tolerance.constants` has them, and imports torch."""
 
 
 def described_contract(context: Context) -> dict[str, object]:
@@ -48,7 +48,7 @@ def described_contract(context: Context) -> dict[str, object]:
 def line_of(context: Context) -> tuple[str, str]:
     """The schema line without its mark, and what was wrong with the main source's.
 
-    It is that of the main source if it is one and fits the op, else the given or derived one; "" if there is none.
+    It is that of the main source if it fits the op, else the given or derived one; "" if there is none.
     """
     names = {
         calls.schema_name(argument): None
@@ -98,7 +98,7 @@ def _by_schema(context: Context, line: str) -> dict[str, object]:
 
 
 def _launched(context: Context, schema: Schema, text: str) -> list[str]:
-    """Prototypes of the kernels that the launch lines of a source ask for; none if it has no such lines yet."""
+    """Prototypes of the kernels that a source's launch lines ask for; none if it has no such lines yet."""
     try:
         line = launch_line.locate(text, Path(context.main))
         return launch_line.prototypes(launch_line.read(line, schema, context.main), schema)

@@ -37,7 +37,7 @@ def described_op(context: Context) -> dict[str, object]:
 
 
 def word(op: str) -> str:
-    """Last part of an op's name, small letters, without a trailing `_`: `relu` of `torch.nn.functional.relu_`."""
+    """Last part of an op's name, lower case, no trailing `_`: `relu` of `torch.nn.functional.relu_`."""
     parts = op.partition("@")[0].split(".")
     last = parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
     return last.lower().rstrip("_")

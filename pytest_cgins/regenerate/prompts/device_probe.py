@@ -1,6 +1,6 @@
 """Prints what the driver tells of a CUDA device, as one line of JSON; run as a program of its own.
 
-The driver is not begun in pytest's process, which starts others. Nothing is imported but the standard library.
+The driver is not begun in pytest's process, which starts others. It needs the standard library alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What went wrong, most telling first: the verdicts, each once for all cases that share it, with their numbers."""
+"""What went wrong, most telling first: each verdict once for all cases that share it, with its numbers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _passes(evaluation: Evaluation) -> bool:
 
 
 def of_log(log: str, files: Sequence[str], top: Path) -> str:
-    """A compiler's output: its first errors with what explains them; its end where no error was found in it."""
+    """A compiler's output: its first errors with what explains them; its end if no error was found in it."""
     log = blocks.clean(log[:_LONGEST_LOG])
     errors, text = diagnostics.summarize(log, [str(top / file) for file in files], "")
     if errors > diagnostics.SHOWN_ERRORS:

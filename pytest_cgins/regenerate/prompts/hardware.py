@@ -1,4 +1,4 @@
-"""What a kernel will run on, as the device itself tells it: nothing is guessed, and what nobody tells is unknown."""
+"""What a kernel will run on, as the device itself tells it; what nobody tells is unknown, never guessed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PROC = Path("/proc")
 _SYS = Path("/sys")
 # What a compiler for the host can use, narrow to wide.
 _VECTOR_FLAGS = (
-    "sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16",
-    "amx_bf16", "amx_int8", "asimd", "asimdhp", "bf16", "sve", "sve2",
+    "sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
+    "avx512_fp16", "amx_bf16", "amx_int8", "asimd", "asimdhp", "bf16", "sve", "sve2",
 )  # fmt: skip
 _CACHE_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

@@ -24,7 +24,8 @@ _LANGUAGES: dict[workload.Language, Language] = {
 _FAMILIES = {"pooling": "convolution", "fused": "elementwise"}
 """Where the registry has another word."""
 _CPP = re.compile(
-    r"\w<\w+|\bSM\d+_\w+|\w::\w|CUTE_\w+|__\w+|\b(?:CUTLASS|FastDivmod|NamedBarrier|Pipeline\w+|GmmaFP8\w+|Kernel\w+)\b|template"
+    r"\w<\w+|\bSM\d+_\w+|\w::\w|CUTE_\w+|__\w+|template|"
+    r"\b(?:CUTLASS|FastDivmod|NamedBarrier|Pipeline\w+|GmmaFP8\w+|Kernel\w+)\b"
 )
 """Names of CuTe's C++, which its Python language writes in another way."""
 _LINE = re.compile(r"^\W*methods\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
@@ -69,7 +70,7 @@ class Offers:
 def offered_text(
     offered: Sequence[Offer], budget: AxisBudget, language: Language, barred: Mapping[str, str]
 ) -> str:
-    """A section of a prompt: how many to choose, the offers, what is not to be tried again, and how to answer.
+    """A section of a prompt: how many to choose, the offers, what not to try again, and how to answer.
 
     Args:
         offered: as `select` ranks them.
@@ -138,7 +139,7 @@ def _without_cpp(offer: Offer) -> Offer:
 
 
 def named(registry: Registry, method: str) -> str:
-    """A method with what it is, for who is to recognise it in a kernel; an answer may name one that nobody knows."""
+    """A method with what it is, so that it can be recognised in a kernel; the name alone if it is unknown."""
     if method not in registry:
         return method
     known = registry.get(method)

@@ -1,7 +1,7 @@
 """The schema line of a kernel that is not written yet: from a sibling, else from the recorded arguments.
 
-Names and order are those of the recorded arguments, since a schema line is matched to them by name. Types come from torch's
-own schemas of that name where one fits, which a process of its own is asked for, and from the recorded values.
+Names and order are those of the recorded arguments, since a schema line is matched to them by name. Types come from
+torch's own schemas of that name where one fits, which a separate process is asked for, and from recorded values.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pytest_cgins.core.model import Argument, Trace, Value
 from pytest_cgins.regenerate.prompts import calls
 
 _OF_C = (
-    "abs acos asin atan atan2 cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor fmax fmin fmod gamma hypot index "
-    "ldexp log log10 log1p log2 main max min pow remainder round signal sin sinh sqrt tan tanh tgamma trunc"
+    "abs acos asin atan atan2 cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor fmax fmin fmod gamma hypot "
+    "index ldexp log log10 log1p log2 main max min pow remainder round signal sin sinh sqrt tan tanh tgamma trunc"
 )
 _C_NAMES = frozenset(_OF_C.split())
 _SCALARS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType"}
@@ -152,7 +152,7 @@ def _type(argument: Argument, traces: Sequence[Trace], known: SchemaArgument | N
 def _default_of(
     argument: Argument, traces: Sequence[Trace], known: SchemaArgument | None, usual: Mapping[str, str]
 ) -> str:
-    """An argument's default as a schema line writes it: as it was recorded, of the Python function, of torch's schema."""
+    """An argument's default in a schema line: as recorded, of the Python function, or of torch's schema."""
     met = [it for trace in traces for it in trace.call.arguments if it.name == argument.name]
     recorded = next((it.value for it in met if it.passed == "default"), None)
     if recorded is not None:

@@ -1,6 +1,6 @@
 """What a search works on first, and what after it, by kind of op and language: the text of one stage.
 
-The stages are data, in `templates/stages.yaml`. What figures say goes before the plan: a stage is where to look first.
+The stages are data, in `templates/stages.yaml`. Figures go before the plan: a stage is where to look first.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def described(context: Context, focus: Focus | None, gaps: Gaps | None = None) -
 def leading(gaps: Gaps) -> Axis | None:
     """The axis with most to win; None if nothing was measured, or all are near their peaks.
 
-    A kernel that keeps the memory busy has a large gap of compute by nature, and the other way round: that is not counted.
+    A kernel that keeps the memory busy has a large gap of compute by nature, and the reverse: neither counts.
     """
     by_axis = {axis: gap for axis in TIES if (gap := gaps.of(axis)) is not None}
     compute, memory = by_axis.get("compute"), by_axis.get("memory")

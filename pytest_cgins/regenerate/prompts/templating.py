@@ -1,7 +1,7 @@
 """Templates of prompts: text files in `templates/`, and what fills them in.
 
-A value is never read as a template. What others wrote goes through `data`, `fenced` or `source`, whose fences nothing
-inside can end, or through `code` and `one_line`.
+A value is never read as a template. What others wrote goes through `data` or `fenced`, whose fences nothing inside
+can end, or through `code` and `one_line`.
 """
 
 from __future__ import annotations

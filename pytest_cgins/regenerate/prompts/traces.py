@@ -1,7 +1,7 @@
 """The recorded calls of an op, for somebody who must write it: each distinct one once, the rest counted.
 
-What is in recorded inputs is told as far as it matters: ranges, zeros, masks, indices. Recipes say it of themselves;
-blobs are read where they are small. No torch is needed for that.
+What is in recorded inputs is told as far as it matters: ranges, zeros, masks, indices. Recipes say it of
+themselves; blobs are read if they are small. No torch is needed for that.
 """
 
 from __future__ import annotations

@@ -15,18 +15,20 @@ Family = Literal[
 ]
 
 _FENCES: dict[Language, str] = {
-    "cpp": "cpp", "cuda": "cuda", "device": "cuda", "triton": "python", "cute": "cuda", "cute-dsl": "python", "python": "python",
+    "cpp": "cpp", "cuda": "cuda", "device": "cuda", "cute": "cuda",
+    "triton": "python", "cute-dsl": "python", "python": "python",
 }  # fmt: skip
 _FENCES_OF_SUFFIXES = {
-    "py": "python", "cu": "cuda", "cuh": "cuda", "cpp": "cpp", "h": "cpp", "hpp": "cpp", "cc": "cpp", "c": "c",
+    "py": "python", "cu": "cuda", "cuh": "cuda", "cpp": "cpp", "h": "cpp", "hpp": "cpp", "cc": "cpp",
+    "c": "c",
 }  # fmt: skip
 _FAMILIES: dict[Family, str] = {
     "matmul": "matmul mm bmm mv dot addmm baddbmm addbmm addmv linear einsum inner bilinear",
     "attention": "scaled_dot_product_attention multi_head_attention_forward",
-    "norm": "layer_norm rms_norm group_norm batch_norm instance_norm local_response_norm normalize native_layer_norm "
-    "layernorm rmsnorm groupnorm batchnorm1d batchnorm2d batchnorm3d",
-    "reduction": "softmax log_softmax softmin sum mean prod amax amin max min argmax argmin var std var_mean std_mean "
-    "norm logsumexp cumsum cumprod cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
+    "norm": "layer_norm rms_norm group_norm batch_norm instance_norm local_response_norm normalize "
+    "native_layer_norm layernorm rmsnorm groupnorm batchnorm1d batchnorm2d batchnorm3d",
+    "reduction": "softmax log_softmax softmin sum mean prod amax amin max min argmax argmin var std var_mean "
+    "std_mean norm logsumexp cumsum cumprod cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
     "binary_cross_entropy topk sort any all",
     "embedding": "embedding embedding_bag gather scatter scatter_add index_select index_add index_put take "
     "take_along_dim getitem one_hot",
