@@ -165,6 +165,14 @@ class HistoryError(CginsError):
     """A history of times cannot be read or appended to. `file:line` leads the message where known."""
 
 
+class GitError(CginsError):
+    """git failed. `output` is what it printed; None where it did not run, or not to its end."""
+
+    def __init__(self, what: str, *, remedy: str = "", output: bytes | None = None) -> None:
+        super().__init__(what, remedy=remedy)
+        self.output = output
+
+
 class RevisionError(CginsError):
     """There is no commit to compare with: no repository, a shallow clone, an unknown name."""
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import refs
-from pytest_cgins.pull_request.git import BranchMovedError, Identity
+from pytest_cgins.pull_request.clone import BranchMovedError, Identity
 from pytest_cgins.pull_request.graphql import RefChange, UnavailableError
 from pytest_cgins.pull_request.server import Server
 
@@ -87,13 +87,13 @@ def put(server: Server, wanted: Wanted, how: How = "auto") -> Put:
 
 
 def _written(server: Server, wanted: Wanted) -> Put:
-    git, rest = server.git, server.rest
-    modes = {path: git.entry(wanted.parent, path) for path in wanted.files}
+    clone, rest = server.clone, server.rest
+    modes = {path: clone.entry(wanted.parent, path) for path in wanted.files}
     entries = [
         {"path": path, "mode": (modes[path] or ("100644",))[0], "type": "blob", "content": content.decode()}
         for path, content in sorted(wanted.files.items())
     ]
-    _require_tree(rest.create_tree(git.tree_of(wanted.parent), entries), wanted)
+    _require_tree(rest.create_tree(clone.tree_of(wanted.parent), entries), wanted)
     made = rest.create_commit(wanted.message, wanted.tree, wanted.parent)
     commit, signed = str(made["sha"]), bool(made["verification"]["verified"])
     refs.change(server, [RefChange(branch=wanted.branch, before=wanted.before, after=commit)])
@@ -141,8 +141,8 @@ def _unstage(server: Server, staging: str, expected: str) -> None:
 
 def _pushed(server: Server, wanted: Wanted, why: str) -> Put:
     identity = wanted.identity or IDENTITY
-    commit = server.git.commit(wanted.tree, wanted.parent, wanted.message, identity)
-    server.git.push(server.url, commit, wanted.branch, expected=wanted.before)
+    commit = server.clone.commit(wanted.tree, wanted.parent, wanted.message, identity)
+    server.clone.push(server.url, commit, wanted.branch, expected=wanted.before)
     return Put(commit=commit, signed=False, note=why)
 
 

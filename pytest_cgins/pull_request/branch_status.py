@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import own_branch
-from pytest_cgins.pull_request.git import Git
+from pytest_cgins.pull_request.clone import Clone
 from pytest_cgins.pull_request.own_branch import Own
 from pytest_cgins.pull_request.server import Server
 
@@ -27,11 +27,11 @@ class Standing:
     """In a sentence; "" where all is well."""
 
 
-def standing(git: Git, branch: str, head: str | None, base: str, tip: str) -> Standing:
+def standing(clone: Clone, branch: str, head: str | None, base: str, tip: str) -> Standing:
     """How a branch stands.
 
     Args:
-        git: of the clone, which has both commits.
+        clone: which has both commits.
         branch: name of the kernel's branch.
         head: its tip; None if it is gone.
         base: name of the base branch.
@@ -43,25 +43,25 @@ def standing(git: Git, branch: str, head: str | None, base: str, tip: str) -> St
     if head is None:
         return Standing(stands="changed", own=None, why=f"there is no branch {branch} any more")
     try:
-        own = own_branch.own_commit(git, head, tip, branch)
+        own = own_branch.own_commit(clone, head, tip, branch)
     except GitHubError as error:
         return Standing(stands="changed", own=None, why=error.what)
     if own is None:
         return Standing(stands="moot", own=None, why=f"{base} has all of {branch}")
     if own.parent == tip:
         return Standing(stands="current", own=own, why="")
-    return _moved(git, own, base, tip)
+    return _moved(clone, own, base, tip)
 
 
-def _moved(git: Git, own: Own, base: str, tip: str) -> Standing:
-    files = git.files_of(own.id)
+def _moved(clone: Clone, own: Own, base: str, tip: str) -> Standing:
+    files = clone.files_of(own.id)
     try:
-        now = {path: git.entry(tip, path) for path in files}
+        now = {path: clone.entry(tip, path) for path in files}
     except GitHubError as error:
         return Standing(stands="stale", own=own, why=error.what)
-    if all(now[path] == git.entry(own.id, path) for path in files):
+    if all(now[path] == clone.entry(own.id, path) for path in files):
         return Standing(stands="moot", own=own, why=f"{base} has these files")
-    moved = [path for path in files if now[path] != git.entry(own.parent, path)]
+    moved = [path for path in files if now[path] != clone.entry(own.parent, path)]
     if moved:
         return Standing(stands="stale", own=own, why=f"{base} has changed {', '.join(moved)}")
     return Standing(stands="behind", own=own, why=f"{base} has moved on elsewhere")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import app_token, credentials, remote
-from pytest_cgins.pull_request.git import Git
+from pytest_cgins.pull_request.clone import Clone
 from pytest_cgins.pull_request.server import Server, connect
 
 KEY_VARIABLE = "CGINS_APP_PRIVATE_KEY"
@@ -30,7 +30,7 @@ def connected(arguments: argparse.Namespace) -> Iterator[Server]:
     folder = arguments.config.parent
     if not arguments.app:
         token = credentials.token(os.environ, arguments.token_variable)
-    place = remote.parse(Git(folder).remote_url(arguments.remote))
+    place = remote.parse(Clone(folder).remote_url(arguments.remote))
     if arguments.repository:
         place = remote.named(arguments.repository, place)
     if not arguments.app:

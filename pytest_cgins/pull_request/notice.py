@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import comment, refs
-from pytest_cgins.pull_request.git import BranchMovedError
+from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.server import Server
 
 STALE = "cgins: stale"

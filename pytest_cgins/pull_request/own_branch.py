@@ -11,8 +11,8 @@ from typing import Any
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.text import counted
+from pytest_cgins.pull_request.clone import Clone, Commit
 from pytest_cgins.pull_request.contribution import Contribution
-from pytest_cgins.pull_request.git import Commit, Git
 
 PROPOSAL, MADE, BASE, TREE = "Cgins-Proposal", "Cgins-Made", "Cgins-Base", "Cgins-Tree"
 """Trailers of a commit: ID of the proposal, when that was made, the commit it stands on, and its files."""
@@ -94,11 +94,11 @@ def of_rest(commit: dict[str, Any]) -> Own | None:
     )
 
 
-def own_commit(git: Git, tip: str, base: str, branch: str) -> Own | None:
+def own_commit(clone: Clone, tip: str, base: str, branch: str) -> Own | None:
     """The bot's commit at the tip of a branch; None if all of the branch is in the base.
 
     Args:
-        git: of the clone, which has both commits.
+        clone: which has both commits.
         tip: of the branch.
         base: tip of the base branch.
         branch: its name.
@@ -106,7 +106,7 @@ def own_commit(git: Git, tip: str, base: str, branch: str) -> Own | None:
     Raises:
         GitHubError: the branch has commits of others.
     """
-    found = [(commit, of_commit(commit)) for commit in git.commits(tip, base)]
+    found = [(commit, of_commit(commit)) for commit in clone.commits(tip, base)]
     others = []
     for commit, own in found:
         if own is not None:

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait
-from pytest_cgins.pull_request import allowed, checkout, notice, own_branch, people, pr_body
+from pytest_cgins.pull_request import allowed, notice, own_branch, people, pr_body
 from pytest_cgins.pull_request.branch_commit import IDENTITY, How, Put, Wanted, put
 from pytest_cgins.pull_request.branch_status import of_this_repository, standing
+from pytest_cgins.pull_request.clone import BranchMovedError, Identity, digest
 from pytest_cgins.pull_request.contribution import Contribution, notice_marker
-from pytest_cgins.pull_request.git import BranchMovedError, Identity
 from pytest_cgins.pull_request.own_branch import Own
 from pytest_cgins.pull_request.server import Server
 from pytest_cgins.regenerate.proposal.report import inline
@@ -121,17 +121,17 @@ class _Look:
                 f"{self._branch} is the branch to go into, and would be overwritten",
                 remedy="name another base with --base",
             )
-        tip = server.git.fetch(server.url, settings.base)
+        tip = server.clone.fetch(server.url, settings.base)
         if tip is None:
             raise GitHubError(
                 f'there is no branch "{settings.base}" on the server', remedy="name another with --base"
             )
         self._tip = tip
-        self._before = server.git.fetch(server.url, self._branch)
+        self._before = server.clone.fetch(server.url, self._branch)
         listed = server.rest.pulls(head=server.head(self._branch), state="all")
         self._pulls = [one for one in listed if of_this_repository(server, one, self._branch)]
         self._open = next((one for one in self._pulls if one["state"] == "open"), None)
-        self._standing = standing(server.git, self._branch, self._before, settings.base, tip)
+        self._standing = standing(server.clone, self._branch, self._before, settings.base, tip)
         self._base = self._on_base()
 
     def decide(self) -> Opened:
@@ -152,7 +152,7 @@ class _Look:
         if self._settings.only_measured and pr_body.moved(stand):
             return self._done("moved", None, why=pr_body.moved(stand))
         part = pr_body.own_part(self._contribution, stand)
-        tree = self._server.git.tree(self._tip, self._stored)
+        tree = self._server.clone.tree(self._tip, self._stored)
         same = own is not None and own.is_of(self._contribution, self._tip, tree)
         if self._settings.dry_run:
             return self._dry(part, same=same)
@@ -164,9 +164,9 @@ class _Look:
     # ---- what is there
 
     def _on_base(self) -> allowed.Base:
-        git, path = self._server.git, self._contribution.config
-        entry = git.entry(self._tip, path)
-        return allowed.on_base(self._contribution, git.read(entry[1]) if entry else None)
+        clone, path = self._server.clone, self._contribution.config
+        entry = clone.entry(self._tip, path)
+        return allowed.on_base(self._contribution, clone.read(entry[1]) if entry else None)
 
     def _fit(self) -> tuple[bool, str]:
         """Whether the base branch has these files already, and why the proposal does not fit it; "" if it does.
@@ -174,14 +174,14 @@ class _Look:
         Raises:
             ProposalError: it changes more than its kernel.
         """
-        contribution, git = self._contribution, self._server.git
-        is_there = all(checkout.has(git, self._tip, path, new) for path, new in contribution.files.items())
-        present = frozenset(git.paths(self._tip))
+        contribution, clone = self._contribution, self._server.clone
+        is_there = all(clone.has(self._tip, path, new) for path, new in contribution.files.items())
+        present = frozenset(clone.paths(self._tip))
         if is_there:
             allowed.check(contribution, self._base, present, is_there=True)
             return True, ""
         for path, made_on in sorted(contribution.base.items()):
-            stored = checkout.stored(git, self._tip, path, contribution.files[path], made_on)
+            stored = clone.stored(self._tip, path, contribution.files[path], made_on)
             if stored is None:
                 return False, self._why_stale(path, made_on)
             self._stored[path] = stored
@@ -189,8 +189,8 @@ class _Look:
         return False, ""
 
     def _why_stale(self, path: str, made_on: str) -> str:
-        entry = self._server.git.entry(self._tip, path)
-        now = "no file" if entry is None else checkout.digest(self._server.git.read(entry[1]))[:12]
+        entry = self._server.clone.entry(self._tip, path)
+        now = "no file" if entry is None else digest(self._server.clone.read(entry[1]))[:12]
         return (
             f'the proposal is stale: "{path}" on {self._settings.base} is not what it was made on '
             f"({now}, then {made_on[:12] or 'no file'})"
@@ -260,18 +260,18 @@ class _Look:
 
     def _has_same_files(self, pull: dict[str, Any]) -> bool:
         """Whether the head of a closed pull request, which GitHub keeps, has the files of this proposal."""
-        git, head = self._server.git, str(pull["head"]["sha"])
-        if not git.bring(self._server.url, head):
+        clone, head = self._server.clone, str(pull["head"]["sha"])
+        if not clone.bring(self._server.url, head):
             return False
-        return all(checkout.has(git, head, path, new) for path, new in self._contribution.files.items())
+        return all(clone.has(head, path, new) for path, new in self._contribution.files.items())
 
     def _stand(self) -> pr_body.Stand:
-        git, measured = self._server.git, self._contribution.base_commit
+        clone, measured = self._server.clone, self._contribution.base_commit
         moved: tuple[str, ...] | None = None
         if measured == self._tip:
             moved = ()
-        elif git.bring(self._server.url, measured):
-            moved = pr_body.relevant(git.changed(measured, self._tip))
+        elif clone.bring(self._server.url, measured):
+            moved = pr_body.relevant(clone.changed(measured, self._tip))
         return pr_body.Stand(base=self._settings.base, tip=self._tip, measured=measured, moved=moved)
 
     # ---- what is done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request.git import BranchMovedError
+from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.graphql import RefChange, UnavailableError
 from pytest_cgins.pull_request.server import Server
 

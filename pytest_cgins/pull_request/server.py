@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import remote
-from pytest_cgins.pull_request.git import Git
+from pytest_cgins.pull_request.clone import Clone
 from pytest_cgins.pull_request.graphql import Graphql, UnavailableError
 from pytest_cgins.pull_request.remote import Remote
 from pytest_cgins.pull_request.rest import Rest
@@ -22,7 +22,7 @@ class Server:
 
     place: Remote
     """Where it is."""
-    git: Git
+    clone: Clone
     """Of a clone; sends the token to this repository alone."""
     rest: Rest
     """The REST API."""
@@ -101,7 +101,7 @@ def connect(
     with closing(Transport(api, token)) as transport:
         yield Server(
             place=place,
-            git=Git(folder, token=token, remote=place),
+            clone=Clone(folder, token=token, remote=place),
             rest=Rest(transport, place.full_name),
             graphql=Graphql(transport, remote.graphql(api, environment), place.full_name),
         )

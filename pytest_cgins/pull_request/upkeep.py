@@ -69,8 +69,8 @@ def known(server: Server) -> Iterator[tuple[Known, dict[str, Any]]]:
         if not (marker and BRANCH.fullmatch(branch) and of_this_repository(server, pull, branch)):
             continue
         if base not in tips:
-            tips[base] = server.git.fetch(server.url, base)
-        head = server.git.fetch(server.url, branch)
+            tips[base] = server.clone.fetch(server.url, base)
+        head = server.clone.fetch(server.url, branch)
         found = _standing(server, branch, head, base, tips[base])
         yield (
             Known(
@@ -122,4 +122,4 @@ def close(server: Server, one: Known, pull: dict[str, Any], reason: str, *, dry_
 def _standing(server: Server, branch: str, head: str | None, base: str, tip: str | None) -> Standing:
     if tip is None:
         return Standing(stands="stale", own=None, why=f"there is no branch {base} any more")
-    return standing(server.git, branch, head, base, tip)
+    return standing(server.clone, branch, head, base, tip)

@@ -6,7 +6,6 @@ import ast
 import hashlib
 import os
 import re
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from pytest_cgins.building.builders import plan
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.config import Config
+from pytest_cgins.core import git
+from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate.goalposts import SETTINGS
 from pytest_cgins.regenerate.methods import memory_file
@@ -275,12 +276,11 @@ def _of_project(config: Config, top: Path) -> Iterator[str]:
 
 
 def _listed(top: Path) -> list[str]:
-    command = ["git", "-C", str(top), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+        told = git.read(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z", check=False)
+    except RevisionError:
         return []
-    return [name for name in done.stdout.decode(errors="surrogateescape").split("\0") if name]
+    return [name for name in told.split("\0") if name]
 
 
 def _walked(top: Path, root: Path) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
@@ -20,7 +19,8 @@ from pytest_cgins.building.contracts import source
 from pytest_cgins.building.revision import checkout as revision
 from pytest_cgins.building.revision.base_kernels import READ_BY_PYTHON
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.core.errors import RegenerateError, RevisionError, SourceError
+from pytest_cgins.core import git
+from pytest_cgins.core.errors import GitError, RegenerateError, RevisionError, SourceError
 from pytest_cgins.regenerate.methods import memory_file
 
 LIMIT_NBYTES = 4 << 20
@@ -30,15 +30,9 @@ SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".cgins", "__pycache__", "node_modules", ".venv", "venv", ".tox", "build"}
 )
 BASE, INCUMBENT, CHAMPION = "refs/tags/base", "refs/tags/incumbent", "refs/tags/champion"
-_GIT_LIMIT_S = 120.0
 _IDENTITY = (
-    "-c",
-    "user.name=pytest-cgins",
-    "-c",
-    "user.email=pytest-cgins@localhost",
-    "-c",
-    "commit.gpgSign=false",
-)
+    ("user.name", "pytest-cgins"), ("user.email", "pytest-cgins@localhost"), ("commit.gpgSign", "false")
+)  # fmt: skip
 
 
 class ProjectCopy:
@@ -329,7 +323,7 @@ class ProjectCopy:
 
     def _listed_by(self, *words: str) -> set[str]:
         """Paths of the project that a command of git lists; it is not to refresh the user's index."""
-        told = _git(self._project, "--no-optional-locks", "--literal-pathspecs", *words)
+        told = _git(self._project, "--no-optional-locks", *words)
         return set(told.split("\0")[:-1])
 
     def _is_gated(self, path: str, packs: Iterable[Path]) -> bool:
@@ -377,8 +371,9 @@ class ProjectCopy:
         return self.top / real.relative_to(self._project) if real.is_relative_to(self._project) else file
 
     def _git(self, *words: str, extra: Mapping[str, str] | None = None) -> str:
-        folder = self.top
-        return _git(folder, *_IDENTITY, *words, extra={"GIT_DIR": str(folder / ".git"), **(extra or {})})
+        """Run git in the copy."""
+        own = {"GIT_DIR": str(self.top / ".git"), **(extra or {})}
+        return _git(self.top, *words, environment={**git.isolated(_IDENTITY), **own})
 
 
 def _module_file(config: Config, one: Implementation) -> Path | None:
@@ -412,6 +407,13 @@ def top_of(config: Config) -> Path:
         return _real(config.root)
 
 
+def _git(folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> str:
+    try:
+        return os.fsdecode(git.run(folder, *words, environment=environment or git.isolated()))
+    except GitError as error:
+        raise RegenerateError(error.what, remedy=error.remedy) from None
+
+
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
@@ -430,36 +432,3 @@ def _text(file: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise RegenerateError(f"{file}: {error}", remedy="a source must be readable UTF-8") from error
-
-
-def _git(folder: Path, *words: str, extra: Mapping[str, str] | None = None) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {
-        "LC_ALL": "C",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        **(extra or {}),
-    }
-    command = [
-        "git",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        f"core.hooksPath={os.devnull}",
-        "-C",
-        str(folder),
-        *words,
-    ]
-    command[1:1] = ["-c", "core.autocrlf=false", "-c", "core.excludesFile="]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=_GIT_LIMIT_S, check=False, env=environment
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RegenerateError(f"git: {error}", remedy="regeneration needs git") from error
-    if done.returncode:
-        said = os.fsdecode(done.stderr).strip().partition("\n")[0]
-        raise RegenerateError(
-            f"git in {folder}: {said or f'exit status {done.returncode}'}", remedy="run it by hand"
-        )
-    return os.fsdecode(done.stdout)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.building.revision.checkout import BRANCHES, TARGETS
-from pytest_cgins.building.revision.checkout import _git as git
+from pytest_cgins.core import git
 from pytest_cgins.core.errors import RevisionError
 from pytest_cgins.report.history import Head
 
@@ -32,8 +32,8 @@ class Place:
 def place(folder: Path, environment: Mapping[str, str] = os.environ) -> Place:
     """Ask CI's variables and git about a folder of the working tree."""
     try:
-        commit = git(folder, "rev-parse", "HEAD").strip()
-        dirty = bool(git(folder, "status", "--porcelain", "--untracked-files=no").strip())
+        commit = git.read(folder, "rev-parse", "HEAD").strip()
+        dirty = bool(git.read(folder, "status", "--porcelain", "--untracked-files=no").strip())
     except RevisionError as error:
         return Place(head=Head(commit="", dirty=False, branch=""), refusal=error.what)
     branch = _branch(folder, environment)
@@ -45,7 +45,7 @@ def _branch(folder: Path, environment: Mapping[str, str]) -> str:
     if environment.get("GITHUB_REF_NAME"):
         return environment["GITHUB_REF_NAME"] if environment.get("GITHUB_REF_TYPE") != "tag" else ""
     named = next((environment[name] for name in BRANCH_VARIABLES if environment.get(name)), "")
-    return named or git(folder, "symbolic-ref", "--quiet", "--short", "HEAD", check=False).strip()
+    return named or git.read(folder, "symbolic-ref", "--quiet", "--short", "HEAD", check=False).strip()
 
 
 def _refusal(folder: Path, branch: str, environment: Mapping[str, str]) -> str:
@@ -70,11 +70,11 @@ def _default(folder: Path, environment: Mapping[str, str]) -> str:
         return environment["CI_DEFAULT_BRANCH"]
     if told := _of_event(environment.get("GITHUB_EVENT_PATH", "")):
         return told
-    remote = git(folder, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD", check=False)
+    remote = git.read(folder, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD", check=False)
     if remote.strip():
         return remote.strip().removeprefix("origin/")
     names = dict.fromkeys(name.removeprefix("origin/") for name in BRANCHES if name != "origin/HEAD")
-    listed = git(
+    listed = git.read(
         folder, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes/origin", check=False
     )
     known = {one.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") for one in listed.split()}

@@ -20,7 +20,7 @@ from pytest_cgins.building.compilers import slots
 from pytest_cgins.core import logs, waiting
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait, Waited
-from pytest_cgins.pull_request.git import Git
+from pytest_cgins.pull_request.clone import Clone
 from pytest_cgins.pull_request.remote import parse
 from pytest_cgins.pull_request.transport import Transport
 from pytest_cgins.regenerate.methods import memory_file
@@ -222,7 +222,7 @@ def test_tries_of_git(tmp_path: Path, heard: Heard) -> None:
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     with failing(9) as server:
         url = f"{server}/octo/kernels.git"
-        tool = Git(tmp_path, token="secret-token", remote=parse(url))
+        tool = Clone(tmp_path, token="secret-token", remote=parse(url))
         heard.began = time.monotonic()
         with pytest.raises(GitHubError, match="503"):
             tool.tip(url, "main")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request.git import Git, Identity
+from pytest_cgins.pull_request.clone import Clone, Identity
 from pytest_cgins.pull_request.remote import parse
 from tests.pull_request import twin as twins
 from tests.pull_request.conftest import BRANCH, FIXED, SOURCE, Place, commit, git
@@ -175,7 +175,7 @@ def test_nothing_is_left_in_the_temporary_folder(
     """The repository of our own goes with the object that made it."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "own"))
     (tmp_path / "own").mkdir()
-    tool = Git(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
+    tool = Clone(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
     assert tool.fetch(place.twin.remote, "main")
     assert len(list((tmp_path / "own").iterdir())) == 1
     del tool
@@ -194,7 +194,7 @@ def test_clones_of_every_kind(place: Place, kind: str) -> None:
         git(folder, "add", "x")
         git(folder, "commit", "--quiet", "-m", "Work")
         commit_id = git(folder, "rev-parse", "HEAD")
-        assert Git(folder).tree_of(commit_id) == git(folder, "rev-parse", "HEAD^{tree}")
+        assert Clone(folder).tree_of(commit_id) == git(folder, "rev-parse", "HEAD^{tree}")
         return
     commit(place.other, {"README.md": "more\n"})
     if kind == "worktree":
@@ -202,7 +202,7 @@ def test_clones_of_every_kind(place: Place, kind: str) -> None:
     else:
         depth = ["--depth=1"] if kind == "shallow" else []
         git(place.clone.parent, "clone", "--quiet", *depth, f"file://{place.bare}", str(folder))
-    tool = Git(folder, token=twins.WRITER, remote=parse(place.twin.remote))
+    tool = Clone(folder, token=twins.WRITER, remote=parse(place.twin.remote))
     tip = tool.fetch(place.twin.remote, "main")
     assert tip == place.tip("main")
     made = tool.commit(
@@ -224,7 +224,7 @@ def test_git_follows_no_redirect(place: Place, elsewhere: tuple[str, list[str]],
             path="/info/refs", status=status, headers={"Location": f"{url}/octo/new.git/info/refs"}, times=9
         )
     ]
-    tool = Git(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
+    tool = Clone(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
     with pytest.raises(GitHubError, match=f"returned error: {status}") as caught:
         tool.fetch(place.twin.remote, "main")
     assert heard == []
@@ -242,7 +242,7 @@ def test_a_push_that_is_refused_for_a_workflows_file(place: Place) -> None:
         "`workflows` permission' >&2\nexit 1\n"
     )
     hook.chmod(0o755)
-    tool = Git(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
+    tool = Clone(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
     tip = str(tool.fetch(place.twin.remote, "main"))
     with pytest.raises(GitHubError, match="refusing to allow") as caught:
         tool.push(place.twin.remote, tip, "work", expected=None)

@@ -14,7 +14,7 @@ from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait
 from pytest_cgins.pull_request import graphql as documents
 from pytest_cgins.pull_request import transport as transports
-from pytest_cgins.pull_request.git import BranchMovedError
+from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.graphql import ZEROS, Graphql, RefChange, UnavailableError
 from pytest_cgins.pull_request.transport import Transport
 from tests.pull_request import graphql_oracle, twin_graphql

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cgins.app.cli import main
 from pytest_cgins.pull_request import pull_request, upkeep
-from pytest_cgins.pull_request.git import BranchMovedError
+from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.pull_request import Opened
 from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit, git
 

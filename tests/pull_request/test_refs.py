@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import refs, remote
-from pytest_cgins.pull_request.git import BranchMovedError
+from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.graphql import RefChange
 from pytest_cgins.pull_request.server import Server, connect
 from tests.pull_request import twin as twins

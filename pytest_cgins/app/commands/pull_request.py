@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.app.commands.schema import add_config_option
 
 if TYPE_CHECKING:
-    from pytest_cgins.pull_request.git import Identity
+    from pytest_cgins.pull_request.clone import Identity
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -138,7 +138,7 @@ def _number(text: str) -> int:
 
 
 def _author(text: str) -> Identity:
-    from pytest_cgins.pull_request.git import Identity
+    from pytest_cgins.pull_request.clone import Identity
 
     name, found, rest = text.partition(" <")
     email, end, after = rest.partition(">")

@@ -22,14 +22,14 @@ def run(arguments: argparse.Namespace) -> int:
         GitHubError: there is no token, or git or GitHub refuses.
     """
     from pytest_cgins.pull_request import pull_request
+    from pytest_cgins.pull_request.clone import Clone
     from pytest_cgins.pull_request.connection import connected
     from pytest_cgins.pull_request.contribution import contribution
-    from pytest_cgins.pull_request.git import Git
     from pytest_cgins.regenerate import proposal
     from pytest_cgins.report import escape
 
     found = proposal.read(arguments.proposal)
-    offered = contribution(found, config=Git(arguments.config.parent).prefix() + arguments.config.name)
+    offered = contribution(found, config=Clone(arguments.config.parent).prefix() + arguments.config.name)
     with connected(arguments) as server:
         settings = pull_request.Settings(
             base=arguments.base or server.default_branch,

@@ -49,8 +49,8 @@ def run_close(arguments: argparse.Namespace) -> int:
         GitHubError: nothing is named, there is no token, or git or GitHub refuses.
     """
     from pytest_cgins.pull_request import upkeep
+    from pytest_cgins.pull_request.clone import BranchMovedError
     from pytest_cgins.pull_request.connection import connected
-    from pytest_cgins.pull_request.git import BranchMovedError
     from pytest_cgins.report import escape
 
     if not (arguments.numbers or arguments.moot or arguments.stale):

@@ -24,7 +24,7 @@ from pytest_cgins.core import logs
 from pytest_cgins.core.errors import GitHubError, ProposalError
 from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.pull_request import credentials, remote
-from pytest_cgins.pull_request.git import Git
+from pytest_cgins.pull_request.clone import Clone
 from pytest_cgins.regenerate import proposal
 from pytest_cgins.report.escape import visible
 
@@ -89,7 +89,7 @@ def obstacle(folder: Path, environment: Mapping[str, str]) -> str:
     """Why no pull request can be opened from a folder; "" if one can."""
     try:
         credentials.token(environment)
-        remote.require_known(remote.parse(Git(folder).remote_url("origin")), environment)
+        remote.require_known(remote.parse(Clone(folder).remote_url("origin")), environment)
     except GitHubError as error:
         return error.what
     return ""

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from pytest_cgins.core import git
 from pytest_cgins.core.errors import RevisionError
 
 MERGE_BASE = "merge-base"
@@ -33,16 +33,10 @@ BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 FILE_LIMIT_NBYTES = 4 << 20
 """Larger files are no sources of kernels, and are left out."""
 STALE_S = 24 * 3600.0
-GIT_LIMIT_S = 120.0
 LFS_POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:[a-z0-9.-]+ [^\n]*\n)*?oid sha256:([0-9a-f]{64})\n"
 )
 LFS_POINTER_LIMIT_NBYTES = 1024
-OWN_VIEW = {
-    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": f"{os.devnull}/none", "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
-}  # fmt: skip
-"""Variables under which git shows commits and files as they were made, whatever stands in for them in this clone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +70,8 @@ def resolve(wanted: str, folder: Path) -> Revision:
     Raises:
         RevisionError: there is no repository, no such commit, or the clone is too shallow to know.
     """
-    top = Path(_git(folder, "rev-parse", "--show-toplevel").strip())
-    prefix = _git(folder, "rev-parse", "--show-prefix").strip()
+    top = Path(git.read(folder, "rev-parse", "--show-toplevel").strip())
+    prefix = git.read(folder, "rev-parse", "--show-prefix").strip()
     if wanted == MERGE_BASE:
         commit, chosen = _merge_base(top)
     else:
@@ -107,7 +101,7 @@ def _merge_base(top: Path) -> tuple[str, str]:
             f"no {'target' if pull_request else 'default'} branch in {top}: none of {', '.join(branches)}",
             remedy=_deepen(top),
         )
-    shared = _git(top, "merge-base", "HEAD", branch, check=False).strip()
+    shared = git.read(top, "merge-base", "HEAD", branch, check=False).strip()
     if not shared:
         raise RevisionError(f"HEAD and {branch} share no commit that is in {top}", remedy=_deepen(top))
     return shared, f"merge-base with {branch}"
@@ -119,14 +113,14 @@ def _is_checked_out_merge(top: Path) -> bool:
 
 
 def _commit(top: Path, name: str) -> str | None:
-    found = _git(
+    found = git.read(
         top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", check=False
     )
     return found.strip() or None
 
 
 def _deepen(top: Path) -> str:
-    if _git(top, "rev-parse", "--is-shallow-repository", check=False).strip() == "true":
+    if git.read(top, "rev-parse", "--is-shallow-repository", check=False).strip() == "true":
         return "the clone is shallow: fetch its history (git fetch --unshallow; actions/checkout with fetch-depth: 0)"
     return "name a commit that is there: --cgins-baseline=REV, or --baseline REV of cgins build"
 
@@ -149,9 +143,9 @@ def changes(revision: Revision, paths: Sequence[str]) -> tuple[tuple[str, str], 
     """
     # A `.gitmodules` may say that changes of a submodule are to be ignored.
     words = ("diff-index", "--name-status", "--no-renames", "--ignore-submodules=none", "-z", revision.commit)
-    told = _git(revision.repository, *words, "--", *paths).split("\0")
+    told = git.read(revision.repository, *words, "--", *paths).split("\0")
     found = dict(zip(told[1::2], told[0:-1:2], strict=True))
-    for entry in _git(revision.repository, "ls-files", "--stage", "-z", "--", *paths).split("\0")[:-1]:
+    for entry in git.read(revision.repository, "ls-files", "--stage", "-z", "--", *paths).split("\0")[:-1]:
         about, _, path = entry.partition("\t")
         mode, digest, _ = about.split()
         if path not in found and mode.startswith("100") and _is_converted(revision.repository / path, digest):
@@ -179,7 +173,7 @@ def text_of(revision: Revision, path: str) -> str:
     Raises:
         RevisionError: it is not there, or git cannot read it.
     """
-    return _git(revision.repository, "cat-file", "blob", f"{revision.commit}:{path}")
+    return git.read(revision.repository, "cat-file", "blob", f"{revision.commit}:{path}")
 
 
 def untracked(revision: Revision, paths: Sequence[str]) -> tuple[str, ...]:
@@ -193,7 +187,7 @@ def untracked(revision: Revision, paths: Sequence[str]) -> tuple[str, ...]:
         RevisionError: git cannot tell.
     """
     words = ("ls-files", "--others", "--exclude-standard", "-z", "--", *paths)
-    return tuple(_git(revision.repository, *words).split("\0")[:-1])
+    return tuple(git.read(revision.repository, *words).split("\0")[:-1])
 
 
 def has_all(revision: Revision, paths: Sequence[str]) -> bool:
@@ -203,7 +197,7 @@ def has_all(revision: Revision, paths: Sequence[str]) -> bool:
         RevisionError: git cannot tell.
     """
     words = ("--literal-pathspecs", "ls-tree", "--name-only", "--full-tree", "-z", revision.commit, "--")
-    return not paths or set(paths) <= set(_git(revision.repository, *words, *paths).split("\0"))
+    return not paths or set(paths) <= set(git.read(revision.repository, *words, *paths).split("\0"))
 
 
 class Checkout:
@@ -289,7 +283,7 @@ class Checkout:
                 files.append((mode, digest, place))
         wanted = "".join(f"{digest}\n" for _, digest, _ in files)
         with tempfile.TemporaryFile(dir=self._folder) as read:
-            _git(repository, "cat-file", "--batch", text=wanted, output=read)
+            git.read(repository, "cat-file", "--batch", given=wanted.encode(), output=read)
             read.seek(0)
             for mode, digest, place in files:
                 content = _next_blob(read, digest)
@@ -311,7 +305,7 @@ class Checkout:
             return content
         digest = found[1].decode("ascii")
         if repository not in self._stores:
-            folder = _git(repository, "rev-parse", "--git-common-dir").rstrip("\n")
+            folder = git.read(repository, "rev-parse", "--git-common-dir").rstrip("\n")
             self._stores[repository] = repository / folder / "lfs" / "objects"
         stored = self._stores[repository] / digest[:2] / digest[2:4] / digest
         with suppress(OSError):
@@ -353,7 +347,7 @@ def _next_blob(read: BinaryIO, digest: str) -> bytes:
 
 def _listed(top: Path, commit: str) -> Iterator[tuple[str, str, int, str]]:
     """Mode, digest, bytes and path of each file and submodule of a commit."""
-    for entry in _git(top, "ls-tree", "-r", "-l", "-z", "--full-tree", commit).split("\0"):
+    for entry in git.read(top, "ls-tree", "-r", "-l", "-z", "--full-tree", commit).split("\0"):
         if entry:
             about, _, path = entry.partition("\t")
             mode, _, digest, nbytes = about.split()
@@ -366,49 +360,3 @@ def _sweep(under: Path) -> None:
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > STALE_S:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _git(
-    folder: Path,
-    *words: str,
-    check: bool = True,
-    extra: dict[str, str] | None = None,
-    text: str = "",
-    output: BinaryIO | None = None,
-) -> str:
-    """What a git command prints, unless that goes to a file; "" for one that fails while `check` is off.
-
-    Raises:
-        RevisionError: it failed, or there is no git.
-    """
-    # Within a hook git names the index and the folder of the repository that it works for.
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")
-    }
-    environment |= {**OWN_VIEW, **(extra or {})}
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
-    try:
-        done = subprocess.run(
-            command, stdout=output or subprocess.PIPE, stderr=subprocess.PIPE, input=os.fsencode(text),
-            timeout=GIT_LIMIT_S, check=False, env=environment,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise RevisionError("git is not installed", remedy="install git, or compare with nothing") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RevisionError(f"git {words[0]}: {error}", remedy="run it by hand") from error
-    if done.returncode == 0:
-        return os.fsdecode(done.stdout or b"")
-    if not check:
-        return ""
-    said = os.fsdecode(done.stderr).strip().splitlines()
-    if said and "not a git repository" in said[0]:
-        raise RevisionError(
-            f"{folder} is in no git repository",
-            remedy="git init and commit once, or name none as the baseline",
-        )
-    raise RevisionError(
-        f"git {words[0]} in {folder}: {said[0].removeprefix('fatal: ') if said else f'exit status {done.returncode}'}",
-        remedy="run it by hand, or name none as the baseline",
-    )

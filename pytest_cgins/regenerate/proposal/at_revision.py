@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.building.revision.checkout import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
-from pytest_cgins.building.revision.checkout import _git as git
 from pytest_cgins.config import Config, load
+from pytest_cgins.core import git
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.regenerate.proposal.read import digest_of
 
@@ -24,7 +24,7 @@ def commit_of(top: Path, name: str) -> str:
         ProposalError: git knows none.
     """
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    found = git(top, *words, check=False).strip()
+    found = git.read(top, *words, check=False).strip()
     if not found:
         raise ProposalError(
             f'git knows no commit "{name}" in {top}', remedy="name one that is there, or fetch it first"
@@ -48,14 +48,14 @@ def checkout(top: Path, commit: str, folder: Path) -> Path:
     """
     place = Path(os.path.realpath(folder)).joinpath(*["d"] * _DEPTH, "project")
     place.mkdir(parents=True)
-    kind = git(top, "rev-parse", "--show-object-format").strip()
-    git(place, "init", "--quiet", "--template=", f"--object-format={kind}")
+    kind = git.read(top, "rev-parse", "--show-object-format").strip()
+    git.read(place, "init", "--quiet", "--template=", f"--object-format={kind}")
     # `git clone --shared` does not share the objects of a shallow clone, and brings none that are on no branch.
-    objects = Path(os.path.realpath(top / git(top, "rev-parse", "--git-path", "objects").rstrip("\n")))
+    objects = Path(os.path.realpath(top / git.read(top, "rev-parse", "--git-path", "objects").rstrip("\n")))
     alternates = place / ".git" / "objects" / "info" / "alternates"
     alternates.parent.mkdir(parents=True, exist_ok=True)
     alternates.write_text(f"{objects}\n", encoding="utf-8", errors="surrogateescape")
-    git(place, "-c", f"core.hooksPath={os.devnull}", "checkout", "--quiet", "--detach", commit)
+    git.read(place, "checkout", "--quiet", "--detach", commit)
     return place
 
 
@@ -81,7 +81,7 @@ def _pack(pack: Path, project: Path, top: Path) -> Path:
         return Path(os.path.normpath(top / os.path.relpath(place, project))) if inside else place
     path = place.relative_to(project)
     words = ("--literal-pathspecs", "ls-files", "--cached", "-z", "--", str(path))
-    tracked = set(git(top, *words).split("\0")[:-1])
+    tracked = set(git.read(top, *words).split("\0")[:-1])
     if not place.exists() and not tracked:
         return top / path
     for origin in sorted((top / path).rglob("*")):

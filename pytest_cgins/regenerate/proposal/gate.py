@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cgins.building.revision.checkout import NONE
-from pytest_cgins.building.revision.checkout import _git as git
 from pytest_cgins.config import load
-from pytest_cgins.core import documents
+from pytest_cgins.core import documents, git
 from pytest_cgins.core.errors import CginsError, ProposalError
 from pytest_cgins.core.model import Evaluation, SessionReport
 from pytest_cgins.core.secrets import without_secrets
@@ -80,15 +79,13 @@ def _copy(config: str, top: Path, copy: Path, *, repository: bool) -> None:
         shutil.copytree(top, copy, symlinks=True, ignore=_SKIPPED)
         return
     words = (
-        "-c",
-        f"core.hooksPath={os.devnull}",
         "clone",
         "--quiet",
         "--shared",
         "--no-checkout",
         "--template=",
     )
-    git(top, *words, "--", str(top), str(copy))
+    git.read(top, *words, "--", str(top), str(copy))
     for path in dict.fromkeys([*_listed(top), *_of_packs(config, top)]):
         origin, place = top / path, copy / path
         if origin.is_symlink() or origin.is_file():
@@ -97,7 +94,7 @@ def _copy(config: str, top: Path, copy: Path, *, repository: bool) -> None:
 
 
 def _listed(top: Path) -> Iterable[str]:
-    told = git(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    told = git.read(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
     return told.split("\0")[:-1]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from pytest_cgins.building.contracts import source
-from pytest_cgins.building.revision.checkout import _git as git
 from pytest_cgins.config import load
+from pytest_cgins.core import git
 from pytest_cgins.core.errors import ProposalError, RevisionError
 from pytest_cgins.regenerate.proposal import entry as proposal_entry
 from pytest_cgins.regenerate.proposal.read import FILE_LIMIT_NBYTES, Contents
@@ -24,7 +24,7 @@ State = Literal["base", "applied", "other"]
 def top_of(folder: Path) -> tuple[Path, bool]:
     """The folder that a proposal's paths start at, and whether that is a repository's."""
     try:
-        return Path(git(folder, "rev-parse", "--show-toplevel").rstrip("\n")), True
+        return Path(git.read(folder, "rev-parse", "--show-toplevel").rstrip("\n")), True
     except RevisionError:
         return folder.absolute(), False
 
@@ -94,10 +94,7 @@ def _check_case(top: Path, path: str) -> None:
 def git_refusal(contents: Contents, top: Path) -> str:
     """What git has against the patch; "" if it applies."""
     try:
-        git(
-            top, "-c", "apply.whitespace=nowarn", "apply", "--check", "-p1", "-",
-            text=os.fsdecode(contents.patch),
-        )  # fmt: skip
+        git.read(top, "apply", "--check", "--whitespace=nowarn", "-p1", "-", given=contents.patch)
     except RevisionError as error:
         return error.what
     return ""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cgins.core import git as core_git
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import git_environment
-from pytest_cgins.pull_request.git import TRIES, Git, Identity
+from pytest_cgins.pull_request.clone import TRIES, Clone, Identity
 from pytest_cgins.pull_request.remote import parse
 from tests.pull_request import twin as twins
 from tests.pull_request.conftest import SOURCE, Place, commit, git
@@ -24,12 +24,12 @@ ADA = Identity(name="Ada", email="ada@team.example")
 
 
 @pytest.fixture
-def tool(place: Place) -> Git:
+def tool(place: Place) -> Clone:
     """For the clone, with a token for the twin."""
-    return Git(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
+    return Clone(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
 
 
-def test_a_commit_has_the_given_bytes_on_the_given_base(place: Place, tool: Git) -> None:
+def test_a_commit_has_the_given_bytes_on_the_given_base(place: Place, tool: Clone) -> None:
     """Carriage returns and settings of line ends change nothing, and all other files stay."""
     git(place.clone, "config", "core.autocrlf", "input")
     tip = tool.fetch(place.twin.remote, "main")
@@ -44,7 +44,7 @@ def test_a_commit_has_the_given_bytes_on_the_given_base(place: Place, tool: Git)
     assert changed.split() == [SOURCE, "new/x.cu"]
 
 
-def test_a_push_needs_the_tip_that_was_seen(place: Place, tool: Git) -> None:
+def test_a_push_needs_the_tip_that_was_seen(place: Place, tool: Clone) -> None:
     """A new branch must not exist, and one that exists must not have moved."""
     tip = str(tool.fetch(place.twin.remote, "main"))
     made = tool.commit(tool.tree(tip, {SOURCE: b"x"}), tip, "Words\n", ADA)
@@ -60,7 +60,7 @@ def test_a_push_needs_the_tip_that_was_seen(place: Place, tool: Git) -> None:
 @pytest.mark.parametrize(
     "fault", [Fault(status=500), Fault(status=503), Fault(kind="drop"), Fault(kind="lost")]
 )
-def test_a_push_on_a_bad_day(place: Place, tool: Git, fault: Fault) -> None:
+def test_a_push_on_a_bad_day(place: Place, tool: Clone, fault: Fault) -> None:
     """Trouble of the server and answers that are lost are waited out, and the branch is set once."""
     tip = str(tool.fetch(place.twin.remote, "main"))
     made = tool.commit(tool.tree(tip, {SOURCE: b"x"}), tip, "Words\n", ADA)
@@ -69,7 +69,7 @@ def test_a_push_on_a_bad_day(place: Place, tool: Git, fault: Fault) -> None:
     assert place.tip("work") == made
 
 
-def test_a_push_that_does_not_get_through(place: Place, tool: Git) -> None:
+def test_a_push_that_does_not_get_through(place: Place, tool: Clone) -> None:
     """Trouble that stays is told after three tries, and the branch is as it was; a refusal is told after one."""
     tip = str(tool.fetch(place.twin.remote, "main"))
     made = tool.commit(tool.tree(tip, {SOURCE: b"x"}), tip, "Words\n", ADA)
@@ -88,7 +88,7 @@ def _pushes(place: Place) -> int:
     return sum(one.path.endswith("/git-receive-pack") for one in place.twin.requests)
 
 
-def test_commits_of_a_branch_are_listed_with_their_messages(place: Place, tool: Git) -> None:
+def test_commits_of_a_branch_are_listed_with_their_messages(place: Place, tool: Clone) -> None:
     """Newest first, without those of the base."""
     commit(place.other, {"a": "1"}, branch="work", message="One\n\nKey: no\n\nmore words")
     commit(place.other, {"a": "2"}, branch="work", message="Two\n\nWords\n\nKey: yes\nOther: a: b")
@@ -102,7 +102,7 @@ def test_commits_of_a_branch_are_listed_with_their_messages(place: Place, tool: 
     assert two.author == two.committer == "ada@team.example"
 
 
-def test_what_is_not_there(place: Place, tool: Git, tmp_path: Path) -> None:
+def test_what_is_not_there(place: Place, tool: Clone, tmp_path: Path) -> None:
     """No such branch, file, remote, repository or folder."""
     assert tool.fetch(place.twin.remote, "nowhere") is None
     assert tool.entry(place.tip("main"), "no/such.cpp") is None
@@ -111,14 +111,14 @@ def test_what_is_not_there(place: Place, tool: Git, tmp_path: Path) -> None:
     with pytest.raises(GitHubError, match='git knows no remote "upstream"'):
         tool.remote_url("upstream")
     with pytest.raises(GitHubError, match="not a git repository"):
-        Git(tmp_path).prefix()
+        Clone(tmp_path).prefix()
     with pytest.raises(GitHubError, match="no such folder"):
-        Git(tmp_path / "none")
+        Clone(tmp_path / "none")
 
 
 def test_the_token_goes_to_one_repository(place: Place) -> None:
     """Another repository of the same server gets none, and git does not ask for one."""
-    tool = Git(place.clone, token=twins.WRITER, remote=parse(f"{place.twin.url}/octo/another"))
+    tool = Clone(place.clone, token=twins.WRITER, remote=parse(f"{place.twin.url}/octo/another"))
     with pytest.raises(GitHubError, match="git ls-remote failed"):
         tool.fetch(place.twin.remote, "main")
     assert {one.authorization for one in place.twin.requests} == {""}
@@ -133,7 +133,7 @@ def test_variables_of_git_do_not_interfere(place: Place, monkeypatch: pytest.Mon
     settings.parent.mkdir()
     settings.write_text(f'[url "https://elsewhere.example/"]\n  insteadOf = {place.twin.url}/\n')
     monkeypatch.setenv("HOME", str(settings.parent))
-    tool = Git(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
+    tool = Clone(place.clone, token=twins.WRITER, remote=parse(place.twin.remote))
     assert tool.fetch(place.twin.remote, "main") == tip
 
 
@@ -160,7 +160,7 @@ def proxied(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
             return
 
-    for name in ("no_proxy", "NO_PROXY", *git_environment.PROXIES):
+    for name in ("no_proxy", "NO_PROXY", *core_git.PROXIES):
         monkeypatch.delenv(name, raising=False)
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -175,7 +175,7 @@ def test_a_proxy_with_a_password(
     at, heard = proxied
     monkeypatch.setenv("http_proxy", f"http://ada:{PASSWORD.replace('/', '%2F')}@{at}")
     with pytest.raises(GitHubError, match="error: 502") as caught:
-        Git(place.clone).tip(place.twin.remote, "main")
+        Clone(place.clone).tip(place.twin.remote, "main")
     assert set(heard) == {f"Basic {base64.b64encode(f'ada:{PASSWORD}'.encode()).decode()}"}
     assert place.twin.requests == []
     assert "hunter" not in str(caught.value)
@@ -188,7 +188,7 @@ def test_a_proxys_address_that_is_wrong(
     """git quotes it, and the message has no password all the same."""
     monkeypatch.setenv("http_proxy", address)
     with pytest.raises(GitHubError, match="proxy") as caught:
-        Git(place.clone).tip(place.twin.remote, "main")
+        Clone(place.clone).tip(place.twin.remote, "main")
     assert "hunter" not in str(caught.value)
 
 
@@ -199,6 +199,6 @@ def test_which_variables_name_a_proxy(
     """All of them reach git, in upper and in lower case; other addresses with a password do not."""
     monkeypatch.setenv(name, "http://ada:hunter2@proxy.example:3128")
     monkeypatch.setenv("MY_ADDRESS", "http://ada:hunter2@proxy.example:3128")
-    found = git_environment.bare()
+    found = core_git.isolated()
     assert found[name] == "http://ada:hunter2@proxy.example:3128"
     assert "MY_ADDRESS" not in found

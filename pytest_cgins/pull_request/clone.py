@@ -1,30 +1,31 @@
-"""The git command, in a repository of its own on the objects of a clone.
+"""A clone, used through a bare repository of its own on the clone's objects.
 
-So the clone's working tree, index, refs, hooks and settings, and whatever these include, are neither heeded nor changed: of
-the clone are read its objects, to which others come, the address of a remote, and where in it a folder is. The token is given to git in the environment, for one url only; it is on no command line, in no file and in no
-message.
+So the clone's working tree, index, refs, hooks and settings, and whatever these include, are neither heeded nor changed.
+Read are its objects, to which others come, the address of a remote, and where in it a folder is. The token is given to
+git in the environment, for one url only; it is on no command line, in no file and in no message.
 """
 
 from __future__ import annotations
 
 import base64
-import logging
+import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
-from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.core.waiting import Wait
-from pytest_cgins.pull_request import git_environment
+from pytest_cgins.building.revision.checkout import LFS_POINTER
+from pytest_cgins.core import git
+from pytest_cgins.core.errors import GitError, GitHubError
 from pytest_cgins.pull_request.credentials import workflow_permission
 from pytest_cgins.pull_request.remote import Remote, without_user
+from pytest_cgins.pull_request.retries import retried
 
 LIMIT_S = 300.0
 """Longest that one command of git may take."""
@@ -41,7 +42,6 @@ _TROUBLE = re.compile(
 )
 """What git says of trouble that may pass; so GitHub also limits how much is asked of it (403)."""
 MOVED = "the repository was renamed or moved: give the remote its new address, with git remote set-url"
-_log = logging.getLogger(__name__)
 
 
 class BranchMovedError(GitHubError):
@@ -76,8 +76,8 @@ class Commit:
     """All of it."""
 
 
-class Git:
-    """One repository, and perhaps a token for one remote."""
+class Clone:
+    """One clone, and perhaps a token for one remote."""
 
     def __init__(self, folder: Path, *, token: str = "", remote: Remote | None = None) -> None:
         """Nothing is run yet but a look at what folders git trusts. What is made goes with the object.
@@ -97,13 +97,13 @@ class Git:
         self._folder = folder
         self._remote = remote
         self._own: dict[str, str] | None = None
-        self._secrets = git_environment.passwords()
-        self._environment = git_environment.bare()
+        self._secrets = _proxy_passwords()
+        settings = []
         if token and remote is not None and remote.scheme != "ssh":
             basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-            header = (f"http.{remote.url}.extraHeader", f"Authorization: Basic {basic}")
-            git_environment.configure(self._environment, [header])
+            settings = [(f"http.{remote.url}.extraHeader", f"Authorization: Basic {basic}")]
             self._secrets += (token, basic)
+        self._environment = git.isolated(settings)
 
     def remote_url(self, name: str) -> str:
         """The url of a remote.
@@ -209,6 +209,53 @@ class Git:
             words = ("hash-object", "-w", f"--path={path}", "--stdin")
             return self.read(self._run(*words, given=content, variables=variables).strip())
 
+    def stored(self, commit: str, path: str, content: bytes, made_on: str) -> bytes | None:
+        """What is to be committed for new bytes of a file in a checkout.
+
+        A checkout differs from what is stored by `.gitattributes` (ends of lines, encodings, `$Id$`), by a user's
+        `core.autocrlf`, and where Git LFS keeps the file. What the bytes were made on tells which of these it was.
+
+        Args:
+            commit: the base.
+            path: from the top of the repository.
+            content: the new bytes.
+            made_on: sha256 of the old ones; "" where there was no file.
+
+        Returns:
+            None if the file is not what the new bytes were made on.
+
+        Raises:
+            GitHubError: Git LFS keeps it, or git cannot convert it.
+        """
+        entry = self.entry(commit, path)
+        if entry is None or not made_on:
+            return None if entry is not None or made_on else self.checked_in(commit, path, content)
+        old = self.read(entry[1])
+        if digest(old) == made_on:
+            return content
+        if _kept_by_lfs(old, made_on):
+            raise GitHubError(
+                f'"{path}" is kept by Git LFS on the base branch, where no file is written',
+                remedy="apply the proposal's patch.diff in a clone and push it, or take the file out of LFS: git lfs untrack",
+            )
+        if digest(self.checked_out(commit, path, entry[1])) == made_on:
+            return self.checked_in(commit, path, content)
+        if digest(old.replace(b"\n", b"\r\n")) == made_on and b"\r" not in old:
+            return content.replace(b"\r\n", b"\n")
+        return None
+
+    def has(self, commit: str, path: str, content: bytes) -> bool:
+        """Whether a checkout of a commit has such bytes of a file, or has them but for the ends of lines."""
+        entry = self.entry(commit, path)
+        if entry is None:
+            return False
+        now = self.read(entry[1])
+        return (
+            now in (content, content.replace(b"\r\n", b"\n"))
+            or _kept_by_lfs(now, digest(content))
+            or now == self.checked_in(commit, path, content)
+        )
+
     @contextmanager
     def _attributes(self, commit: str, path: str) -> Iterator[dict[str, str]]:
         """A work tree that has nothing but the `.gitattributes` that a path has in a commit."""
@@ -265,21 +312,20 @@ class Git:
             GitHubError: the server refuses.
         """
         lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
-        words = ("push", "--quiet", "--porcelain", lease, url)
-        with Wait("git push") as wait:
-            for tried in range(1, TRIES + 1):
-                try:
-                    self._run(*words, f"{commit}:refs/heads/{branch}")
-                except GitHubError as error:
-                    now = self.tip(url, branch)
-                    # The answer may have been lost, and nothing else.
-                    if now == commit:
-                        return
-                    if now != expected:
-                        raise BranchMovedError(error.what, remedy=error.remedy) from None
-                    self._pause(tried, wait, error)
-                else:
+
+        def push() -> None:
+            try:
+                self._run("push", "--quiet", "--porcelain", lease, url, f"{commit}:refs/heads/{branch}")
+            except GitHubError as error:
+                now = self.tip(url, branch)
+                # The answer may have been lost, and nothing else.
+                if now == commit:
                     return
+                if now != expected:
+                    raise BranchMovedError(error.what, remedy=error.remedy) from None
+                raise
+
+        retried("git push", push, _pause_s, TRIES)
 
     def commits(self, branch: str, base: str) -> tuple[Commit, ...]:
         """Commits of a branch that are not in a base, newest first; both are ids that `fetch` gave."""
@@ -296,21 +342,7 @@ class Git:
 
     def _ask(self, *arguments: str) -> str:
         """Run a command that only reads from the server; again, if the network or the server was in trouble."""
-        with Wait(f"git {arguments[0]}") as wait:
-            for tried in range(1, TRIES + 1):
-                try:
-                    return self._run(*arguments)
-                except GitHubError as error:
-                    self._pause(tried, wait, error)
-        raise AssertionError("the last try returns or raises")
-
-    @staticmethod
-    def _pause(tried: int, wait: Wait, error: GitHubError) -> None:
-        """Wait for the next try; raise the error where there is none, or where it would not pass."""
-        if tried == TRIES or not _TROUBLE.search(error.what):
-            raise error
-        _log.info("%s: trouble on the way; again in %d s", error.what, tried)
-        wait.sleep(float(tried), f"try {tried} of {TRIES}: {error.what}")
+        return retried(f"git {arguments[0]}", lambda: self._run(*arguments), _pause_s, TRIES)
 
     def _run(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
         return self._output(*arguments, given=given, variables=variables).decode("utf-8", "replace")
@@ -359,34 +391,36 @@ class Git:
 
     def _done(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
         environment = {**self._environment, **(variables or {})}
+        # Attributes are found from within a work tree alone.
+        folder = environment.get("GIT_WORK_TREE", self._folder)
         try:
-            done = subprocess.run(
-                ["git", *arguments],
-                # Attributes are found from within a work tree alone.
-                cwd=environment.get("GIT_WORK_TREE", self._folder),
-                input=given,
-                env=environment,
-                capture_output=True,
-                check=False,
-                timeout=LIMIT_S,
-            )
-        except FileNotFoundError:
-            raise GitHubError("there is no command git", remedy="install git") from None
-        except subprocess.TimeoutExpired:
-            raise GitHubError(
-                f"git {arguments[0]} took more than {LIMIT_S:g} s",
-                remedy="look whether the server can be reached",
-            ) from None
-        if done.returncode:
-            raise self._error(arguments[0], (done.stdout if arguments[0] == "push" else b"") + done.stderr)
-        return done.stdout
+            return git.run(folder, *arguments, environment=environment, given=given, limit_s=LIMIT_S)
+        except GitError as error:
+            if error.output is None:
+                raise GitHubError(error.what, remedy=error.remedy) from None
+            said = self._printable(error.output)
+            raise GitHubError(f"git {arguments[0]} failed: {said}", remedy=_remedy(said)) from None
 
-    def _error(self, command: str, output: bytes) -> GitHubError:
+    def _printable(self, output: bytes) -> str:
         said = without_user(output.decode("utf-8", "replace").strip())
         for secret in self._secrets:
             said = said.replace(secret, "***")
-        said = "".join(one if one.isprintable() or one == "\n" else "?" for one in said)[:_MESSAGE_LENGTH]
-        return GitHubError(f"git {command} failed: {said}", remedy=_remedy(said))
+        return "".join(one if one.isprintable() or one == "\n" else "?" for one in said)[:_MESSAGE_LENGTH]
+
+
+def _proxy_passwords() -> tuple[str, ...]:
+    """What of the proxies in the environment no message may have, longest first."""
+    found = set()
+    for address in filter(None, map(os.environ.get, git.PROXIES)):
+        user = address.rpartition("@")[0]
+        password = user.rpartition("://")[2].partition(":")[2]
+        found |= {user, password, unquote(password)} if password else set()
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _pause_s(error: GitHubError, tried: int) -> float | None:
+    trouble = not isinstance(error, BranchMovedError) and _TROUBLE.search(error.what)
+    return float(tried) if trouble else None
 
 
 def _remedy(said: str) -> str:
@@ -419,3 +453,13 @@ def _checked(commit: str) -> str:
     if not _COMMIT.fullmatch(commit):
         raise GitHubError(f'git named "{commit[:80]}" a commit, which is none')
     return commit
+
+
+def digest(content: bytes) -> str:
+    """sha256 in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _kept_by_lfs(content: bytes, sha256: str) -> bool:
+    found = LFS_POINTER.match(content)
+    return found is not None and found[1].decode() == sha256
