@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import refs
 from pytest_cgins.pull_request.clone import BranchMovedError, Identity
 from pytest_cgins.pull_request.graphql import RefChange, UnavailableError
 from pytest_cgins.pull_request.server import Server
@@ -96,7 +95,7 @@ def _written(server: Server, wanted: Wanted) -> Put:
     _require_tree(rest.create_tree(clone.tree_of(wanted.parent), entries), wanted)
     made = rest.create_commit(wanted.message, wanted.tree, wanted.parent)
     commit, signed = str(made["sha"]), bool(made["verification"]["verified"])
-    refs.change(server, [RefChange(branch=wanted.branch, before=wanted.before, after=commit)])
+    server.change_branches([RefChange(branch=wanted.branch, before=wanted.before, after=commit)])
     return _by_github(commit, signed=signed)
 
 
@@ -104,7 +103,7 @@ def _staged(server: Server, wanted: Wanted) -> Put:
     staging = STAGING + wanted.branch.removeprefix("cgins/").replace("/", "-")
     left = server.rest.branch(staging)
     if left != wanted.parent:
-        refs.change(server, [RefChange(branch=staging, before=left, after=wanted.parent)])
+        server.change_branches([RefChange(branch=staging, before=left, after=wanted.parent)])
     try:
         made = server.graphql.create_commit(staging, wanted.parent, wanted.message, wanted.files)
     except GitHubError as error:
@@ -118,7 +117,7 @@ def _staged(server: Server, wanted: Wanted) -> Put:
         _require_tree(made.tree, wanted)
     moved = RefChange(branch=wanted.branch, before=wanted.before, after=made.commit)
     try:
-        refs.change(server, [moved, RefChange(branch=staging, before=made.commit, after=None)])
+        server.change_branches([moved, RefChange(branch=staging, before=made.commit, after=None)])
     except GitHubError:
         _unstage(server, staging, made.commit)
         raise
@@ -134,7 +133,7 @@ def _by_github(commit: str, *, signed: bool) -> Put:
 def _unstage(server: Server, staging: str, expected: str) -> None:
     """Take the staging branch away, if nobody else works there; the error that led here is the one to tell."""
     try:
-        refs.delete(server, staging, expected)
+        server.delete_branch(staging, expected)
     except GitHubError:
         return
 

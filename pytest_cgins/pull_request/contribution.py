@@ -22,6 +22,8 @@ from pytest_cgins.regenerate.proposal import report as proposal_report
 
 FOLDERS: dict[Goal, str] = {"repair": "repair", "optimise": "optimize", "generate": "generate"}
 """Part of the branch's name, by goal."""
+BRANCH = re.compile(rf"cgins/({'|'.join(FOLDERS.values())})/[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""Names of the bot's branches."""
 _AHEAD = timedelta(minutes=5)
 """That clocks may differ."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

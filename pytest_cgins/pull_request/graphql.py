@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.core.waiting import Wait
 from pytest_cgins.pull_request.credentials import workflow_permission
+from pytest_cgins.pull_request.retries import retried
 from pytest_cgins.pull_request.transport import TRIES, Transport
 
 ZEROS = "0" * 40
@@ -32,7 +31,10 @@ _PASSING = ("None", "INTERNAL", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "NOT_FO
 """Types of errors that may pass, `None` for those without one: trouble of the server ("Something went wrong"), and what
 was made a moment ago and is not known everywhere yet."""
 _LATER = "run the command again later"
-_log = logging.getLogger(__name__)
+
+
+class _PassingError(GitHubError):
+    """Trouble that another try may not have."""
 
 
 class UnavailableError(GitHubError):
@@ -134,19 +136,22 @@ class Graphql:
         )
 
     def _call(self, document: str, variables: Mapping[str, object]) -> dict[str, Any]:
-        with Wait(self._url) as wait:
-            for tried in range(1, TRIES + 1):
-                answer = self._asked({"query": document, "variables": variables})
-                errors = answer.get("errors") if isinstance(answer, dict) else None
-                if not errors:
-                    break
-                found = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
-                error = self._refused(found)
-                # Refs and commits are changed only from what is expected: done twice does no harm.
-                if tried == TRIES or not _passes(found):
-                    raise error
-                _log.info("%s; again in %d s", error.what, 2 ** (tried - 1))
-                wait.sleep(float(2 ** (tried - 1)), f"try {tried} of {TRIES}: {error.what}")
+        def ask() -> Any:
+            answer = self._asked({"query": document, "variables": variables})
+            errors = answer.get("errors") if isinstance(answer, dict) else None
+            if not errors:
+                return answer
+            raise self._refused(
+                [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+            )
+
+        # Refs and commits are changed only from what is expected: done twice does no harm.
+        answer = retried(
+            self._url,
+            ask,
+            lambda error, tried: float(2 ** (tried - 1)) if isinstance(error, _PassingError) else None,
+            TRIES,
+        )
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, dict):
             raise GitHubError(f"POST {self._url}: the answer has no data", remedy=_ADDRESS)
@@ -170,16 +175,14 @@ class Graphql:
         if kinds & _FORBIDDEN:
             remedy = "the token needs the permission contents: write, and the branch must not be protected"
             return GitHubError(what, remedy=workflow_permission(said) or remedy, status=403)
-        if not found or _passes(found):
+        if not found:
             return GitHubError(what, remedy=_LATER, status=200)
+        if all(str(one.get("type")) in _PASSING and not _code(one) for one in found):
+            return _PassingError(what, remedy=_LATER, status=200)
         # `STALE_DATA` is of a ref that somebody has moved; all else would be refused again.
         status = 200 if "STALE_DATA" in kinds else 422
         remedy = workflow_permission(said) or "look at the branch, and run the command again"
         return GitHubError(what, remedy=remedy, status=status)
-
-
-def _passes(found: Sequence[dict[str, Any]]) -> bool:
-    return bool(found) and all(str(one.get("type")) in _PASSING and not _code(one) for one in found)
 
 
 def _code(error: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import comment, refs
+from pytest_cgins.pull_request import comment
 from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.server import Server
 
@@ -78,7 +78,7 @@ def close(server: Server, pull: dict[str, Any], marker: str, why: str, *, tip: s
         _say(server, pull, f"{marker}\n{why}\n")
     if tip is not None:
         try:
-            refs.delete(server, branch, tip)
+            server.delete_branch(branch, tip)
         except BranchMovedError:
             if pull["state"] == "open":
                 _say(server, pull, f"{marker}\nIt was to be closed, and somebody committed meanwhile.\n")

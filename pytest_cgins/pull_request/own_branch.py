@@ -12,7 +12,10 @@ from typing import Any
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.text import counted
 from pytest_cgins.pull_request.clone import Clone, Commit
-from pytest_cgins.pull_request.contribution import Contribution
+from pytest_cgins.pull_request.comment import Place
+from pytest_cgins.pull_request.contribution import BRANCH, Contribution
+from pytest_cgins.pull_request.rest import Rest
+from pytest_cgins.regenerate.proposal.report import inline
 
 PROPOSAL, MADE, BASE, TREE = "Cgins-Proposal", "Cgins-Made", "Cgins-Base", "Cgins-Tree"
 """Trailers of a commit: ID of the proposal, when that was made, the commit it stands on, and its files."""
@@ -120,3 +123,36 @@ def own_commit(clone: Clone, tip: str, base: str, branch: str) -> Own | None:
             remedy="merge them, or move them to another branch and delete this one",
         )
     return found[0][1] if found else None
+
+
+def carried_proposal(rest: Rest, place: Place) -> str:
+    """For the gate's comment: markdown about the proposal that a pull request carries; "" where it carries none.
+
+    Told are only a branch of the repository itself and its commit: anybody can write the marker into a description, and
+    a fork's branch can have any name.
+
+    Args:
+        rest: of the repository.
+        place: the pull request.
+
+    Raises:
+        GitHubError: GitHub cannot be reached, or has trouble.
+    """
+    if not BRANCH.fullmatch(place.branch):
+        return ""
+    try:
+        own = of_rest(rest.commit(place.commit))
+    except GitHubError as error:
+        if error.status in (403, 404, 422):
+            # The token may not read commits, or GitHub does not know it yet: nothing is said then.
+            return ""
+        raise
+    if own is None:
+        return (
+            "\n\n<p>This branch is the bot's, and people have committed to it: what the description tells of a proposal "
+            "was measured without that.</p>\n"
+        )
+    return (
+        f"\n\n<p>By its commit this pull request carries the proposal {inline(own.proposal)} as it was made, of "
+        f"{inline(own.made)}. What its own gate measured then is in the description; what is above was measured anew.</p>\n"
+    )

@@ -18,6 +18,7 @@ from pytest_cgins.pull_request.branch_status import of_this_repository, standing
 from pytest_cgins.pull_request.clone import BranchMovedError, Identity, digest
 from pytest_cgins.pull_request.contribution import Contribution, notice_marker
 from pytest_cgins.pull_request.own_branch import Own
+from pytest_cgins.pull_request.retries import retried
 from pytest_cgins.pull_request.server import Server
 from pytest_cgins.regenerate.proposal.report import inline
 
@@ -87,20 +88,21 @@ def open_pull_request(contribution: Contribution, settings: Settings, server: Se
         ProposalError: it changes more than its kernel.
         GitHubError: there is other people's work in the way, or GitHub refuses.
     """
-    opened = False
-    with Wait("the kernel's branch") as wait:
-        for tried in range(1, TRIES + 1):
-            look = _Look(contribution, settings, server)
-            try:
-                found = look.decide()
-            except BranchMovedError as error:
-                opened = opened or look.has_opened
-                if tried == TRIES:
-                    raise
-                wait.sleep(float(tried), f"try {tried} of {TRIES}: {error.what}")
-            else:
-                return replace(found, state="opened") if opened and found.state in _SAME else found
-    raise AssertionError("the last try returns or raises")
+    has_opened = False
+
+    def look() -> Opened:
+        nonlocal has_opened
+        attempt = _Look(contribution, settings, server)
+        try:
+            opened = attempt.decide()
+        finally:
+            has_opened = has_opened or attempt.has_opened
+        return replace(opened, state="opened") if has_opened and opened.state in _SAME else opened
+
+    def pause_s(error: GitHubError, tried: int) -> float | None:
+        return float(tried) if isinstance(error, BranchMovedError) else None
+
+    return retried("the kernel's branch", look, pause_s, TRIES)
 
 
 _SAME: tuple[State, ...] = ("updated", "unchanged")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import argparse
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import remote
-from pytest_cgins.pull_request.clone import Clone
-from pytest_cgins.pull_request.graphql import Graphql, UnavailableError
+from pytest_cgins.pull_request import app_token, credentials, remote
+from pytest_cgins.pull_request.clone import BranchMovedError, Clone
+from pytest_cgins.pull_request.graphql import Graphql, RefChange, UnavailableError
 from pytest_cgins.pull_request.remote import Remote
 from pytest_cgins.pull_request.rest import Rest
 from pytest_cgins.pull_request.transport import Transport
+
+APP_KEY_VARIABLE = "CGINS_APP_PRIVATE_KEY"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +67,57 @@ class Server:
         """Whether the token is an App's or a workflow's, for which the REST API signs commits."""
         return self.login().endswith("[bot]") or not self.login()
 
+    def change_branches(self, changes: Sequence[RefChange]) -> None:
+        """Change branches: all or none, where the server has the GraphQL API; else one after the other.
+
+        What is there already is not done again, so that a lost answer does no harm.
+
+        Raises:
+            BranchMovedError: one of them is not as expected.
+            GitHubError: GitHub refuses.
+        """
+        try:
+            self.graphql.update_refs(self.node_id, changes)
+        except UnavailableError:
+            for change in changes:
+                self._change_branch(change)
+        except GitHubError as error:
+            tips = [self.rest.branch(change.branch) for change in changes]
+            if tips == [change.after for change in changes]:
+                return
+            for change, tip in zip(changes, tips, strict=True):
+                _require(change, tip)
+            raise error from None
+
+    def delete_branch(self, branch: str, expected: str) -> None:
+        """Delete a branch that has a certain tip.
+
+        Raises:
+            BranchMovedError: it has another one.
+            GitHubError: GitHub refuses.
+        """
+        self.change_branches([RefChange(branch=branch, before=expected, after=None)])
+
+    def _change_branch(self, change: RefChange) -> None:
+        """The same by the REST API, which overwrites what comes between the look and the change."""
+        tip = self.rest.branch(change.branch)
+        if tip == change.after:
+            return
+        _require(change, tip)
+        try:
+            if change.after is None:
+                self.rest.delete_branch(change.branch)
+            elif change.before is None:
+                self.rest.create_branch(change.branch, change.after)
+            else:
+                self.rest.move_branch(change.branch, change.after)
+        except GitHubError:
+            tip = self.rest.branch(change.branch)
+            if tip == change.after:
+                return
+            _require(change, tip)
+            raise
+
     def _user(self) -> str:
         try:
             return str(self.rest.user()["login"])
@@ -104,4 +159,50 @@ def connect(
             clone=Clone(folder, token=token, remote=place),
             rest=Rest(transport, place.full_name),
             graphql=Graphql(transport, remote.graphql(api, environment), place.full_name),
+        )
+
+
+@contextmanager
+def connected(arguments: argparse.Namespace) -> Iterator[Server]:
+    """The server that the options of a command name, until the end of the block.
+
+    Args:
+        arguments: `config`, `remote`, `repository`, `api_url`, `token_variable`, `app`.
+
+    Raises:
+        GitHubError: there is no token, no such remote, its server is a stranger to the token, or the App is not
+            installed.
+        InfrastructureError: a package is missing that signs for an App.
+    """
+    folder = arguments.config.parent
+    if not arguments.app:
+        token = credentials.token(os.environ, arguments.token_variable)
+    place = remote.parse(Clone(folder).remote_url(arguments.remote))
+    if arguments.repository:
+        place = remote.named(arguments.repository, place)
+    if not arguments.app:
+        if not arguments.token_variable:
+            remote.require_known(place, os.environ, api_url=arguments.api_url)
+        with connect(place, folder, token, os.environ, api_url=arguments.api_url) as server:
+            yield server
+        return
+    key = os.environ.get(APP_KEY_VARIABLE, "")
+    if not key.strip():
+        raise GitHubError(
+            f"{APP_KEY_VARIABLE} is not set", remedy="set it to the private key of the App, as PEM"
+        )
+    api = remote.encrypted(arguments.api_url, "--api-url") if arguments.api_url else place.api(os.environ)
+    with (
+        app_token.installed(api.rstrip("/"), arguments.app, key, place.full_name) as minted,
+        connect(place, folder, minted, os.environ, api_url=arguments.api_url) as server,
+    ):
+        yield server
+
+
+def _require(change: RefChange, tip: str | None) -> None:
+    if tip != change.before:
+        raise BranchMovedError(
+            f"{change.branch} is at {(tip or 'nothing')[:12]} on the server, "
+            f"and was at {(change.before or 'nothing')[:12]}",
+            remedy="the branch was changed by somebody else meanwhile: look at it, and run the command again",
         )

@@ -7,7 +7,6 @@ it is httpx itself, whose calls are the same.
 from __future__ import annotations
 
 import importlib
-import logging
 import re
 import sys
 import time
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.core.waiting import Wait
 from pytest_cgins.pull_request.credentials import workflow_permission
+from pytest_cgins.pull_request.retries import retried
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,12 +30,12 @@ TRIES = 4
 LONGEST_WAIT_S = 60.0
 """A server that asks for a longer pause gets an error instead."""
 LIMIT_WAIT_S = 60.0
-"""The first pause after a limit that does not say how long it lasts, as GitHub asks for; the next is twice as long."""
+"""The pause after a limit that does not say how long it lasts, as GitHub asks for. The next would be twice as long."""
 
 LIMITED = 429
 """`status` of errors that are limits, whatever the server answered."""
 
-_RETRIED = (429, 500, 502, 503, 504)
+_RETRIED = (500, 502, 503, 504)
 _MESSAGE_LENGTH = 500
 _REMEDIES = {
     401: "the token is not valid, or has expired: set GITHUB_TOKEN or GH_TOKEN to one that is",
@@ -53,7 +52,6 @@ _ADDRESSES = (
     "look at GITHUB_API_URL, HTTPS_PROXY, HTTP_PROXY and ALL_PROXY; socks5:// needs the package socksio"
 )
 _LATER = "GitHub limits how much is asked of it: run the command again later"
-_log = logging.getLogger(__name__)
 
 
 class Transport:
@@ -118,28 +116,17 @@ class Transport:
         Raises:
             GitHubError: the server refuses, or cannot be reached.
         """
-        unnamed = 0
-        with Wait(self._client.base_url.host) as wait:
-            for tried in range(1, TRIES + 1):
-                try:
-                    response = self._client.request(method, path, params=query, json=content)
-                except self._library.TransportError as error:
-                    if once or tried == TRIES:
-                        raise self._unreachable(method, path, error) from None
-                    wait_s, trouble = float(2 ** (tried - 1)), type(error).__name__
-                else:
-                    if response.is_success and not _limited(response):
-                        return self._decoded(response, method, path)
-                    wait_s, trouble = _wait_s(response, tried, unnamed), f"status {response.status_code}"
-                    unnamed += _named_s(response) is None and _limited(response)
-                    lost = once and not _limited(response)
-                    if lost or tried == TRIES or not 0 <= wait_s <= LONGEST_WAIT_S:
-                        raise self._refused(response, method, path)
-                _log.info("%s %s: %s; again in %g s", method, path, trouble, wait_s)
-                wait.sleep(
-                    wait_s, f"try {tried} of {TRIES}: {method} {path}: {trouble}; again in {wait_s:g} s"
-                )
-        raise AssertionError("the last try returns or raises")
+
+        def send() -> Any:
+            try:
+                response = self._client.request(method, path, params=query, json=content)
+            except self._library.TransportError as error:
+                raise self._unreachable(method, path, error) from None
+            if response.is_success and not _limited(response):
+                return self._decoded(response, method, path)
+            raise self._refused(response, method, path)
+
+        return retried(self._client.base_url.host, send, _Pauses(once=once), TRIES)
 
     def clean(self, text: str) -> str:
         """A text from the server for a message: one line, cut, without the token."""
@@ -158,14 +145,14 @@ class Transport:
                 status=response.status_code,
             ) from None
 
-    def _unreachable(self, method: str, path: str, error: Exception) -> GitHubError:
+    def _unreachable(self, method: str, path: str, error: Exception) -> _RequestError:
         said = self.clean(str(error)) or type(error).__name__
-        return GitHubError(
+        return _RequestError(
             f"{method} {path}: GitHub cannot be reached at {self._client.base_url.host}: {said}",
             remedy="look at the network, at proxies, and at GITHUB_API_URL",
         )
 
-    def _refused(self, response: httpx2.Response, method: str, path: str) -> GitHubError:
+    def _refused(self, response: httpx2.Response, method: str, path: str) -> _RequestError:
         status = response.status_code
         said = self.clean(_said(response))
         remedy = workflow_permission(said) or _REMEDIES.get(status, "")
@@ -184,7 +171,45 @@ class Transport:
             remedy = "GitHub has trouble: run the command again later"
         # A limit comes with 403 too, and is no refusal of what was asked for.
         kind = LIMITED if _limited(response) else status
-        return GitHubError(f"{method} {path}: status {status}: {said}", remedy=remedy, status=kind)
+        what = f"{method} {path}: status {status}: {said}"
+        return _RequestError(what, remedy=remedy, status=kind, response=response)
+
+
+class _RequestError(GitHubError):
+    """A request that was refused, or that got no answer: then there is no `response`."""
+
+    def __init__(
+        self, what: str, *, remedy: str, status: int = 0, response: httpx2.Response | None = None
+    ) -> None:
+        super().__init__(what, remedy=remedy, status=status)
+        self.response = response
+
+
+class _Pauses:
+    """How long one request waits for its next try."""
+
+    def __init__(self, *, once: bool) -> None:
+        self._once = once
+        self._waited_for_limit = False
+
+    def __call__(self, error: GitHubError, tried: int) -> float | None:
+        """Seconds; None if there is no other try."""
+        if not isinstance(error, _RequestError):
+            return None
+        response, growing_s = error.response, float(2 ** (tried - 1))
+        if response is None:
+            return None if self._once else growing_s
+        limited = _limited(response)
+        if not limited and (self._once or response.status_code not in _RETRIED):
+            return None
+        named_s = _named_s(response)
+        if named_s is not None:
+            return named_s if named_s <= LONGEST_WAIT_S else None
+        if not limited:
+            return growing_s
+        # After a second limit that does not say how long it lasts the wait would be twice as long, which is too long.
+        first, self._waited_for_limit = not self._waited_for_limit, True
+        return LIMIT_WAIT_S if first else None
 
 
 def _library() -> ModuleType:
@@ -232,23 +257,6 @@ def _limited(response: httpx2.Response) -> bool:
         or response.headers.get("x-ratelimit-remaining") == "0"
         or "rate limit" in _said(response).lower()
     )
-
-
-def _wait_s(response: httpx2.Response, tried: int, unnamed: int) -> float:
-    """How long to wait for the next try; negative: there is none.
-
-    Args:
-        response: of the last one.
-        tried: how many there were.
-        unnamed: before how many of them there was a limit that did not say how long it lasts.
-    """
-    limited = _limited(response)
-    if response.status_code not in _RETRIED and not limited:
-        return -1.0
-    named_s = _named_s(response)
-    if named_s is not None:
-        return named_s
-    return LIMIT_WAIT_S * 2**unnamed if limited else float(2 ** (tried - 1))
 
 
 def _named_s(response: httpx2.Response) -> float | None:

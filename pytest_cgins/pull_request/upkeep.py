@@ -12,11 +12,10 @@ from typing import Any
 
 from pytest_cgins.pull_request import notice
 from pytest_cgins.pull_request.branch_status import Standing, Stands, of_this_repository, standing
-from pytest_cgins.pull_request.contribution import notice_marker
+from pytest_cgins.pull_request.contribution import BRANCH, notice_marker
 from pytest_cgins.pull_request.server import Server
 from pytest_cgins.regenerate.proposal.report import inline
 
-BRANCH = re.compile(r"cgins/(repair|optimize|generate)/[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _MARKER = re.compile(r"<!-- cgins:pr:([A-Za-z0-9_][A-Za-z0-9_.-]*) -->")
 
 

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from contextlib import closing
 
-    from pytest_cgins.pull_request import comment, credentials, remote, subject
+    from pytest_cgins.pull_request import comment, credentials, own_branch, remote
     from pytest_cgins.pull_request.rest import Rest
     from pytest_cgins.pull_request.transport import Transport
     from pytest_cgins.report import comment as comments
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{which} {place.commit} as {'their' if place.several else 'its'} head: nothing was written"
             )
             return 0
-        about = subject.proposal(api, place)
+        about = own_branch.carried_proposal(api, place)
         room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, about))
         said = NO_REPORT if report is None else comments.comment(report, limit_nbytes=room)
         text = comment.body(arguments.name, place, said + about)

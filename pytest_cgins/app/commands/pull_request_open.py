@@ -23,8 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from pytest_cgins.pull_request import pull_request
     from pytest_cgins.pull_request.clone import Clone
-    from pytest_cgins.pull_request.connection import connected
     from pytest_cgins.pull_request.contribution import contribution
+    from pytest_cgins.pull_request.server import connected
     from pytest_cgins.regenerate import proposal
     from pytest_cgins.report import escape
 

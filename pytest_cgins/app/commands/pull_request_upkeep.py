@@ -24,7 +24,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from pytest_cgins.pull_request import upkeep
-    from pytest_cgins.pull_request.connection import connected
+    from pytest_cgins.pull_request.server import connected
     from pytest_cgins.report import escape
 
     with connected(arguments) as server:
@@ -50,7 +50,7 @@ def run_close(arguments: argparse.Namespace) -> int:
     """
     from pytest_cgins.pull_request import upkeep
     from pytest_cgins.pull_request.clone import BranchMovedError
-    from pytest_cgins.pull_request.connection import connected
+    from pytest_cgins.pull_request.server import connected
     from pytest_cgins.report import escape
 
     if not (arguments.numbers or arguments.moot or arguments.stale):

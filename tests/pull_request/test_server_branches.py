@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import refs, remote
+from pytest_cgins.pull_request import remote
 from pytest_cgins.pull_request.clone import BranchMovedError
 from pytest_cgins.pull_request.graphql import RefChange
 from pytest_cgins.pull_request.server import Server, connect
@@ -70,7 +70,7 @@ STEPS = pytest.mark.parametrize(
 def test_a_branch_is_changed(place: Place, server: Server, before: str | None, after: str | None) -> None:
     """Made, moved on, set back to an older commit, or deleted."""
     _set(place, before)
-    refs.change(server, [_change(place, before, after)])
+    server.change_branches([_change(place, before, after)])
     assert _at(place) == _commit(place, after)
 
 
@@ -81,7 +81,7 @@ def test_another_tip_is_left_alone(
     """Where the branch is not as it was seen it stays, and the error names both commits."""
     _set(place, "other")
     with pytest.raises(BranchMovedError) as caught:
-        refs.change(server, [_change(place, before, after)])
+        server.change_branches([_change(place, before, after)])
     assert _at(place) == _commit(place, "other")
     other = place.tip("has-other")[:12]
     seen = (_commit(place, before) or "nothing")[:12]
@@ -94,10 +94,10 @@ def test_a_branch_that_is_gone(place: Place, server: Server, after: str | None) 
     """It is not made again where it should have been moved; where it should have been deleted all is well."""
     changes = [_change(place, "old", after)]
     if after is None:
-        refs.change(server, changes)
+        server.change_branches(changes)
     else:
         with pytest.raises(BranchMovedError, match="work is at nothing on the server"):
-            refs.change(server, changes)
+            server.change_branches(changes)
     assert _at(place) is None
 
 
@@ -105,7 +105,7 @@ def test_a_branch_that_is_gone(place: Place, server: Server, after: str | None) 
 def test_what_is_there_is_done(place: Place, server: Server, before: str | None, after: str | None) -> None:
     """A change that an earlier run made, and did not live to know of, is no error."""
     _set(place, after)
-    refs.change(server, [_change(place, before, after)])
+    server.change_branches([_change(place, before, after)])
     assert _at(place) == _commit(place, after)
 
 
@@ -123,7 +123,7 @@ def test_a_lost_answer(
     wanted = [_change(place, before, after)]
     path = "graphql" if place.twin.api.update_refs else "/git/refs"
     place.twin.faults = [Fault(path=path, kind=kind)]
-    refs.change(server, wanted)
+    server.change_branches(wanted)
     assert _at(place) == _commit(place, after)
     assert len(_wrote(place)) >= 2
 
@@ -141,7 +141,7 @@ def test_a_person_is_faster_than_the_answer(place: Place, server: Server) -> Non
     path = "graphql" if place.twin.api.update_refs else "/git/refs"
     place.twin.faults = [Fault(path=path, kind="lost", times=9)]
     with pytest.raises(BranchMovedError, match=f"work is at {place.tip('has-other')[:12]}"):
-        refs.change(server, wanted)
+        server.change_branches(wanted)
     assert _at(place) == _commit(place, "other")
 
 
@@ -151,7 +151,7 @@ def test_a_refusal_is_told(place: Place, server: Server, after: str | None) -> N
     _set(place, "old")
     place.twin.api.protected = ["work"]
     with pytest.raises(GitHubError, match="rule violations") as caught:
-        refs.change(server, [_change(place, "old", after)])
+        server.change_branches([_change(place, "old", after)])
     assert not isinstance(caught.value, BranchMovedError)
     assert _at(place) == _commit(place, "old")
 
@@ -168,13 +168,13 @@ def test_several_change_together(place: Place, server: Server) -> None:
         _change(place, "old", "new", "moves"),
         _change(place, "old", None, "goes"),
     ]
-    refs.change(server, changes)
+    server.change_branches(changes)
     new = _commit(place, "new")
     assert [_at(place, one) for one in ("comes", "moves", "goes")] == [new, new, None]
     if place.twin.api.update_refs:
         assert _wrote(place) == ["POST"]
     # Done again it finds all done.
-    refs.change(server, changes)
+    server.change_branches(changes)
     assert [_at(place, one) for one in ("comes", "moves", "goes")] == [new, new, None]
 
 
@@ -185,7 +185,7 @@ def test_all_or_none(place: Place, server: Server) -> None:
     _set(place, "other", "second")
     changes = [_change(place, "old", "new", "first"), _change(place, "old", None, "second")]
     with pytest.raises(BranchMovedError, match="second is at"):
-        refs.change(server, changes)
+        server.change_branches(changes)
     assert _at(place, "first") == _commit(place, "old")
     assert _at(place, "second") == _commit(place, "other")
 
@@ -198,8 +198,8 @@ def test_only_what_was_seen_is_deleted(place: Place, server: Server) -> None:
     _set(place, "other")
     old, other = place.tip("has-old"), place.tip("has-other")
     with pytest.raises(BranchMovedError):
-        refs.delete(server, "work", old)
+        server.delete_branch("work", old)
     assert _at(place) == other
-    refs.delete(server, "work", other)
-    refs.delete(server, "work", other)
+    server.delete_branch("work", other)
+    server.delete_branch("work", other)
     assert _at(place) is None
