@@ -54,7 +54,7 @@ def standing(clone: Clone, branch: str, head: str | None, base: str, tip: str) -
 
 
 def _moved(clone: Clone, own: Own, base: str, tip: str) -> Standing:
-    files = clone.files_of(own.id)
+    files = clone.changed(own.parent, own.id)
     try:
         now = {path: clone.entry(tip, path) for path in files}
     except GitHubError as error:

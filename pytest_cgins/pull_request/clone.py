@@ -170,11 +170,6 @@ class Clone:
         listed = self._run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
         return tuple(path for path in listed.split("\0") if path)
 
-    def files_of(self, commit: str) -> tuple[str, ...]:
-        """Paths that a commit with one parent changes, from the top of the repository."""
-        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", commit)
-        return tuple(path for path in self._run(*words).split("\0") if path)
-
     def paths(self, commit: str) -> tuple[str, ...]:
         """Paths of all files of a commit."""
         listed = self._run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)

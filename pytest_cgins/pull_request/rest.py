@@ -29,13 +29,12 @@ class Rest:
 
     def user(self) -> dict[str, Any]:
         """Whose token it is; an App's is refused with status 403."""
-        found: dict[str, Any] = self._transport.request("GET", "/user")
-        return found
+        user: dict[str, Any] = self._transport.request("GET", "/user")
+        return user
 
     def repository(self) -> dict[str, Any]:
         """The repository itself: its `default_branch`, its `node_id`, and what the token may do, under `permissions`."""
-        found: dict[str, Any] = self._call("GET", "")
-        return found
+        return self._object("GET", "")
 
     # ---- pull requests
 
@@ -52,8 +51,7 @@ class Rest:
 
     def pull(self, number: int) -> dict[str, Any]:
         """One pull request as it is now."""
-        found: dict[str, Any] = self._call("GET", f"/pulls/{number}")
-        return found
+        return self._object("GET", f"/pulls/{number}")
 
     def create_pull(self, *, title: str, body: str, head: str, base: str, draft: bool) -> dict[str, Any]:
         """Open a pull request; status 422 where there is one already, or no difference.
@@ -61,13 +59,11 @@ class Rest:
         A second request does no harm: GitHub knows one open pull request of a branch into another.
         """
         content = {"title": title, "body": body, "head": head, "base": base, "draft": draft}
-        made: dict[str, Any] = self._call("POST", "/pulls", content=content)
-        return made
+        return self._object("POST", "/pulls", content=content)
 
     def update_pull(self, number: int, **fields: str) -> dict[str, Any]:
         """Give a pull request another `title`, `body` or `state`."""
-        changed: dict[str, Any] = self._call("PATCH", f"/pulls/{number}", content=fields)
-        return changed
+        return self._object("PATCH", f"/pulls/{number}", content=fields)
 
     def request_reviewers(self, number: int, *, reviewers: Sequence[str], teams: Sequence[str]) -> None:
         """Ask people and teams for a review; status 422 if one of them cannot be asked."""
@@ -99,22 +95,17 @@ class Rest:
 
     def create_comment(self, number: int, body: str) -> dict[str, Any]:
         """Write a comment; sent once, for a second request would make a second comment."""
-        made: dict[str, Any] = self._call(
-            "POST", f"/issues/{number}/comments", content={"body": body}, once=True
-        )
-        return made
+        return self._object("POST", f"/issues/{number}/comments", content={"body": body}, once=True)
 
     def update_comment(self, comment: int, body: str) -> dict[str, Any]:
         """Give a comment other words."""
-        changed: dict[str, Any] = self._call("PATCH", f"/issues/comments/{comment}", content={"body": body})
-        return changed
+        return self._object("PATCH", f"/issues/comments/{comment}", content={"body": body})
 
     # ---- git's objects and refs
 
     def commit(self, commit: str) -> dict[str, Any]:
         """A commit: `message`, `tree`, `parents`, `verification`."""
-        found: dict[str, Any] = self._call("GET", f"/git/commits/{commit}")
-        return found
+        return self._object("GET", f"/git/commits/{commit}")
 
     def create_tree(self, base: str, entries: Sequence[Mapping[str, str]]) -> str:
         """Write a tree; its id.
@@ -129,8 +120,7 @@ class Rest:
     def create_commit(self, message: str, tree: str, parent: str) -> dict[str, Any]:
         """Write a commit that no ref has yet. GitHub signs it where the token is a bot's."""
         content = {"message": message, "tree": tree, "parents": [parent]}
-        made: dict[str, Any] = self._call("POST", "/git/commits", content=content)
-        return made
+        return self._object("POST", "/git/commits", content=content)
 
     def branch(self, name: str) -> str | None:
         """The commit at the tip of a branch; None if there is no such branch."""
@@ -163,6 +153,12 @@ class Rest:
             if len(found) < PAGE:
                 return
             page += 1
+
+    def _object(
+        self, method: str, path: str, *, content: object = None, once: bool = False
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = self._call(method, path, content=content, once=once)
+        return answer
 
     def _call(
         self,
