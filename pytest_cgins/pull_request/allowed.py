@@ -47,11 +47,11 @@ def on_base(contribution: Contribution, config: bytes | None) -> Base:
         return Base(own=None, pull_request=PullRequestSettings())
     root = Path("/", secrets.token_hex(16))
     try:
-        found = load(root / "cgins.yaml", require_traces=False, require_sources=False, content=config)
+        base_config = load(root / "cgins.yaml", require_traces=False, require_sources=False, content=config)
     except ConfigError as error:
         what = error.what.replace(f"{root}/", "")
         raise ConfigError(f"on the base branch: {what}", remedy=error.remedy) from None
-    return Base(own=_own(found, contribution, root), pull_request=found.pull_request)
+    return Base(own=_own(base_config, contribution, root), pull_request=base_config.pull_request)
 
 
 def check(contribution: Contribution, base: Base, present: Collection[str], *, is_there: bool) -> None:
@@ -107,9 +107,14 @@ def _parts(path: str) -> list[str]:
 def _own(config: Config, contribution: Contribution, root: Path) -> frozenset[str] | None:
     folder = contribution.config.rpartition("/")[0]
     for entry in config.kernels:
-        for one in entry.implementations:
-            if (entry.name, f"{one.device}-{one.name}") == (contribution.kernel, contribution.implementation):
-                return frozenset(os.path.normpath(Path(folder, path)) for path in _sources(one, root))
+        for implementation in entry.implementations:
+            if (entry.name, f"{implementation.device}-{implementation.name}") == (
+                contribution.kernel,
+                contribution.implementation,
+            ):
+                return frozenset(
+                    os.path.normpath(Path(folder, path)) for path in _sources(implementation, root)
+                )
     return None
 
 

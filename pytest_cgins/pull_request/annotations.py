@@ -47,8 +47,8 @@ class Annotation:
 
     def command(self) -> str:
         """The line that the runner reads."""
-        place = f"file={_property(self.path)},line={max(self.line, 1)}," if self.path else ""
-        return f"::{self.level} {place}title={_property(self.title)}::{_data(cut(self.text, TEXT_LENGTH))}"
+        position = f"file={_property(self.path)},line={max(self.line, 1)}," if self.path else ""
+        return f"::{self.level} {position}title={_property(self.title)}::{_data(cut(self.text, TEXT_LENGTH))}"
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Group:
     config: str
     kernel: str
     implementation: str
-    found: list[tuple[Verdict, str, str]] = field(default_factory=list)
+    findings: list[tuple[Verdict, str, str]] = field(default_factory=list)
     """Verdict, name of the case or build, and its headline."""
 
 
@@ -72,24 +72,26 @@ def annotate(report: SessionReport, *, folder: Path, root: Path) -> tuple[Annota
         root: top of the checkout, from which GitHub counts paths.
     """
     groups: dict[tuple[str, str, str, str], _Group] = {}
-    for level, config, kernel, implementation, device, found in _findings(report):
+    for level, config, kernel, implementation, device, finding in _findings(report):
         key = (level, config, kernel, f"{device}-{implementation}")
-        groups.setdefault(key, _Group(level, config, kernel, implementation)).found.append(found)
+        groups.setdefault(key, _Group(level, config, kernel, implementation)).findings.append(finding)
     for group in groups.values():
-        group.found.sort(key=lambda one: summary.rank(one[0].status))
-    ordered = sorted(groups.values(), key=lambda one: (one.level, summary.rank(one.found[0][0].status)))
+        group.findings.sort(key=lambda finding: summary.rank(finding[0].status))
+    ordered = sorted(
+        groups.values(), key=lambda group: (group.level, summary.rank(group.findings[0][0].status))
+    )
     load = cache(lambda config: _config(folder / config))
     return tuple(_annotation(group, folder, root, load) for group in ordered)
 
 
-def commands(found: Iterable[Annotation]) -> str:
+def commands(annotations: Iterable[Annotation]) -> str:
     """Lines for the runner: as many of a level as GitHub shows, the last of which counts what is left out."""
     lines: list[str] = []
-    every = list(found)
+    every = list(annotations)
     for level in ("error", "warning"):
-        mine = [one for one in every if one.level == level]
+        mine = [annotation for annotation in every if annotation.level == level]
         shown = mine if len(mine) <= LIMIT else mine[: LIMIT - 1]
-        lines += [one.command() for one in shown]
+        lines += [annotation.command() for annotation in shown]
         if len(shown) < len(mine):
             text = f"{counted(len(mine) - len(shown), 'more implementation')}: the job summary and the report have them all"
             lines.append(f"::{level} title=cgins::{_data(text)}")
@@ -98,27 +100,27 @@ def commands(found: Iterable[Annotation]) -> str:
 
 def _findings(report: SessionReport) -> Iterable[tuple[Level, str, str, str, str, tuple[Verdict, str, str]]]:
     failed = set(map(id, summary.failures(report.evaluations, strict=report.strict)))
-    for one in summary.worst_first(report.evaluations):
-        case, status = one.case, one.verdict.status
-        if id(one) in failed or status in _WARNED:
-            level: Level = "error" if id(one) in failed else "warning"
-            found = (one.verdict, case.name, headline(one))
-            yield level, _config_name(one), case.kernel, case.implementation, case.device, found
+    for evaluation in summary.worst_first(report.evaluations):
+        case, status = evaluation.case, evaluation.verdict.status
+        if id(evaluation) in failed or status in _WARNED:
+            level: Level = "error" if id(evaluation) in failed else "warning"
+            finding = (evaluation.verdict, case.name, headline(evaluation))
+            yield level, _config_name(evaluation), case.kernel, case.implementation, case.device, finding
     for build in report.compilations:
         if build.verdict.status.outcome in ("fail", "error"):
             first = build.verdict.message.partition("\n")[0]
             words = f"{build.verdict.status.value} ({build.verdict.reason.value}): {first}"
-            found = (build.verdict, build.name, words)
-            yield "error", _config_name(build), build.kernel, build.implementation, "cuda", found
+            finding = (build.verdict, build.name, words)
+            yield "error", _config_name(build), build.kernel, build.implementation, "cuda", finding
 
 
-def _config_name(found: Evaluation | Compilation) -> str:
-    return found.config or "cgins.yaml"
+def _config_name(result: Evaluation | Compilation) -> str:
+    return result.config or "cgins.yaml"
 
 
 def _annotation(group: _Group, folder: Path, root: Path, load: Callable[[str], Config | None]) -> Annotation:
-    verdict, name, words = group.found[0]
-    others = len(group.found) - 1
+    verdict, name, words = group.findings[0]
+    others = len(group.findings) - 1
     path, line = _place(group, verdict, folder, root, load(group.config))
     more = f"\nand {others} more of this implementation" if others else ""
     return Annotation(
@@ -134,26 +136,26 @@ def _place(
     group: _Group, verdict: Verdict, folder: Path, root: Path, config: Config | None
 ) -> tuple[str, int]:
     """Where a compiler stopped, else where the entry point is, else the entry in cgins.yaml."""
-    found = _implementation(config, group)
-    if config is None or found is None:
+    implementation = _implementation(config, group)
+    if config is None or implementation is None:
         return _below(folder / group.config, root), 1
-    for file in found.sources:
-        said = re.search(rf"{re.escape(file.name)}:(\d{{1,7}})\b", verdict.message)
-        if said and _below(file, root):
-            return _below(file, root), int(said[1])
-    for file in [*found.sources, *_target_file(config, found)]:
-        line = _entry_line(file, found)
+    for file in implementation.sources:
+        stopped_at = re.search(rf"{re.escape(file.name)}:(\d{{1,7}})\b", verdict.message)
+        if stopped_at and _below(file, root):
+            return _below(file, root), int(stopped_at[1])
+    for file in [*implementation.sources, *_target_file(config, implementation)]:
+        line = _entry_line(file, implementation)
         if line and _below(file, root):
             return _below(file, root), line
-    return _below(config.file, root), max(found.line, 1)
+    return _below(config.file, root), max(implementation.line, 1)
 
 
 def _implementation(config: Config | None, group: _Group) -> Implementation | None:
     """By its name, as the checkout has it."""
     for kernel in config.kernels if config is not None else ():
-        for one in kernel.implementations:
-            if (kernel.name, one.name) == (group.kernel, group.implementation):
-                return one
+        for implementation in kernel.implementations:
+            if (kernel.name, implementation.name) == (group.kernel, group.implementation):
+                return implementation
     return None
 
 
@@ -192,8 +194,8 @@ def _entry_line(file: Path, implementation: Implementation) -> int:
 
 def _below(file: Path, root: Path) -> str:
     """A path from the top of the checkout; "" outside of it."""
-    place, top = file.resolve(), root.resolve()
-    return place.relative_to(top).as_posix() if place.is_relative_to(top) else ""
+    path, top = file.resolve(), root.resolve()
+    return path.relative_to(top).as_posix() if path.is_relative_to(top) else ""
 
 
 def _data(text: str) -> str:

@@ -39,11 +39,11 @@ def installed(api: str, app: str, key: str, full_name: str) -> Iterator[str]:
     """
     transport = Transport(api, _signed(app, key))
     try:
-        found: dict[str, Any] = transport.request("GET", f"/repos/{full_name}/installation")
-        permissions = PERMISSIONS | _granted(found.get("permissions"))
+        installation: dict[str, Any] = transport.request("GET", f"/repos/{full_name}/installation")
+        permissions = PERMISSIONS | _granted(installation.get("permissions"))
         asked = {"repositories": [full_name.partition("/")[2]], "permissions": permissions}
         made = transport.request(
-            "POST", f"/app/installations/{int(found['id'])}/access_tokens", content=asked
+            "POST", f"/app/installations/{int(installation['id'])}/access_tokens", content=asked
         )
     except GitHubError as error:
         raise GitHubError(error.what, remedy=_remedy(error.status), status=error.status) from None

@@ -28,7 +28,7 @@ reason for a commit that nobody signs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class CommitRequest:
     """The one commit that a branch is to have on its base."""
 
     branch: str
@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class CommitResult:
     """How a commit came to be."""
 
     commit: str
@@ -59,63 +59,63 @@ class Put:
     """Why it is not signed; "" where it is."""
 
 
-def put(server: Server, wanted: Wanted, how: How = "auto") -> Put:
+def commit_to_branch(server: Server, request: CommitRequest, how: How = "auto") -> CommitResult:
     """Give a branch its commit.
 
     Args:
         server: where.
-        wanted: the commit.
+        request: the commit.
         how: `auto` takes git where the API cannot.
 
     Raises:
         BranchMovedError: the branch is not as it was seen.
         GitHubError: GitHub refuses.
     """
-    if how == "push" or (how == "auto" and wanted.identity is not None):
-        why = "--author was given" if wanted.identity is not None else "--commit-with push was given"
-        return _pushed(server, wanted, why)
+    if how == "push" or (how == "auto" and request.identity is not None):
+        why = "--author was given" if request.identity is not None else "--commit-with push was given"
+        return _pushed(server, request, why)
     try:
-        return _written(server, wanted) if server.is_bot() else _staged(server, wanted)
+        return _written(server, request) if server.is_bot() else _staged(server, request)
     except BranchMovedError:
         raise
     except GitHubError as error:
         refused = isinstance(error, UnavailableError) or error.status in _LEFT_TO_GIT
         if how == "api" or not refused:
             raise
-        return _pushed(server, wanted, f"the API did not take it: {error.what}")
+        return _pushed(server, request, f"the API did not take it: {error.what}")
 
 
-def _written(server: Server, wanted: Wanted) -> Put:
+def _written(server: Server, request: CommitRequest) -> CommitResult:
     clone, rest = server.clone, server.rest
-    modes = {path: clone.entry(wanted.parent, path) for path in wanted.files}
+    modes = {path: clone.entry(request.parent, path) for path in request.files}
     entries = [
         {"path": path, "mode": (modes[path] or ("100644",))[0], "type": "blob", "content": content.decode()}
-        for path, content in sorted(wanted.files.items())
+        for path, content in sorted(request.files.items())
     ]
-    _require_tree(rest.create_tree(clone.tree_of(wanted.parent), entries), wanted)
-    made = rest.create_commit(wanted.message, wanted.tree, wanted.parent)
+    _require_tree(rest.create_tree(clone.tree_of(request.parent), entries), request)
+    made = rest.create_commit(request.message, request.tree, request.parent)
     commit, signed = str(made["sha"]), bool(made["verification"]["verified"])
-    server.change_branches([RefChange(branch=wanted.branch, before=wanted.before, after=commit)])
+    server.change_branches([RefChange(branch=request.branch, before=request.before, after=commit)])
     return _by_github(commit, signed=signed)
 
 
-def _staged(server: Server, wanted: Wanted) -> Put:
-    staging = STAGING + wanted.branch.removeprefix("cgins/").replace("/", "-")
+def _staged(server: Server, request: CommitRequest) -> CommitResult:
+    staging = STAGING + request.branch.removeprefix("cgins/").replace("/", "-")
     left = server.rest.branch(staging)
-    if left != wanted.parent:
-        server.change_branches([RefChange(branch=staging, before=left, after=wanted.parent)])
+    if left != request.parent:
+        server.change_branches([RefChange(branch=staging, before=left, after=request.parent)])
     try:
-        made = server.graphql.create_commit(staging, wanted.parent, wanted.message, wanted.files)
+        made = server.graphql.create_commit(staging, request.parent, request.message, request.files)
     except GitHubError as error:
         # The commit may be there, with its answer lost; what it would have told is not worth asking for.
-        if server.rest.branch(staging) != wanted.parent:
+        if server.rest.branch(staging) != request.parent:
             raise BranchMovedError(error.what, remedy=error.remedy) from None
-        _unstage(server, staging, wanted.parent)
+        _unstage(server, staging, request.parent)
         raise
-    if made.tree != wanted.tree:
+    if made.tree != request.tree:
         _unstage(server, staging, made.commit)
-        _require_tree(made.tree, wanted)
-    moved = RefChange(branch=wanted.branch, before=wanted.before, after=made.commit)
+        _require_tree(made.tree, request)
+    moved = RefChange(branch=request.branch, before=request.before, after=made.commit)
     try:
         server.change_branches([moved, RefChange(branch=staging, before=made.commit, after=None)])
     except GitHubError:
@@ -124,8 +124,8 @@ def _staged(server: Server, wanted: Wanted) -> Put:
     return _by_github(made.commit, signed=made.signed)
 
 
-def _by_github(commit: str, *, signed: bool) -> Put:
-    return Put(
+def _by_github(commit: str, *, signed: bool) -> CommitResult:
+    return CommitResult(
         commit=commit, signed=signed, note="" if signed else "the server signs no commits of this token"
     )
 
@@ -138,17 +138,17 @@ def _unstage(server: Server, staging: str, expected: str) -> None:
         return
 
 
-def _pushed(server: Server, wanted: Wanted, why: str) -> Put:
-    identity = wanted.identity or IDENTITY
-    commit = server.clone.commit(wanted.tree, wanted.parent, wanted.message, identity)
-    server.clone.push(server.url, commit, wanted.branch, expected=wanted.before)
-    return Put(commit=commit, signed=False, note=why)
+def _pushed(server: Server, request: CommitRequest, why: str) -> CommitResult:
+    identity = request.identity or IDENTITY
+    commit = server.clone.commit(request.tree, request.parent, request.message, identity)
+    server.clone.push(server.url, commit, request.branch, expected=request.before)
+    return CommitResult(commit=commit, signed=False, note=why)
 
 
-def _require_tree(tree: str, wanted: Wanted) -> None:
-    if tree != wanted.tree:
+def _require_tree(tree: str, request: CommitRequest) -> None:
+    if tree != request.tree:
         raise GitHubError(
-            f"GitHub made the tree {tree[:12]} of the files, and {wanted.tree[:12]} was checked",
+            f"GitHub made the tree {tree[:12]} of the files, and {request.tree[:12]} was checked",
             remedy="use --commit-with push",
             status=422,
         )

@@ -8,26 +8,26 @@ from typing import Any, Literal
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.pull_request import own_branch
 from pytest_cgins.pull_request.clone import Clone
-from pytest_cgins.pull_request.own_branch import Own
+from pytest_cgins.pull_request.own_branch import BotCommit
 from pytest_cgins.pull_request.server import Server
 
-Stands = Literal["current", "behind", "stale", "moot", "changed"]
+BranchState = Literal["current", "behind", "stale", "moot", "changed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BranchStatus:
     """A branch beside its base."""
 
-    stands: Stands
+    stands: BranchState
     """`current`: on the tip of its base; `behind`: that has moved elsewhere; `stale`: in the kernel's files; `moot`: it
     has these files; `changed`: a person has committed."""
-    own: Own | None
+    own: BotCommit | None
     """The bot's commit; None where there is none, or a person has committed."""
     why: str
     """In a sentence; "" where all is well."""
 
 
-def standing(clone: Clone, branch: str, head: str | None, base: str, tip: str) -> Standing:
+def branch_status(clone: Clone, branch: str, head: str | None, base: str, tip: str | None) -> BranchStatus:
     """How a branch stands.
 
     Args:
@@ -35,36 +35,38 @@ def standing(clone: Clone, branch: str, head: str | None, base: str, tip: str) -
         branch: name of the kernel's branch.
         head: its tip; None if it is gone.
         base: name of the base branch.
-        tip: its commit.
+        tip: its commit; None if it is gone.
 
     Raises:
         GitHubError: git fails.
     """
+    if tip is None:
+        return BranchStatus(stands="stale", own=None, why=f"there is no branch {base} any more")
     if head is None:
-        return Standing(stands="changed", own=None, why=f"there is no branch {branch} any more")
+        return BranchStatus(stands="changed", own=None, why=f"there is no branch {branch} any more")
     try:
         own = own_branch.own_commit(clone, head, tip, branch)
     except GitHubError as error:
-        return Standing(stands="changed", own=None, why=error.what)
+        return BranchStatus(stands="changed", own=None, why=error.what)
     if own is None:
-        return Standing(stands="moot", own=None, why=f"{base} has all of {branch}")
+        return BranchStatus(stands="moot", own=None, why=f"{base} has all of {branch}")
     if own.parent == tip:
-        return Standing(stands="current", own=own, why="")
+        return BranchStatus(stands="current", own=own, why="")
     return _moved(clone, own, base, tip)
 
 
-def _moved(clone: Clone, own: Own, base: str, tip: str) -> Standing:
+def _moved(clone: Clone, own: BotCommit, base: str, tip: str) -> BranchStatus:
     files = clone.changed(own.parent, own.id)
     try:
         now = {path: clone.entry(tip, path) for path in files}
     except GitHubError as error:
-        return Standing(stands="stale", own=own, why=error.what)
+        return BranchStatus(stands="stale", own=own, why=error.what)
     if all(now[path] == clone.entry(own.id, path) for path in files):
-        return Standing(stands="moot", own=own, why=f"{base} has these files")
+        return BranchStatus(stands="moot", own=own, why=f"{base} has these files")
     moved = [path for path in files if now[path] != clone.entry(own.parent, path)]
     if moved:
-        return Standing(stands="stale", own=own, why=f"{base} has changed {', '.join(moved)}")
-    return Standing(stands="behind", own=own, why=f"{base} has moved on elsewhere")
+        return BranchStatus(stands="stale", own=own, why=f"{base} has changed {', '.join(moved)}")
+    return BranchStatus(stands="behind", own=own, why=f"{base} has moved on elsewhere")
 
 
 def of_this_repository(server: Server, pull: dict[str, Any], branch: str) -> bool:

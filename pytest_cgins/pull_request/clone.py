@@ -138,8 +138,8 @@ class Clone:
         """The commit at the tip of a branch of the remote; None if there is no such branch."""
         ref = f"refs/heads/{branch}"
         listed = self._ask("ls-remote", "--refs", url, ref).splitlines()
-        found = next((line.split("\t")[0] for line in listed if line.endswith(f"\t{ref}")), None)
-        return None if found is None else _checked(found)
+        tip = next((line.split("\t")[0] for line in listed if line.endswith(f"\t{ref}")), None)
+        return None if tip is None else _checked(tip)
 
     def entry(self, commit: str, path: str) -> tuple[str, str] | None:
         """Mode and blob of a file in a commit; None if there is none.
@@ -155,9 +155,9 @@ class Clone:
                 return None
             mode, kind, blob = listed.split("\t", 1)[0].split(" ")
             if mode in REFUSED_MODES or (kind == "tree") != (depth < len(parts)):
-                found = REFUSED_MODES.get(mode, "a folder" if kind == "tree" else "a file")
+                kind_there = REFUSED_MODES.get(mode, "a folder" if kind == "tree" else "a file")
                 raise GitHubError(
-                    f'"{path}": "{above}" is {found} on the base branch', remedy="remove it there first"
+                    f'"{path}": "{above}" is {kind_there} on the base branch', remedy="remove it there first"
                 )
         return mode, blob
 
@@ -284,9 +284,9 @@ class Clone:
     def commit(self, tree: str, parent: str, message: str, identity: Identity) -> str:
         """Write a commit; no ref is set."""
         variables = {
-            f"GIT_{role}_{what}": value
+            f"GIT_{role}_{field}": value
             for role in ("AUTHOR", "COMMITTER")
-            for what, value in (("NAME", identity.name), ("EMAIL", identity.email))
+            for field, value in (("NAME", identity.name), ("EMAIL", identity.email))
         }
         made = self._run(
             "commit-tree", tree, "-p", parent, "-F", "-", given=message.encode(), variables=variables
@@ -328,7 +328,7 @@ class Clone:
         listed = self._run(
             "log", f"--format={form}", "--no-show-signature", f"-n{MOST_COMMITS}", f"{base}..{branch}"
         )
-        return tuple(_commit(one) for one in listed.split("\x01")[1:])
+        return tuple(_commit(record) for record in listed.split("\x01")[1:])
 
     @contextmanager
     def _own_index(self) -> Iterator[dict[str, str]]:
@@ -393,24 +393,26 @@ class Clone:
         except GitError as error:
             if error.output is None:
                 raise GitHubError(error.what, remedy=error.remedy) from None
-            said = self._printable(error.output)
-            raise GitHubError(f"git {arguments[0]} failed: {said}", remedy=_remedy(said)) from None
+            output = self._printable(error.output)
+            raise GitHubError(f"git {arguments[0]} failed: {output}", remedy=_remedy(output)) from None
 
     def _printable(self, output: bytes) -> str:
-        said = without_user(output.decode("utf-8", "replace").strip())
+        text = without_user(output.decode("utf-8", "replace").strip())
         for secret in self._secrets:
-            said = said.replace(secret, "***")
-        return "".join(one if one.isprintable() or one == "\n" else "?" for one in said)[:_MESSAGE_LENGTH]
+            text = text.replace(secret, "***")
+        return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)[
+            :_MESSAGE_LENGTH
+        ]
 
 
 def _proxy_passwords() -> tuple[str, ...]:
     """What of the proxies in the environment no message may have, longest first."""
-    found = set()
+    secrets = set()
     for address in filter(None, map(os.environ.get, git.PROXIES)):
         user = address.rpartition("@")[0]
         password = user.rpartition("://")[2].partition(":")[2]
-        found |= {user, password, unquote(password)} if password else set()
-    return tuple(sorted(found, key=len, reverse=True))
+        secrets |= {user, password, unquote(password)} if password else set()
+    return tuple(sorted(secrets, key=len, reverse=True))
 
 
 def _pause_s(error: GitHubError, tried: int) -> float | None:
@@ -418,16 +420,16 @@ def _pause_s(error: GitHubError, tried: int) -> float | None:
     return float(tried) if trouble else None
 
 
-def _remedy(said: str) -> str:
-    if needed := workflow_permission(said):
+def _remedy(output: str) -> str:
+    if needed := workflow_permission(output):
         return needed
-    if re.search(r"error: 30[1278]\b", said):
+    if re.search(r"error: 30[1278]\b", output):
         return MOVED
-    if "stale info" in said or "fetch first" in said:
+    if "stale info" in output or "fetch first" in output:
         return "the branch was changed by somebody else meanwhile: look at it, and run the command again"
-    if "Authentication failed" in said or "terminal prompts disabled" in said or "error: 401" in said:
+    if "Authentication failed" in output or "terminal prompts disabled" in output or "error: 401" in output:
         return "the token is missing or not valid for this repository: see pull-requests.md"
-    if "error: 403" in said or "denied" in said.lower():
+    if "error: 403" in output or "denied" in output.lower():
         return "the token needs the permission contents: write, and the branch must not be protected"
     return ""
 
@@ -456,5 +458,5 @@ def digest(content: bytes) -> str:
 
 
 def _kept_by_lfs(content: bytes, sha256: str) -> bool:
-    found = LFS_POINTER.match(content)
-    return found is not None and found[1].decode() == sha256
+    pointer = LFS_POINTER.match(content)
+    return pointer is not None and pointer[1].decode() == sha256

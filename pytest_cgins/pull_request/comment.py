@@ -61,10 +61,10 @@ def place(event: dict[str, Any], rest: Rest) -> Place:
             head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
             commit = _commit(run["head_sha"])
             # GitHub leaves `pull_requests` of the event empty where the head is in a fork.
-            found = [one["number"] for one in rest.pulls(head=head) if one["head"]["sha"] == commit]
-            number = found[0] if len(found) == 1 else 0
+            numbers = [pull["number"] for pull in rest.pulls(head=head) if pull["head"]["sha"] == commit]
+            number = numbers[0] if len(numbers) == 1 else 0
             branch = _branch(event, run["head_repository"], run["head_branch"])
-            return Place(number=number, commit=commit, several=len(found) > 1, branch=branch)
+            return Place(number=number, commit=commit, several=len(numbers) > 1, branch=branch)
         if pull is not None:
             branch = _branch(event, pull["head"]["repo"], pull["head"]["ref"])
             return Place(number=int(pull["number"]), commit=_commit(pull["head"]["sha"]), branch=branch)
@@ -132,10 +132,10 @@ def post(
 
 def own(rest: Rest, number: int, marker: str, author: str) -> dict[str, Any] | None:
     """The first comment of an author that begins with the marker."""
-    for one in rest.comments(number):
-        login = (one["user"] or {}).get("login")
-        if login == author and _lines(one["body"]).partition("\n")[0] == marker:
-            return one
+    for comment in rest.comments(number):
+        login = (comment["user"] or {}).get("login")
+        if login == author and _lines(comment["body"]).partition("\n")[0] == marker:
+            return comment
     return None
 
 

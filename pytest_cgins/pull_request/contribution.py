@@ -127,10 +127,10 @@ def _made(text: str) -> str:
     return min(when, now).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _name(text: str, what: str) -> str:
+def _name(text: str, role: str) -> str:
     # Two hyphens would end the comment that the name goes into.
     if not _NAME.fullmatch(text) or "--" in text or text.endswith("-"):
-        raise _refused(f"its {what} {text[:80]!r} cannot be the name of a branch")
+        raise _refused(f"its {role} {text[:80]!r} cannot be the name of a branch")
     return text
 
 

@@ -21,21 +21,21 @@ def token(environment: Mapping[str, str], variable: str = "") -> str:
         GitHubError: none is set, or it is no token.
     """
     names = (variable,) if variable else TOKEN_VARIABLES
-    found = next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
-    if not found:
+    value = next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
+    if not value:
         raise GitHubError(
             f"there is no token: {' and '.join(names)} {'are' if len(names) > 1 else 'is'} not set",
             remedy="set it to a token with the permissions contents: write and pull-requests: write",
         )
-    if not (found.isascii() and found.isprintable() and " " not in found):
+    if not (value.isascii() and value.isprintable() and " " not in value):
         raise GitHubError("the token has blanks or characters that no token has", remedy="copy it again")
-    return found
+    return value
 
 
-def workflow_permission(said: str) -> str:
+def workflow_permission(message: str) -> str:
     """What a token lacks that GitHub refuses because of a file of a workflow; "" where it says something else."""
     if not re.search(
-        r"refusing to allow .*workflow|without [`'\"]?workflows?[`'\"]? (permission|scope)", said
+        r"refusing to allow .*workflow|without [`'\"]?workflows?[`'\"]? (permission|scope)", message
     ):
         return ""
     return (

@@ -97,12 +97,12 @@ class Graphql:
         """
         updates = [
             {
-                "name": f"refs/heads/{one.branch}",
-                "beforeOid": one.before or ZEROS,
-                "afterOid": one.after or ZEROS,
+                "name": f"refs/heads/{change.branch}",
+                "beforeOid": change.before or ZEROS,
+                "afterOid": change.after or ZEROS,
                 "force": True,
             }
-            for one in changes
+            for change in changes
         ]
         self._call(UPDATE_REFS, {"repository": repository_id, "updates": updates})
 
@@ -142,7 +142,7 @@ class Graphql:
             if not errors:
                 return answer
             raise self._refused(
-                [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+                [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
             )
 
         # Refs and commits are changed only from what is expected: done twice does no harm.
@@ -166,23 +166,23 @@ class Graphql:
                 raise UnavailableError(error.what, remedy=error.remedy, status=error.status) from None
             raise
 
-    def _refused(self, found: Sequence[dict[str, Any]]) -> GitHubError:
-        said = "; ".join(str(one.get("message") or one.get("type")) for one in found) or "an error"
-        what = f"POST {self._url}: {self._transport.clean(said)}"
-        if any(_code(one) in _UNKNOWN for one in found):
-            return UnavailableError(what, remedy="use a newer server, or --commit-with push")
-        kinds = {str(one.get("type")) for one in found}
+    def _refused(self, errors: Sequence[dict[str, Any]]) -> GitHubError:
+        message = "; ".join(str(error.get("message") or error.get("type")) for error in errors) or "an error"
+        summary = f"POST {self._url}: {self._transport.clean(message)}"
+        if any(_code(error) in _UNKNOWN for error in errors):
+            return UnavailableError(summary, remedy="use a newer server, or --commit-with push")
+        kinds = {str(error.get("type")) for error in errors}
         if kinds & _FORBIDDEN:
             remedy = "the token needs the permission contents: write, and the branch must not be protected"
-            return GitHubError(what, remedy=workflow_permission(said) or remedy, status=403)
-        if not found:
-            return GitHubError(what, remedy=_LATER, status=200)
-        if all(str(one.get("type")) in _PASSING and not _code(one) for one in found):
-            return _PassingError(what, remedy=_LATER, status=200)
+            return GitHubError(summary, remedy=workflow_permission(message) or remedy, status=403)
+        if not errors:
+            return GitHubError(summary, remedy=_LATER, status=200)
+        if all(str(error.get("type")) in _PASSING and not _code(error) for error in errors):
+            return _PassingError(summary, remedy=_LATER, status=200)
         # `STALE_DATA` is of a ref that somebody has moved; all else would be refused again.
         status = 200 if "STALE_DATA" in kinds else 422
-        remedy = workflow_permission(said) or "look at the branch, and run the command again"
-        return GitHubError(what, remedy=remedy, status=status)
+        remedy = workflow_permission(message) or "look at the branch, and run the command again"
+        return GitHubError(summary, remedy=remedy, status=status)
 
 
 def _code(error: dict[str, Any]) -> str:

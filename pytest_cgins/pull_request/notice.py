@@ -94,7 +94,7 @@ def was_moot(server: Server, pull: dict[str, Any], marker: str) -> bool:
 
 
 def _is_marked(pull: dict[str, Any]) -> bool:
-    return any(one["name"] == STALE for one in pull["labels"])
+    return any(label["name"] == STALE for label in pull["labels"])
 
 
 def _author(server: Server, pull: dict[str, Any]) -> str:

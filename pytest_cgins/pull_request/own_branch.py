@@ -31,7 +31,7 @@ _MESSAGE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class BotCommit:
     """The bot's commit, as it says of itself and as it is."""
 
     id: str
@@ -47,8 +47,8 @@ class Own:
 
     def is_of(self, contribution: Contribution, parent: str, tree: str) -> bool:
         """Whether it is what would be made of a contribution now."""
-        said = (self.proposal, self.made, self.parent, self.tree)
-        return said == (contribution.proposal, contribution.made, parent, tree)
+        trailers = (self.proposal, self.made, self.parent, self.tree)
+        return trailers == (contribution.proposal, contribution.made, parent, tree)
 
 
 def message(contribution: Contribution, parent: str, tree: str) -> str:
@@ -63,33 +63,33 @@ def message(contribution: Contribution, parent: str, tree: str) -> str:
     return f"{contribution.title}\n\n{_WORDS}\n\n{lines}\n"
 
 
-def of_commit(commit: Commit) -> Own | None:
+def of_commit(commit: Commit) -> BotCommit | None:
     """What a commit says of itself; None if it is not as the bot made it.
 
     Amended, rebased or merged it has other files, parents, words or another committer than its author. GitHub itself
     commits for people, and may add lines to the end.
     """
-    found = _MESSAGE.fullmatch(commit.message.replace("\r\n", "\n").strip())
-    if found is None or commit.parents != (found["base"],) or commit.tree != found["tree"]:
+    trailers = _MESSAGE.fullmatch(commit.message.replace("\r\n", "\n").strip())
+    if trailers is None or commit.parents != (trailers["base"],) or commit.tree != trailers["tree"]:
         return None
-    if commit.committer != GITHUB and (commit.committer != commit.author or found["more"]):
+    if commit.committer != GITHUB and (commit.committer != commit.author or trailers["more"]):
         return None
-    return Own(
+    return BotCommit(
         id=commit.id,
-        parent=found["base"],
+        parent=trailers["base"],
         tree=commit.tree,
-        proposal=found["proposal"],
-        made=found["made"],
+        proposal=trailers["proposal"],
+        made=trailers["made"],
     )
 
 
-def of_rest(commit: dict[str, Any]) -> Own | None:
+def of_rest(commit: dict[str, Any]) -> BotCommit | None:
     """The same of a commit as the REST API shows it."""
     return of_commit(
         Commit(
             id=str(commit["sha"]),
             tree=str(commit["tree"]["sha"]),
-            parents=tuple(str(one["sha"]) for one in commit["parents"]),
+            parents=tuple(str(parent["sha"]) for parent in commit["parents"]),
             author=str(commit["author"]["email"]),
             committer=str(commit["committer"]["email"]),
             message=str(commit["message"]),
@@ -97,7 +97,7 @@ def of_rest(commit: dict[str, Any]) -> Own | None:
     )
 
 
-def own_commit(clone: Clone, tip: str, base: str, branch: str) -> Own | None:
+def own_commit(clone: Clone, tip: str, base: str, branch: str) -> BotCommit | None:
     """The bot's commit at the tip of a branch; None if all of the branch is in the base.
 
     Args:
@@ -109,9 +109,9 @@ def own_commit(clone: Clone, tip: str, base: str, branch: str) -> Own | None:
     Raises:
         GitHubError: the branch has commits of others.
     """
-    found = [(commit, of_commit(commit)) for commit in clone.commits(tip, base)]
+    listed = [(commit, of_commit(commit)) for commit in clone.commits(tip, base)]
     others = []
-    for commit, own in found:
+    for commit, own in listed:
         if own is not None:
             break
         others.append(commit)
@@ -122,7 +122,7 @@ def own_commit(clone: Clone, tip: str, base: str, branch: str) -> Own | None:
             f"{branch} has {commits} not the bot's, by {who}: nothing was changed",
             remedy="merge them, or move them to another branch and delete this one",
         )
-    return found[0][1] if found else None
+    return listed[0][1] if listed else None
 
 
 def carried_proposal(rest: Rest, place: Place) -> str:

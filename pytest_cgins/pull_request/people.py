@@ -38,7 +38,9 @@ def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings, *, is_ne
     asked = {
         "labeled": wanted.labels,
         "assigned": wanted.assignees,
-        "review_requested": tuple(one for one in wanted.reviewers if one.casefold() != author.casefold()),
+        "review_requested": tuple(
+            login for login in wanted.reviewers if login.casefold() != author.casefold()
+        ),
         "team": wanted.team_reviewers,
     }
     missing = {kind: _without(names, there[kind]) for kind, names in asked.items()}
@@ -47,7 +49,7 @@ def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings, *, is_ne
     try:
         given = _given(() if is_new else rest.events(number))
     except GitHubError as error:
-        names = [one for kind in missing.values() for one in kind]
+        names = [name for kind in missing.values() for name in kind]
         yield _untaken("what was taken away cannot be known, and", names, error)
         return
     left = {kind: _without(names, given[kind]) for kind, names in missing.items()}
@@ -60,35 +62,35 @@ def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings, *, is_ne
 
 def _there(pull: dict[str, Any]) -> dict[str, set[str]]:
     return {
-        "labeled": {one["name"].casefold() for one in pull["labels"]},
-        "assigned": {one["login"].casefold() for one in pull.get("assignees") or ()},
-        "review_requested": {one["login"].casefold() for one in pull.get("requested_reviewers") or ()},
-        "team": {one["slug"].casefold() for one in pull.get("requested_teams") or ()},
+        "labeled": {item["name"].casefold() for item in pull["labels"]},
+        "assigned": {item["login"].casefold() for item in pull.get("assignees") or ()},
+        "review_requested": {item["login"].casefold() for item in pull.get("requested_reviewers") or ()},
+        "team": {item["slug"].casefold() for item in pull.get("requested_teams") or ()},
     }
 
 
 def _given(events: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
     """What a pull request has been given at any time, by whom ever."""
-    found: dict[str, set[str]] = {kind: set() for kind in (*_GIVEN, "team")}
+    given: dict[str, set[str]] = {kind: set() for kind in (*_GIVEN, "team")}
     for event in events:
         kind = event["event"]
         if kind not in _GIVEN:
             continue
-        what, name = _GIVEN[kind]
+        key, name = _GIVEN[kind]
         if team := event.get("requested_team"):
-            found["team"].add(str(team["slug"]).casefold())
-        elif one := event.get(what):
-            found[kind].add(str(one[name]).casefold())
-    return found
+            given["team"].add(str(team["slug"]).casefold())
+        elif subject := event.get(key):
+            given[kind].add(str(subject[name]).casefold())
+    return given
 
 
 def _without(names: Iterable[str], known: set[str]) -> list[str]:
-    return [one for one in names if one.casefold() not in known]
+    return [name for name in names if name.casefold() not in known]
 
 
 def _assign(rest: Rest, number: int, names: list[str]) -> Iterator[str]:
     try:
-        taken = {one.casefold() for one in rest.add_assignees(number, names)}
+        taken = {login.casefold() for login in rest.add_assignees(number, names)}
     except GitHubError as error:
         yield _untaken("the assignees", names, error)
         return
@@ -116,14 +118,14 @@ def _ask(rest: Rest, number: int, reviewers: list[str], teams: list[str]) -> Ite
         yield from _ask(rest, number, [], [name])
 
 
-def _try(what: str, names: list[str], do: Any) -> Iterator[str]:
+def _try(kind: str, names: list[str], do: Any) -> Iterator[str]:
     try:
         do()
     except GitHubError as error:
-        yield _untaken(what, names, error)
+        yield _untaken(kind, names, error)
 
 
-def _untaken(what: str, names: list[str], error: GitHubError) -> str:
+def _untaken(kind: str, names: list[str], error: GitHubError) -> str:
     if error.status not in _REFUSED:
         raise error
-    return f"{what} {', '.join(names)} were not taken: {error.what}"
+    return f"{kind} {', '.join(names)} were not taken: {error.what}"

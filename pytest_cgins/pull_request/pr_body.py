@@ -25,7 +25,7 @@ END = "<!-- cgins:end -->"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class Basis:
     """What the branch stands on, and what was measured."""
 
     base: str
@@ -38,10 +38,10 @@ class Stand:
     """Files that the gate may read and that differ between the two; None: nobody can tell."""
 
 
-def own_part(contribution: Contribution, stand: Stand) -> str:
+def own_part(contribution: Contribution, basis: Basis) -> str:
     """The bot's part of the text, its markers included."""
     of = _of(contribution.proposal, contribution.made)
-    return f"{contribution.marker}\n{of}\n{contribution.report}{_stand(contribution, stand)}\n{END}"
+    return f"{contribution.marker}\n{of}\n{contribution.report}{_basis(contribution, basis)}\n{END}"
 
 
 def is_of(text: str, proposal: str, made: str) -> bool:
@@ -81,15 +81,15 @@ def relevant(paths: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def moved(stand: Stand) -> str:
+def moved(basis: Basis) -> str:
     """What changed on the base branch since the measurement, in a sentence; "" for nothing."""
-    if stand.moved is None:
-        return f"nobody can tell what {stand.base} has changed since it was measured"
-    if not stand.moved:
+    if basis.moved is None:
+        return f"nobody can tell what {basis.base} has changed since it was measured"
+    if not basis.moved:
         return ""
-    shown = ", ".join(path[:PATH_LENGTH] for path in stand.moved[:SHOWN_FILES])
-    more = f" and {len(stand.moved) - SHOWN_FILES} more" if len(stand.moved) > SHOWN_FILES else ""
-    return f"{stand.base} has changed since it was measured: {shown}{more}"
+    shown = ", ".join(path[:PATH_LENGTH] for path in basis.moved[:SHOWN_FILES])
+    more = f" and {len(basis.moved) - SHOWN_FILES} more" if len(basis.moved) > SHOWN_FILES else ""
+    return f"{basis.base} has changed since it was measured: {shown}{more}"
 
 
 def _of(proposal: str, made: str) -> str:
@@ -101,18 +101,18 @@ def _plain(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
 
 
-def _stand(contribution: Contribution, stand: Stand) -> str:
-    where = f"The branch stands on {inline(stand.tip[:12])} of {inline(stand.base)}"
-    if stand.measured == stand.tip:
+def _basis(contribution: Contribution, basis: Basis) -> str:
+    where = f"The branch stands on {inline(basis.tip[:12])} of {inline(basis.base)}"
+    if basis.measured == basis.tip:
         where += ", where it was measured."
-    elif stand.measured:
-        where += f", and was measured on {inline(stand.measured[:12])}."
+    elif basis.measured:
+        where += f", and was measured on {inline(basis.measured[:12])}."
     else:
         where += "."
-    since = moved(stand)
+    since = moved(basis)
     if since:
         where += f" Mind: {inline(since, 4 * PATH_LENGTH)}. The gate on this pull request measures anew."
-    elif stand.measured != stand.tip:
+    elif basis.measured != basis.tip:
         where += " Only documents and pictures have changed in between."
     fetch = inline(f"git fetch origin {contribution.branch} && git checkout FETCH_HEAD")
     proposal = inline(contribution.proposal)

@@ -13,11 +13,17 @@ from typing import Any, Literal
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait
 from pytest_cgins.pull_request import allowed, notice, own_branch, people, pr_body
-from pytest_cgins.pull_request.branch_commit import IDENTITY, How, Put, Wanted, put
-from pytest_cgins.pull_request.branch_status import of_this_repository, standing
+from pytest_cgins.pull_request.branch_commit import (
+    IDENTITY,
+    CommitRequest,
+    CommitResult,
+    How,
+    commit_to_branch,
+)
+from pytest_cgins.pull_request.branch_status import branch_status, of_this_repository
 from pytest_cgins.pull_request.clone import BranchMovedError, Identity, digest
 from pytest_cgins.pull_request.contribution import Contribution, notice_marker
-from pytest_cgins.pull_request.own_branch import Own
+from pytest_cgins.pull_request.own_branch import BotCommit
 from pytest_cgins.pull_request.retries import retried
 from pytest_cgins.pull_request.server import Server
 from pytest_cgins.regenerate.proposal.report import inline
@@ -54,7 +60,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenResult:
     """What became of a proposal."""
 
     state: State
@@ -76,7 +82,7 @@ class Opened:
     """What was not done as wished, and why."""
 
 
-def open_pull_request(contribution: Contribution, settings: Settings, server: Server) -> Opened:
+def open_pull_request(contribution: Contribution, settings: Settings, server: Server) -> OpenResult:
     """Check a contribution against the base branch, commit it, and open or update its pull request.
 
     Args:
@@ -90,9 +96,9 @@ def open_pull_request(contribution: Contribution, settings: Settings, server: Se
     """
     has_opened = False
 
-    def look() -> Opened:
+    def look() -> OpenResult:
         nonlocal has_opened
-        attempt = _Look(contribution, settings, server)
+        attempt = _Attempt(contribution, settings, server)
         try:
             opened = attempt.decide()
         finally:
@@ -108,7 +114,7 @@ def open_pull_request(contribution: Contribution, settings: Settings, server: Se
 _SAME: tuple[State, ...] = ("updated", "unchanged")
 
 
-class _Look:
+class _Attempt:
     """One look at everything, and what follows from it."""
 
     def __init__(self, contribution: Contribution, settings: Settings, server: Server) -> None:
@@ -131,12 +137,12 @@ class _Look:
         self._tip = tip
         self._before = server.clone.fetch(server.url, self._branch)
         listed = server.rest.pulls(head=server.head(self._branch), state="all")
-        self._pulls = [one for one in listed if of_this_repository(server, one, self._branch)]
-        self._open = next((one for one in self._pulls if one["state"] == "open"), None)
-        self._standing = standing(server.clone, self._branch, self._before, settings.base, tip)
+        self._pulls = [pull for pull in listed if of_this_repository(server, pull, self._branch)]
+        self._open = next((pull for pull in self._pulls if pull["state"] == "open"), None)
+        self._status = branch_status(server.clone, self._branch, self._before, settings.base, tip)
         self._base = self._on_base()
 
-    def decide(self) -> Opened:
+    def decide(self) -> OpenResult:
         """Do what there is to do."""
         self._require_base()
         is_there, stale = self._fit()
@@ -150,10 +156,10 @@ class _Look:
         ended = self._closed_before() or self._superseded(own)
         if ended is not None:
             return ended
-        stand = self._stand()
-        if self._settings.only_measured and pr_body.moved(stand):
-            return self._done("moved", None, why=pr_body.moved(stand))
-        part = pr_body.own_part(self._contribution, stand)
+        basis = self._basis()
+        if self._settings.only_measured and pr_body.moved(basis):
+            return self._done("moved", None, why=pr_body.moved(basis))
+        part = pr_body.own_part(self._contribution, basis)
         tree = self._server.clone.tree(self._tip, self._stored)
         same = own is not None and own.is_of(self._contribution, self._tip, tree)
         if self._settings.dry_run:
@@ -200,58 +206,60 @@ class _Look:
 
     def _require_base(self) -> None:
         """The branch can go into one base alone: on another one's tip it would bring that one's commits along."""
-        for one in self._pulls:
-            base = str(one["base"]["ref"])
-            if one["state"] == "open" and base != self._settings.base:
+        for pull in self._pulls:
+            base = str(pull["base"]["ref"])
+            if pull["state"] == "open" and base != self._settings.base:
                 raise GitHubError(
-                    f"pull request #{one['number']} of {self._branch} goes into {base}: nothing was changed",
+                    f"pull request #{pull['number']} of {self._branch} goes into {base}: nothing was changed",
                     remedy=f"close it, or use --base {base}",
                 )
 
-    def _own(self) -> tuple[Own | None, str]:
+    def _own(self) -> tuple[BotCommit | None, str]:
         """The bot's commit on the branch, None where there is none; and what of others would be lost, "" for nothing."""
-        if self._before is None or self._standing.stands != "changed":
-            return self._standing.own, ""
-        if any(one["merged_at"] and one["head"]["sha"] == self._before for one in self._pulls):
+        if self._before is None or self._status.stands != "changed":
+            return self._status.own, ""
+        if any(pull["merged_at"] and pull["head"]["sha"] == self._before for pull in self._pulls):
             # All of it was merged, be it squashed, and the branch was left.
             return None, ""
         return None, (
-            f"{self._standing.why}\n→ merge them, or move them to another branch and delete {self._branch}"
+            f"{self._status.why}\n→ merge them, or move them to another branch and delete {self._branch}"
         )
 
-    def _closed_before(self) -> Opened | None:
+    def _closed_before(self) -> OpenResult | None:
         """The end of it, where a person closed this proposal, or a later one, or merged it and took it back."""
         if self._open is not None:
             return None
         mine = self._contribution
         latest = ("", "")
-        for one in islice(self._pulls, CLOSED_LOOKED_AT):
-            said = self._said_by(one)
-            if said is None:
+        for pull in islice(self._pulls, CLOSED_LOOKED_AT):
+            theirs = self._said_by(pull)
+            if theirs is None:
                 continue
-            latest = max(latest, (said.made, said.proposal))
-            if (said.made, said.proposal) != (mine.made, mine.proposal) and not self._has_same_files(one):
+            latest = max(latest, (theirs.made, theirs.proposal))
+            if (theirs.made, theirs.proposal) != (mine.made, mine.proposal) and not self._has_same_files(
+                pull
+            ):
                 continue
-            if one["merged_at"]:
-                return self._done("merged", one)
-            if not notice.was_moot(self._server, one, notice_marker(mine.key)):
-                return self._done("closed-before", one)
+            if pull["merged_at"]:
+                return self._done("merged", pull)
+            if not notice.was_moot(self._server, pull, notice_marker(mine.key)):
+                return self._done("closed-before", pull)
         if latest > (mine.made, mine.proposal):
             return self._done("superseded", self._pulls[0], why=latest[1])
         return None
 
-    def _superseded(self, own: Own | None) -> Opened | None:
+    def _superseded(self, own: BotCommit | None) -> OpenResult | None:
         """The end of it, where the open pull request has a later proposal."""
         mine = self._contribution
         if own is None or self._open is None or (own.made, own.proposal) <= (mine.made, mine.proposal):
             return None
-        if self._standing.stands in ("stale", "moot"):
+        if self._status.stands in ("stale", "moot"):
             # It is later, and of no use any more.
             return None
         fits = pr_body.is_of(str(self._open["body"] or ""), own.proposal, own.made)
         return self._done("superseded" if fits else "mixed", self._open, why=own.proposal)
 
-    def _said_by(self, pull: dict[str, Any]) -> Own | None:
+    def _said_by(self, pull: dict[str, Any]) -> BotCommit | None:
         """What the head of a closed pull request says of itself, which stays there when its branch is gone."""
         try:
             return own_branch.of_rest(self._server.rest.commit(str(pull["head"]["sha"])))
@@ -267,45 +275,45 @@ class _Look:
             return False
         return all(clone.has(head, path, new) for path, new in self._contribution.files.items())
 
-    def _stand(self) -> pr_body.Stand:
+    def _basis(self) -> pr_body.Basis:
         clone, measured = self._server.clone, self._contribution.base_commit
         moved: tuple[str, ...] | None = None
         if measured == self._tip:
             moved = ()
         elif clone.bring(self._server.url, measured):
             moved = pr_body.relevant(clone.changed(measured, self._tip))
-        return pr_body.Stand(base=self._settings.base, tip=self._tip, measured=measured, moved=moved)
+        return pr_body.Basis(base=self._settings.base, tip=self._tip, measured=measured, moved=moved)
 
     # ---- what is done
 
-    def _stale(self, why: str) -> Opened:
+    def _stale(self, why: str) -> OpenResult:
         """Mark the pull request that carries this proposal, if git says that it is stale: a proposal may say anything."""
-        own, pull = self._standing.own, self._open
+        own, pull = self._status.own, self._open
         why = f"{why}\n→ regenerate the kernel on the tip of {self._settings.base}"
         carried = own is not None and own.proposal == self._contribution.proposal
         if (
             pull is None
             or not carried
-            or self._standing.stands != "stale"
+            or self._status.stands != "stale"
             or self._settings.dry_run
             or not self._is_own(pull)
         ):
             return self._done("stale", None, why=why)
         marker = notice_marker(self._contribution.key)
-        notes = notice.mark_stale(self._server, pull, marker, inline(self._standing.why))
+        notes = notice.mark_stale(self._server, pull, marker, inline(self._status.why))
         return self._done("stale", pull, why=why, notes=notes)
 
-    def _moot(self) -> Opened:
+    def _moot(self) -> OpenResult:
         """Close the pull request, and delete its branch, where the base branch has what is on that."""
-        own = self._standing.own
-        is_moot = self._standing.stands == "moot" and own is not None
-        pull = self._open or next((one for one in self._pulls if not one["merged_at"]), None)
+        own = self._status.own
+        is_moot = self._status.stands == "moot" and own is not None
+        pull = self._open or next((closed for closed in self._pulls if not closed["merged_at"]), None)
         if pull is None or not self._is_own(pull):
             return self._done("merged-before", None)
         # A run that was ended may have deleted the branch, and not closed.
         is_left = self._before is None and self._open is not None
         if not (is_moot or is_left):
-            notes = (self._standing.why,) if self._standing.stands == "changed" and self._before else ()
+            notes = (self._status.why,) if self._status.stands == "changed" and self._before else ()
             return self._done("merged-before", None, notes=notes)
         if self._settings.dry_run:
             return self._done("would-close", pull)
@@ -314,24 +322,24 @@ class _Look:
         notice.close(self._server, pull, marker, why, tip=self._before)
         return self._done("closed-moot", pull)
 
-    def _dry(self, part: str, *, same: bool) -> Opened:
+    def _dry(self, part: str, *, same: bool) -> OpenResult:
         if same and self._open is not None and pr_body.has_part(str(self._open["body"] or ""), part):
             return self._done("unchanged", self._open)
         return self._done("would-update" if self._open else "would-open", self._open)
 
-    def _kept(self) -> Put:
+    def _kept(self) -> CommitResult:
         """The commit that is there, and whether it is signed."""
         commit = str(self._before)
         if self._settings.commit_with == "push" or self._settings.identity is not None:
-            return Put(commit=commit, signed=True)
-        found = self._server.rest.commit(commit)
-        signed = bool(found["verification"]["verified"])
-        by_git = found["committer"]["email"] == IDENTITY.email
-        why = "it was pushed with git" if by_git else f"GitHub says of it: {found['verification']['reason']}"
-        return Put(commit=commit, signed=signed, note="" if signed else why)
+            return CommitResult(commit=commit, signed=True)
+        shown = self._server.rest.commit(commit)
+        signed = bool(shown["verification"]["verified"])
+        by_git = shown["committer"]["email"] == IDENTITY.email
+        why = "it was pushed with git" if by_git else f"GitHub says of it: {shown['verification']['reason']}"
+        return CommitResult(commit=commit, signed=signed, note="" if signed else why)
 
-    def _put(self, tree: str) -> Put:
-        wanted = Wanted(
+    def _put(self, tree: str) -> CommitResult:
+        wanted = CommitRequest(
             branch=self._branch,
             before=self._before,
             parent=self._tip,
@@ -340,9 +348,9 @@ class _Look:
             message=own_branch.message(self._contribution, self._tip, tree),
             identity=self._settings.identity,
         )
-        return put(self._server, wanted, self._settings.commit_with)
+        return commit_to_branch(self._server, wanted, self._settings.commit_with)
 
-    def _show(self, part: str, made: Put, *, pushed: bool) -> Opened:
+    def _show(self, part: str, made: CommitResult, *, pushed: bool) -> OpenResult:
         state, pull, notes = self._open_or_update(part, made.commit, pushed=pushed)
         notice.unmark_stale(self._server, pull, notice_marker(self._contribution.key))
         notes += [] if made.signed else [f"the commit is not signed: {made.note}"]
@@ -385,10 +393,10 @@ class _Look:
                 else:
                     self.has_opened = True
                     return "opened", pull
-                found = next(rest.pulls(head=self._server.head(self._branch), base=base), None)
-                if found is not None:
-                    self._require_own(found)
-                    return self._update(found, part, commit, pushed=True)
+                existing = next(rest.pulls(head=self._server.head(self._branch), base=base), None)
+                if existing is not None:
+                    self._require_own(existing)
+                    return self._update(existing, part, commit, pushed=True)
                 wait.sleep(float(tried), why)
         raise GitHubError(
             f"GitHub says that {self._branch} has a pull request, and does not list it",
@@ -446,8 +454,8 @@ class _Look:
 
     def _done(
         self, state: State, pull: dict[str, Any] | None, *, why: str = "", notes: tuple[str, ...] = ()
-    ) -> Opened:
-        return Opened(
+    ) -> OpenResult:
+        return OpenResult(
             state=state,
             branch=self._branch,
             number=int(pull["number"]) if pull else 0,

@@ -71,8 +71,8 @@ class Remote:
             return f"https://api.{self.server}"
         scheme = "https" if self.scheme == "ssh" else self.scheme
         # The port of an ssh address says nothing about the web server's.
-        place = self.host if self.scheme == "ssh" else self._place
-        return f"{scheme}://{place}/api/v3"
+        host = self.host if self.scheme == "ssh" else self._place
+        return f"{scheme}://{host}/api/v3"
 
 
 def graphql(api: str, environment: Mapping[str, str]) -> str:
@@ -160,7 +160,7 @@ def _host_of(url: str) -> str:
         return ""
 
 
-def encrypted(url: str, what: str) -> str:
+def encrypted(url: str, name: str) -> str:
     """The same url.
 
     Raises:
@@ -171,7 +171,7 @@ def encrypted(url: str, what: str) -> str:
     if scheme in ("https", "ssh") or (scheme == "http" and host in _LOOPBACK):
         return url
     raise GitHubError(
-        f"{what} is {without_user(url)}, which is not encrypted", remedy="use an https:// address"
+        f"{name} is {without_user(url)}, which is not encrypted", remedy="use an https:// address"
     )
 
 

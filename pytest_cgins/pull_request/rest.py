@@ -83,7 +83,7 @@ class Rest:
     def add_assignees(self, number: int, assignees: Sequence[str]) -> list[str]:
         """Assign people; those whom GitHub took, for it leaves others out without a word."""
         answer = self._call("POST", f"/issues/{number}/assignees", content={"assignees": list(assignees)})
-        return [one["login"] for one in answer["assignees"]]
+        return [user["login"] for user in answer["assignees"]]
 
     def events(self, number: int) -> Iterator[dict[str, Any]]:
         """What happened to a pull request, oldest first."""
@@ -125,12 +125,12 @@ class Rest:
     def branch(self, name: str) -> str | None:
         """The commit at the tip of a branch; None if there is no such branch."""
         try:
-            found = self._call("GET", f"/git/ref/heads/{quote(name)}")
+            ref = self._call("GET", f"/git/ref/heads/{quote(name)}")
         except GitHubError as error:
             if error.status == NOT_FOUND:
                 return None
             raise
-        return str(found["object"]["sha"])
+        return str(ref["object"]["sha"])
 
     def create_branch(self, name: str, commit: str) -> None:
         """Make a branch; status 422 if there is one already."""
@@ -148,9 +148,9 @@ class Rest:
         page = 1
         while True:
             asked = {**query, "per_page": str(PAGE), "page": str(page)}
-            found: list[dict[str, Any]] = self._call("GET", path, query=asked)
-            yield from found
-            if len(found) < PAGE:
+            items: list[dict[str, Any]] = self._call("GET", path, query=asked)
+            yield from items
+            if len(items) < PAGE:
                 return
             page += 1
 

@@ -129,8 +129,8 @@ class Server:
 
     def _repository(self) -> dict[str, str]:
         if not self._about:
-            found = self.rest.repository()
-            self._about = {name: str(found[name]) for name in ("default_branch", "node_id")}
+            repository = self.rest.repository()
+            self._about = {name: str(repository[name]) for name in ("default_branch", "node_id")}
         return self._about
 
 

@@ -130,7 +130,9 @@ class Transport:
 
     def clean(self, text: str) -> str:
         """A text from the server for a message: one line, cut, without the token."""
-        shown = "".join(one if one.isprintable() else " " for one in text.replace(self._token, "***"))
+        shown = "".join(
+            letter if letter.isprintable() else " " for letter in text.replace(self._token, "***")
+        )
         return shown[:_MESSAGE_LENGTH]
 
     def _decoded(self, response: httpx2.Response, method: str, path: str) -> Any:
@@ -146,33 +148,33 @@ class Transport:
             ) from None
 
     def _unreachable(self, method: str, path: str, error: Exception) -> _RequestError:
-        said = self.clean(str(error)) or type(error).__name__
+        reason = self.clean(str(error)) or type(error).__name__
         return _RequestError(
-            f"{method} {path}: GitHub cannot be reached at {self._client.base_url.host}: {said}",
+            f"{method} {path}: GitHub cannot be reached at {self._client.base_url.host}: {reason}",
             remedy="look at the network, at proxies, and at GITHUB_API_URL",
         )
 
     def _refused(self, response: httpx2.Response, method: str, path: str) -> _RequestError:
         status = response.status_code
-        said = self.clean(_said(response))
-        remedy = workflow_permission(said) or _REMEDIES.get(status, "")
+        message = self.clean(_said(response))
+        remedy = workflow_permission(message) or _REMEDIES.get(status, "")
         if 300 <= status < 400:
             there = _location(response)
-            said += f", to {self.clean(there)}" if there else ""
+            message += f", to {self.clean(there)}" if there else ""
             own = not there or there.startswith(str(self._client.base_url.join("/")))
             remedy = _MOVED_REMEDY if own else _ELSEWHERE_REMEDY
-        elif status == 403 and "GitHub Actions is not permitted" in said:
+        elif status == 403 and "GitHub Actions is not permitted" in message:
             remedy = _ACTIONS_REMEDY
         elif _limited(response):
             remedy = _LATER
-        elif status == 422 and "raft pull requests are not supported" in said:
+        elif status == 422 and "raft pull requests are not supported" in message:
             remedy = "open it with --ready"
         elif status >= 500:
             remedy = "GitHub has trouble: run the command again later"
         # A limit comes with 403 too, and is no refusal of what was asked for.
         kind = LIMITED if _limited(response) else status
-        what = f"{method} {path}: status {status}: {said}"
-        return _RequestError(what, remedy=remedy, status=kind, response=response)
+        summary = f"{method} {path}: status {status}: {message}"
+        return _RequestError(summary, remedy=remedy, status=kind, response=response)
 
 
 class _RequestError(GitHubError):
@@ -237,8 +239,8 @@ def _said(response: httpx2.Response) -> str:
     if not isinstance(content, dict):
         return response.reason_phrase
     errors = content.get("errors")
-    details = [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
-    words = [content.get("message"), *(_detail(one) for one in details)]
+    details = [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
+    words = [content.get("message"), *(_detail(error) for error in details)]
     return "; ".join(str(word) for word in words if word)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_cgins.pull_request import notice
-from pytest_cgins.pull_request.branch_status import Standing, Stands, of_this_repository, standing
+from pytest_cgins.pull_request.branch_status import BranchState, branch_status, of_this_repository
 from pytest_cgins.pull_request.contribution import BRANCH, notice_marker
 from pytest_cgins.pull_request.server import Server
 from pytest_cgins.regenerate.proposal.report import inline
@@ -20,7 +20,7 @@ _MARKER = re.compile(r"<!-- cgins:pr:([A-Za-z0-9_][A-Za-z0-9_.-]*) -->")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class BotPullRequest:
     """One open pull request of the bot's."""
 
     number: int
@@ -37,7 +37,7 @@ class Known:
     """Branch that it goes into."""
     draft: bool
     """Whether it is a draft."""
-    stands: Stands
+    stands: BranchState
     """How its branch stands to its base."""
     proposal: str
     """ID of the proposal; "" where a person has committed."""
@@ -46,16 +46,16 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class CloseResult:
     """A pull request that was closed, or would be."""
 
-    known: Known
+    known: BotPullRequest
     """How it stood."""
     branch_kept: str
     """Why its branch was left; "" where it was deleted."""
 
 
-def known(server: Server) -> Iterator[tuple[Known, dict[str, Any]]]:
+def known(server: Server) -> Iterator[tuple[BotPullRequest, dict[str, Any]]]:
     """The bot's open pull requests, newest first, and each as GitHub shows it.
 
     Raises:
@@ -70,9 +70,9 @@ def known(server: Server) -> Iterator[tuple[Known, dict[str, Any]]]:
         if base not in tips:
             tips[base] = server.clone.fetch(server.url, base)
         head = server.clone.fetch(server.url, branch)
-        found = _standing(server, branch, head, base, tips[base])
+        status = branch_status(server.clone, branch, head, base, tips[base])
         yield (
-            Known(
+            BotPullRequest(
                 number=int(pull["number"]),
                 url=str(pull["html_url"]),
                 kernel=marker[1],
@@ -80,45 +80,41 @@ def known(server: Server) -> Iterator[tuple[Known, dict[str, Any]]]:
                 head=head or "",
                 base=base,
                 draft=bool(pull["draft"]),
-                stands=found.stands,
-                proposal=found.own.proposal if found.own else "",
-                why=found.why,
+                stands=status.stands,
+                proposal=status.own.proposal if status.own else "",
+                why=status.why,
             ),
             pull,
         )
 
 
-def mark(server: Server, pairs: Sequence[tuple[Known, dict[str, Any]]]) -> list[str]:
+def mark(server: Server, pairs: Sequence[tuple[BotPullRequest, dict[str, Any]]]) -> list[str]:
     """Label those that are stale, and take the label from those that are not; what was not done, and why.
 
     Raises:
         GitHubError: GitHub refuses.
     """
     notes: list[str] = []
-    for one, pull in pairs:
-        marker = notice_marker(one.kernel)
-        if one.stands == "stale":
-            notes += notice.mark_stale(server, pull, marker, inline(one.why))
-        elif one.stands in ("current", "behind"):
+    for known, pull in pairs:
+        marker = notice_marker(known.kernel)
+        if known.stands == "stale":
+            notes += notice.mark_stale(server, pull, marker, inline(known.why))
+        elif known.stands in ("current", "behind"):
             notice.unmark_stale(server, pull, marker)
     return notes
 
 
-def close(server: Server, one: Known, pull: dict[str, Any], reason: str, *, dry_run: bool) -> Closed:
+def close(
+    server: Server, pull_request: BotPullRequest, pull: dict[str, Any], reason: str, *, dry_run: bool
+) -> CloseResult:
     """Close a pull request with a comment, and delete its branch if all of it is the bot's.
 
     Raises:
         BranchMovedError: somebody committed meanwhile, and it was left.
         GitHubError: GitHub refuses.
     """
-    tip = one.head if one.stands != "changed" and one.head else None
+    tip = pull_request.head if pull_request.stands != "changed" and pull_request.head else None
     if not dry_run:
-        how = notice.MOOT if one.stands == "moot" else "**Closed.**"
-        notice.close(server, pull, notice_marker(one.kernel), f"{how} {inline(reason)}", tip=tip)
-    return Closed(known=one, branch_kept=one.why if tip is None else "")
-
-
-def _standing(server: Server, branch: str, head: str | None, base: str, tip: str | None) -> Standing:
-    if tip is None:
-        return Standing(stands="stale", own=None, why=f"there is no branch {base} any more")
-    return standing(server.clone, branch, head, base, tip)
+        how = notice.MOOT if pull_request.stands == "moot" else "**Closed.**"
+        notice.close(server, pull, notice_marker(pull_request.kernel), f"{how} {inline(reason)}", tip=tip)
+    return CloseResult(known=pull_request, branch_kept=pull_request.why if tip is None else "")

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_cgins.pull_request.pull_request import Opened
+    from pytest_cgins.pull_request.pull_request import OpenResult
 
 EXIT_NOT_OPENED = 1
 """The proposal is stale, was measured on what the base branch no longer is, or a person has committed on its branch."""
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_NOT_OPENED if opened.state in ("stale", "moved", "mixed", "changed") else 0
 
 
-def _line(opened: Opened, title: str, base: str) -> str:
+def _line(opened: OpenResult, title: str, base: str) -> str:
     number = f"#{opened.number} {opened.url}"
     return {
         "opened": f"opened {number}: {title}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_cgins.core.errors import GitHubError
 
 if TYPE_CHECKING:
-    from pytest_cgins.pull_request.upkeep import Known
+    from pytest_cgins.pull_request.upkeep import BotPullRequest
 
 EXIT_UNKNOWN = 1
 
@@ -78,7 +78,7 @@ def run_close(arguments: argparse.Namespace) -> int:
     return EXIT_UNKNOWN if unknown or left else 0
 
 
-def _table(found: list[Known]) -> str:
+def _table(found: list[BotPullRequest]) -> str:
     from pytest_cgins.report import console
     from pytest_cgins.report.escape import visible
 
