@@ -69,7 +69,6 @@ def commit_to_branch(server: Server, request: CommitRequest, how: How = "auto") 
 
     Raises:
         BranchMovedError: the branch is not as it was seen.
-        GitHubError: GitHub refuses.
     """
     if how == "push" or (how == "auto" and request.identity is not None):
         why = "--author was given" if request.identity is not None else "--commit-with push was given"

@@ -36,9 +36,6 @@ def branch_status(clone: Clone, branch: str, head: str | None, base: str, tip: s
         head: its tip; None if it is gone.
         base: name of the base branch.
         tip: its commit; None if it is gone.
-
-    Raises:
-        GitHubError: git fails.
     """
     if tip is None:
         return BranchStatus(stands="stale", own=None, why=f"there is no branch {base} any more")

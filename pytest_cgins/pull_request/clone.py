@@ -304,7 +304,6 @@ class Clone:
 
         Raises:
             BranchMovedError: it has another tip.
-            GitHubError: the server refuses.
         """
         lease = f"--force-with-lease=refs/heads/{branch}:{expected or ''}"
 

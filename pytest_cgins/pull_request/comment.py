@@ -30,7 +30,7 @@ State = Literal["created", "updated", "unchanged", "absent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RunTarget:
     """The pull request that a run was for."""
 
     number: int
@@ -43,7 +43,7 @@ class Place:
     """That its head is, in the repository itself; "" where that is in a fork."""
 
 
-def place(event: dict[str, Any], rest: Rest) -> Place:
+def run_target(event: dict[str, Any], rest: Rest) -> RunTarget:
     """Which pull request an event is about.
 
     Args:
@@ -57,17 +57,17 @@ def place(event: dict[str, Any], rest: Rest) -> Place:
     try:
         if run is not None:
             if run["event"] != "pull_request":
-                return Place(number=0, commit=_commit(run["head_sha"]))
+                return RunTarget(number=0, commit=_commit(run["head_sha"]))
             head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
             commit = _commit(run["head_sha"])
             # GitHub leaves `pull_requests` of the event empty where the head is in a fork.
             numbers = [pull["number"] for pull in rest.pulls(head=head) if pull["head"]["sha"] == commit]
             number = numbers[0] if len(numbers) == 1 else 0
             branch = _branch(event, run["head_repository"], run["head_branch"])
-            return Place(number=number, commit=commit, several=len(numbers) > 1, branch=branch)
+            return RunTarget(number=number, commit=commit, several=len(numbers) > 1, branch=branch)
         if pull is not None:
             branch = _branch(event, pull["head"]["repo"], pull["head"]["ref"])
-            return Place(number=int(pull["number"]), commit=_commit(pull["head"]["sha"]), branch=branch)
+            return RunTarget(number=int(pull["number"]), commit=_commit(pull["head"]["sha"]), branch=branch)
     except (KeyError, TypeError, ValueError):
         raise _unknown() from None
     raise _unknown()
@@ -87,9 +87,9 @@ def marker(name: str) -> str:
     return f"<!-- cgins:comment:{name} -->"
 
 
-def body(name: str, place: Place, text: str) -> str:
+def body(name: str, target: RunTarget, text: str) -> str:
     """The whole comment: marker, the report's markdown, and the commit that it is about."""
-    return f"{marker(name)}\n{text.rstrip()}\n\n<sub>{place.commit}</sub>\n"
+    return f"{marker(name)}\n{text.rstrip()}\n\n<sub>{target.commit}</sub>\n"
 
 
 def post(

@@ -27,9 +27,6 @@ def mark_stale(server: Server, pull: dict[str, Any], marker: str, why: str) -> t
 
     Returns:
         Why there is no label, if GitHub refuses it: to make one that is new takes a right of its own.
-
-    Raises:
-        GitHubError: GitHub refuses the comment, or cannot be reached.
     """
     _say(server, pull, f"{marker}\n**Stale.** {why}\n")
     if _is_marked(pull):
@@ -44,11 +41,7 @@ def mark_stale(server: Server, pull: dict[str, Any], marker: str, why: str) -> t
 
 
 def unmark_stale(server: Server, pull: dict[str, Any], marker: str) -> None:
-    """Take label and reproach back, where they are.
-
-    Raises:
-        GitHubError: GitHub refuses, or cannot be reached.
-    """
+    """Remove the stale label, if present, and say so in the comment."""
     if not _is_marked(pull):
         return
     _say(server, pull, f"{marker}\nIt was stale, and has another commit now.\n")
@@ -71,7 +64,6 @@ def close(server: Server, pull: dict[str, Any], marker: str, why: str, *, tip: s
 
     Raises:
         BranchMovedError: somebody committed meanwhile; the pull request stays open.
-        GitHubError: GitHub refuses, or cannot be reached.
     """
     branch = str(pull["head"]["ref"])
     if pull["state"] == "open":

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.text import counted
 from pytest_cgins.pull_request.clone import Clone, Commit
-from pytest_cgins.pull_request.comment import Place
+from pytest_cgins.pull_request.comment import RunTarget
 from pytest_cgins.pull_request.contribution import BRANCH, Contribution
 from pytest_cgins.pull_request.rest import Rest
 from pytest_cgins.regenerate.proposal.report import inline
@@ -125,7 +125,7 @@ def own_commit(clone: Clone, tip: str, base: str, branch: str) -> BotCommit | No
     return listed[0][1] if listed else None
 
 
-def carried_proposal(rest: Rest, place: Place) -> str:
+def carried_proposal(rest: Rest, target: RunTarget) -> str:
     """For the gate's comment: markdown about the proposal that a pull request carries; "" where it carries none.
 
     Told are only a branch of the repository itself and its commit: anybody can write the marker into a description, and
@@ -133,15 +133,12 @@ def carried_proposal(rest: Rest, place: Place) -> str:
 
     Args:
         rest: of the repository.
-        place: the pull request.
-
-    Raises:
-        GitHubError: GitHub cannot be reached, or has trouble.
+        target: the pull request.
     """
-    if not BRANCH.fullmatch(place.branch):
+    if not BRANCH.fullmatch(target.branch):
         return ""
     try:
-        own = of_rest(rest.commit(place.commit))
+        own = of_rest(rest.commit(target.commit))
     except GitHubError as error:
         if error.status in (403, 404, 422):
             # The token may not read commits, or GitHub does not know it yet: nothing is said then.

@@ -29,9 +29,6 @@ def give(rest: Rest, pull: dict[str, Any], wanted: PullRequestSettings, *, is_ne
 
     Yields:
         What could not be given and why, a line each: a name that is wrong spoils no pull request.
-
-    Raises:
-        GitHubError: GitHub cannot be reached, or has trouble.
     """
     number, author = int(pull["number"]), (pull["user"] or {}).get("login", "")
     there = _there(pull)

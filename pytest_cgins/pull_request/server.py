@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import app_token, credentials, remote
+from pytest_cgins.pull_request import app_token, credentials
+from pytest_cgins.pull_request import remote as remotes
 from pytest_cgins.pull_request.clone import BranchMovedError, Clone
 from pytest_cgins.pull_request.graphql import Graphql, RefChange, UnavailableError
 from pytest_cgins.pull_request.remote import Remote
@@ -24,7 +25,7 @@ APP_KEY_VARIABLE = "CGINS_APP_PRIVATE_KEY"
 class Server:
     """One repository; `connect` makes it."""
 
-    place: Remote
+    remote: Remote
     """Where it is."""
     clone: Clone
     """Of a clone; sends the token to this repository alone."""
@@ -38,7 +39,7 @@ class Server:
     @property
     def url(self) -> str:
         """Of the repository, for git."""
-        return self.place.url
+        return self.remote.url
 
     @property
     def default_branch(self) -> str:
@@ -52,7 +53,7 @@ class Server:
 
     def head(self, branch: str) -> str:
         """A branch of this repository, as the REST API lists pull requests by it."""
-        return f"{self.place.owner}:{branch}"
+        return f"{self.remote.owner}:{branch}"
 
     def login(self) -> str:
         """Whose token it is, `NAME[bot]` for an App's; "" where the server does not say."""
@@ -74,7 +75,6 @@ class Server:
 
         Raises:
             BranchMovedError: one of them is not as expected.
-            GitHubError: GitHub refuses.
         """
         try:
             self.graphql.update_refs(self.node_id, changes)
@@ -94,7 +94,6 @@ class Server:
 
         Raises:
             BranchMovedError: it has another one.
-            GitHubError: GitHub refuses.
         """
         self.change_branches([RefChange(branch=branch, before=expected, after=None)])
 
@@ -136,12 +135,12 @@ class Server:
 
 @contextmanager
 def connect(
-    place: Remote, folder: Path, token: str, environment: Mapping[str, str], *, api_url: str = ""
+    remote: Remote, folder: Path, token: str, environment: Mapping[str, str], *, api_url: str = ""
 ) -> Iterator[Server]:
     """A repository on its server, until the end of the block.
 
     Args:
-        place: where it is.
+        remote: where it is.
         folder: in a clone of it.
         token: that may write.
         environment: names the APIs' addresses, where they are not the usual ones.
@@ -152,13 +151,13 @@ def connect(
     """
     if api_url:
         environment = {**environment, "GITHUB_API_URL": api_url, "GITHUB_GRAPHQL_URL": ""}
-    api = place.api(environment)
+    api = remote.api(environment)
     with closing(Transport(api, token)) as transport:
         yield Server(
-            place=place,
-            clone=Clone(folder, token=token, remote=place),
-            rest=Rest(transport, place.full_name),
-            graphql=Graphql(transport, remote.graphql(api, environment), place.full_name),
+            remote=remote,
+            clone=Clone(folder, token=token, remote=remote),
+            rest=Rest(transport, remote.full_name),
+            graphql=Graphql(transport, remotes.graphql(api, environment), remote.full_name),
         )
 
 
@@ -177,13 +176,13 @@ def connected(arguments: argparse.Namespace) -> Iterator[Server]:
     folder = arguments.config.parent
     if not arguments.app:
         token = credentials.token(os.environ, arguments.token_variable)
-    place = remote.parse(Clone(folder).remote_url(arguments.remote))
+    remote = remotes.parse(Clone(folder).remote_url(arguments.remote))
     if arguments.repository:
-        place = remote.named(arguments.repository, place)
+        remote = remotes.named(arguments.repository, remote)
     if not arguments.app:
         if not arguments.token_variable:
-            remote.require_known(place, os.environ, api_url=arguments.api_url)
-        with connect(place, folder, token, os.environ, api_url=arguments.api_url) as server:
+            remotes.require_known(remote, os.environ, api_url=arguments.api_url)
+        with connect(remote, folder, token, os.environ, api_url=arguments.api_url) as server:
             yield server
         return
     key = os.environ.get(APP_KEY_VARIABLE, "")
@@ -191,10 +190,10 @@ def connected(arguments: argparse.Namespace) -> Iterator[Server]:
         raise GitHubError(
             f"{APP_KEY_VARIABLE} is not set", remedy="set it to the private key of the App, as PEM"
         )
-    api = remote.encrypted(arguments.api_url, "--api-url") if arguments.api_url else place.api(os.environ)
+    api = remotes.encrypted(arguments.api_url, "--api-url") if arguments.api_url else remote.api(os.environ)
     with (
-        app_token.installed(api.rstrip("/"), arguments.app, key, place.full_name) as minted,
-        connect(place, folder, minted, os.environ, api_url=arguments.api_url) as server,
+        app_token.installed(api.rstrip("/"), arguments.app, key, remote.full_name) as minted,
+        connect(remote, folder, minted, os.environ, api_url=arguments.api_url) as server,
     ):
         yield server
 

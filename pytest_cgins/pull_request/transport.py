@@ -112,9 +112,6 @@ class Transport:
 
         Returns:
             The decoded answer; None where it has no content.
-
-        Raises:
-            GitHubError: the server refuses, or cannot be reached.
         """
 
         def send() -> Any:

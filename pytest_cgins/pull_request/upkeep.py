@@ -56,11 +56,7 @@ class CloseResult:
 
 
 def known(server: Server) -> Iterator[tuple[BotPullRequest, dict[str, Any]]]:
-    """The bot's open pull requests, newest first, and each as GitHub shows it.
-
-    Raises:
-        GitHubError: git or GitHub refuses.
-    """
+    """The bot's open pull requests, newest first, and each as GitHub shows it."""
     tips: dict[str, str | None] = {}
     for pull in server.rest.pulls():
         branch, base = str(pull["head"]["ref"]), str(pull["base"]["ref"])
@@ -89,11 +85,7 @@ def known(server: Server) -> Iterator[tuple[BotPullRequest, dict[str, Any]]]:
 
 
 def mark(server: Server, pairs: Sequence[tuple[BotPullRequest, dict[str, Any]]]) -> list[str]:
-    """Label those that are stale, and take the label from those that are not; what was not done, and why.
-
-    Raises:
-        GitHubError: GitHub refuses.
-    """
+    """Label those that are stale, and take the label from those that are not; what was not done, and why."""
     notes: list[str] = []
     for known, pull in pairs:
         marker = notice_marker(known.kernel)
@@ -111,7 +103,6 @@ def close(
 
     Raises:
         BranchMovedError: somebody committed meanwhile, and it was left.
-        GitHubError: GitHub refuses.
     """
     tip = pull_request.head if pull_request.stands != "changed" and pull_request.head else None
     if not dry_run:

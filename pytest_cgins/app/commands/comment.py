@@ -75,22 +75,22 @@ def run(arguments: argparse.Namespace) -> int:
     token = credentials.token(os.environ)
     with closing(Transport(where.api(os.environ), token)) as transport:
         api = Rest(transport, where.full_name)
-        place = comment.place(event, api)
-        if not place.number:
-            which = "several open pull requests have" if place.several else "no open pull request has"
+        target = comment.run_target(event, api)
+        if not target.number:
+            which = "several open pull requests have" if target.several else "no open pull request has"
             print(
-                f"{which} {place.commit} as {'their' if place.several else 'its'} head: nothing was written"
+                f"{which} {target.commit} as {'their' if target.several else 'its'} head: nothing was written"
             )
             return 0
-        about = own_branch.carried_proposal(api, place)
-        room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, place, about))
+        about = own_branch.carried_proposal(api, target)
+        room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, target, about))
         said = NO_REPORT if report is None else comments.comment(report, limit_nbytes=room)
-        text = comment.body(arguments.name, place, said + about)
+        text = comment.body(arguments.name, target, said + about)
         if arguments.dry_run:
-            print(f"dry run: would write this comment to #{place.number}\n{text}")
+            print(f"dry run: would write this comment to #{target.number}\n{text}")
             return 0
         author = arguments.author or comment.AUTHOR
-        state, url = comment.post(api, place.number, text, author=author, creates=report is not None)
+        state, url = comment.post(api, target.number, text, author=author, creates=report is not None)
     print(f"{state} {url}".rstrip())
     return 0
 
