@@ -67,6 +67,7 @@ class ProjectCopy:
         self._own = config
         self._key = (kernel, implementation, device)
         self.top = folder
+        self._environment = git.isolated(_IDENTITY)
         self._project = top_of(config)
         own = self._entry(config)
         self.files = self._own_files(config, *own)
@@ -373,7 +374,7 @@ class ProjectCopy:
     def _git(self, *words: str, extra: Mapping[str, str] | None = None) -> str:
         """Run git in the copy."""
         own = {"GIT_DIR": str(self.top / ".git"), **(extra or {})}
-        return _git(self.top, *words, environment={**git.isolated(_IDENTITY), **own})
+        return _git(self.top, *words, environment={**self._environment, **own})
 
 
 def _module_file(config: Config, one: Implementation) -> Path | None:

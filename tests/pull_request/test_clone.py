@@ -190,15 +190,3 @@ def test_a_proxys_address_that_is_wrong(
     with pytest.raises(GitHubError, match="proxy") as caught:
         Clone(place.clone).tip(place.twin.remote, "main")
     assert "hunter" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])
-def test_which_variables_name_a_proxy(
-    monkeypatch: pytest.MonkeyPatch, proxied: tuple[str, list[str]], name: str
-) -> None:
-    """All of them reach git, in upper and in lower case; other addresses with a password do not."""
-    monkeypatch.setenv(name, "http://ada:hunter2@proxy.example:3128")
-    monkeypatch.setenv("MY_ADDRESS", "http://ada:hunter2@proxy.example:3128")
-    found = core_git.isolated()
-    assert found[name] == "http://ada:hunter2@proxy.example:3128"
-    assert "MY_ADDRESS" not in found
