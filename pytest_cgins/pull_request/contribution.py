@@ -3,7 +3,7 @@
 A proposal comes from a process that ran code which a model wrote: each of its names, paths and texts may be a try to
 change more than a kernel. `proposal.read` has refused what is not consistent in itself. Here its names become a branch
 and a hidden marker, and the report is written anew from its figures: `report.md` is shown to nobody. Which files belong
-to the kernel is read from `cgins.yaml` on the base branch (`allowed`).
+to the kernel is read from `cgins.yaml` on the base branch (`allowed_files`).
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from pytest_cgins.app.cli import main
-from pytest_cgins.pull_request import pull_request, upkeep
+from pytest_cgins.pull_request import open_proposal, upkeep
 from pytest_cgins.pull_request.clone import BranchMovedError
-from pytest_cgins.pull_request.pull_request import OpenResult
+from pytest_cgins.pull_request.open_proposal import OpenResult
 from tests.pull_request.conftest import BRANCH, SOURCE, Place, commit, git
 
 HOSTILE = "kernels/\x1b[31mX\n::error::hi\r##[group]\u202e.h"
@@ -28,11 +28,11 @@ def test_open(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    state: pull_request.State,
+    state: open_proposal.State,
 ) -> None:
     """Names of files, of others' proposals, and notes; JSON has them as they are, and its own escapes."""
     opened = OpenResult(state=state, branch=BRANCH, number=1, url="u", why=HOSTILE, notes=(HOSTILE,))
-    monkeypatch.setattr(pull_request, "open_pull_request", lambda *_: opened)
+    monkeypatch.setattr(open_proposal, "open_pull_request", lambda *_: opened)
     place.open()
     said = capsys.readouterr()
     _check(said.out)

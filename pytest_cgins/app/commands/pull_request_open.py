@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_cgins.pull_request.pull_request import OpenResult
+    from pytest_cgins.pull_request.open_proposal import OpenResult
 
 EXIT_NOT_OPENED = 1
 """The proposal is stale, was measured on what the base branch no longer is, or a person has committed on its branch."""
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
         ProposalError: the proposal is damaged or hostile.
         GitHubError: there is no token, or git or GitHub refuses.
     """
-    from pytest_cgins.pull_request import pull_request
+    from pytest_cgins.pull_request import open_proposal
     from pytest_cgins.pull_request.clone import Clone
     from pytest_cgins.pull_request.contribution import contribution
     from pytest_cgins.pull_request.server import connected
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = proposal.read(arguments.proposal)
     offered = contribution(found, config=Clone(arguments.config.parent).prefix() + arguments.config.name)
     with connected(arguments) as server:
-        settings = pull_request.Settings(
+        settings = open_proposal.Settings(
             base=arguments.base or server.default_branch,
             draft=arguments.draft,
             dry_run=arguments.dry_run,
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             commit_with=arguments.commit_with,
             only_measured=arguments.only_measured,
         )
-        opened = pull_request.open_pull_request(offered, settings, server)
+        opened = open_proposal.open_pull_request(offered, settings, server)
     line = _line(opened, offered.title, settings.base)
     if arguments.json:
         told = {

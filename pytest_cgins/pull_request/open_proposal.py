@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait
-from pytest_cgins.pull_request import allowed, notice, own_branch, people, pr_body
+from pytest_cgins.pull_request import allowed_files, notice, own_branch, pr_body, reviewers
 from pytest_cgins.pull_request.branch_commit import (
     IDENTITY,
     CommitRequest,
@@ -171,10 +171,10 @@ class _Attempt:
 
     # ---- what is there
 
-    def _on_base(self) -> allowed.Base:
+    def _on_base(self) -> allowed_files.Base:
         clone, path = self._server.clone, self._contribution.config
         entry = clone.entry(self._tip, path)
-        return allowed.on_base(self._contribution, clone.read(entry[1]) if entry else None)
+        return allowed_files.on_base(self._contribution, clone.read(entry[1]) if entry else None)
 
     def _fit(self) -> tuple[bool, str]:
         """Whether the base branch has these files already, and why the proposal does not fit it; "" if it does.
@@ -186,14 +186,14 @@ class _Attempt:
         is_there = all(clone.has(self._tip, path, new) for path, new in contribution.files.items())
         present = frozenset(clone.paths(self._tip))
         if is_there:
-            allowed.check(contribution, self._base, present, is_there=True)
+            allowed_files.check(contribution, self._base, present, is_there=True)
             return True, ""
         for path, made_on in sorted(contribution.base.items()):
             stored = clone.stored(self._tip, path, contribution.files[path], made_on)
             if stored is None:
                 return False, self._why_stale(path, made_on)
             self._stored[path] = stored
-        allowed.check(contribution, self._base, present, is_there=False)
+        allowed_files.check(contribution, self._base, present, is_there=False)
         return False, ""
 
     def _why_stale(self, path: str, made_on: str) -> str:
@@ -354,7 +354,7 @@ class _Attempt:
         state, pull, notes = self._open_or_update(part, made.commit, pushed=pushed)
         notice.unmark_stale(self._server, pull, notice_marker(self._contribution.key))
         notes += [] if made.signed else [f"the commit is not signed: {made.note}"]
-        notes += people.give(self._server.rest, pull, self._base.pull_request, is_new=state == "opened")
+        notes += reviewers.give(self._server.rest, pull, self._base.pull_request, is_new=state == "opened")
         self._require_tip(made.commit)
         return self._done(state, pull, notes=tuple(notes))
 
