@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.pull_request import own_branch
+from pytest_cgins.core.text import counted
+from pytest_cgins.pull_request import bot_commit
+from pytest_cgins.pull_request.bot_commit import BotCommit
 from pytest_cgins.pull_request.clone import Clone
-from pytest_cgins.pull_request.own_branch import BotCommit
 from pytest_cgins.pull_request.server import Server
 
 BranchState = Literal["current", "behind", "stale", "moot", "changed"]
@@ -42,11 +44,18 @@ def branch_status(clone: Clone, branch: str, head: str | None, base: str, tip: s
     if head is None:
         return BranchStatus(stands="changed", own=None, why=f"there is no branch {branch} any more")
     try:
-        own = own_branch.own_commit(clone, head, tip, branch)
+        commits = clone.commits(head, tip)
     except GitHubError as error:
         return BranchStatus(stands="changed", own=None, why=error.what)
-    if own is None:
+    if not commits:
         return BranchStatus(stands="moot", own=None, why=f"{base} has all of {branch}")
+    own = bot_commit.of_commit(commits[0])
+    if own is None:
+        others = list(itertools.takewhile(lambda commit: bot_commit.of_commit(commit) is None, commits))
+        who = ", ".join(sorted({commit.committer for commit in others}))
+        count = counted(len(others), "commit that is", "commits that are")
+        why = f"{branch} has {count} not the bot's, by {who}: nothing was changed"
+        return BranchStatus(stands="changed", own=None, why=why)
     if own.parent == tip:
         return BranchStatus(stands="current", own=own, why="")
     return _moved(clone, own, base, tip)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from pytest_cgins.core.errors import GitHubError
 from pytest_cgins.core.waiting import Wait
-from pytest_cgins.pull_request import allowed_files, notice, own_branch, pr_body, reviewers
+from pytest_cgins.pull_request import allowed_files, bot_commit, notice, pr_body, reviewers
+from pytest_cgins.pull_request.bot_commit import BotCommit
 from pytest_cgins.pull_request.branch_commit import (
     IDENTITY,
     CommitRequest,
@@ -23,7 +24,6 @@ from pytest_cgins.pull_request.branch_commit import (
 from pytest_cgins.pull_request.branch_status import branch_status, of_this_repository
 from pytest_cgins.pull_request.clone import BranchMovedError, Identity, digest
 from pytest_cgins.pull_request.contribution import Contribution, notice_marker
-from pytest_cgins.pull_request.own_branch import BotCommit
 from pytest_cgins.pull_request.retries import retried
 from pytest_cgins.pull_request.server import Server
 from pytest_cgins.regenerate.proposal.report import inline
@@ -262,7 +262,7 @@ class _Attempt:
     def _said_by(self, pull: dict[str, Any]) -> BotCommit | None:
         """What the head of a closed pull request says of itself, which stays there when its branch is gone."""
         try:
-            return own_branch.of_rest(self._server.rest.commit(str(pull["head"]["sha"])))
+            return bot_commit.of_rest(self._server.rest.commit(str(pull["head"]["sha"])))
         except GitHubError as error:
             if error.status in (404, 422):
                 return None
@@ -345,7 +345,7 @@ class _Attempt:
             parent=self._tip,
             tree=tree,
             files=self._stored,
-            message=own_branch.message(self._contribution, self._tip, tree),
+            message=bot_commit.message(self._contribution, self._tip, tree),
             identity=self._settings.identity,
         )
         return commit_to_branch(self._server, wanted, self._settings.commit_with)

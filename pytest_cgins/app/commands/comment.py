@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from contextlib import closing
 
-    from pytest_cgins.pull_request import comment, credentials, own_branch, remote
+    from pytest_cgins.pull_request import bot_commit, comment, credentials, remote
     from pytest_cgins.pull_request.rest import Rest
     from pytest_cgins.pull_request.transport import Transport
     from pytest_cgins.report import comment as comments
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{which} {target.commit} as {'their' if target.several else 'its'} head: nothing was written"
             )
             return 0
-        about = own_branch.carried_proposal(api, target)
+        about = bot_commit.carried_proposal(api, target)
         room = comment.LIMIT_CHARACTERS - len(comment.body(arguments.name, target, about))
         said = NO_REPORT if report is None else comments.comment(report, limit_nbytes=room)
         text = comment.body(arguments.name, target, said + about)

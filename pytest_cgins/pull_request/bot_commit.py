@@ -1,4 +1,4 @@
-"""A kernel's branch: one commit of the bot's, whose trailers say of which proposal, on what, and with which files.
+"""The one commit of a kernel's branch, whose trailers say of which proposal it is, on what, and with which files.
 
 What is not as the bot makes it was changed by a person, and is left alone.
 """
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_cgins.core.errors import GitHubError
-from pytest_cgins.core.text import counted
-from pytest_cgins.pull_request.clone import Clone, Commit
+from pytest_cgins.pull_request.clone import Commit
 from pytest_cgins.pull_request.comment import RunTarget
 from pytest_cgins.pull_request.contribution import BRANCH, Contribution
 from pytest_cgins.pull_request.rest import Rest
@@ -95,34 +94,6 @@ def of_rest(commit: dict[str, Any]) -> BotCommit | None:
             message=str(commit["message"]),
         )
     )
-
-
-def own_commit(clone: Clone, tip: str, base: str, branch: str) -> BotCommit | None:
-    """The bot's commit at the tip of a branch; None if all of the branch is in the base.
-
-    Args:
-        clone: which has both commits.
-        tip: of the branch.
-        base: tip of the base branch.
-        branch: its name.
-
-    Raises:
-        GitHubError: the branch has commits of others.
-    """
-    listed = [(commit, of_commit(commit)) for commit in clone.commits(tip, base)]
-    others = []
-    for commit, own in listed:
-        if own is not None:
-            break
-        others.append(commit)
-    if others:
-        who = ", ".join(sorted({commit.committer for commit in others}))
-        commits = counted(len(others), "commit that is", "commits that are")
-        raise GitHubError(
-            f"{branch} has {commits} not the bot's, by {who}: nothing was changed",
-            remedy="merge them, or move them to another branch and delete this one",
-        )
-    return listed[0][1] if listed else None
 
 
 def carried_proposal(rest: Rest, target: RunTarget) -> str:
