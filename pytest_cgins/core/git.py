@@ -1,8 +1,9 @@
 """The git command: the one place that runs it, in one of two environments.
 
-`read` looks at a person's working tree and keeps that person's settings, such as safe.directory and ignored files.
-`isolated` heeds no settings of the system and the user, no hooks, prompts or traces: for repositories of our own, and
-wherever a token is used. Settings that are given to it, a token among them, are on no command line and in no file.
+`read` looks at a person's working tree and keeps that person's settings, such as safe.directory and ignored
+files. `isolated` heeds no settings of the system and the user, no hooks, prompts or traces: for repositories
+of our own, and wherever a token is used. Settings that are given to it, a token among them, are on no command
+line and in no file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _AS_MADE = {
     "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": f"{os.devnull}/none", "GIT_LFS_SKIP_SMUDGE": "1",
     "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
 }  # fmt: skip
-"""Variables under which git shows commits and files as they were made, whatever stands in for them in a clone."""
+"""Variables under which git shows commits and files as they were made, whatever replaces them in a clone."""
 _ISOLATED = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -98,7 +99,7 @@ def run(
 def read(
     folder: Path, *words: str, check: bool = True, given: bytes = b"", output: BinaryIO | None = None
 ) -> str:
-    """What git says of a person's working tree, unless that goes to a file; "" for a failure while `check` is off.
+    """What git says of a person's working tree, or "" if it goes to a file, or fails while `check` is off.
 
     Raises:
         RevisionError: it failed, or there is no git.

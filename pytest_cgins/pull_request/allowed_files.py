@@ -1,6 +1,7 @@
-"""Which files a proposal may change, by `cgins.yaml` on the base branch and by nothing that the proposal says.
+"""Which files a proposal may change, by `cgins.yaml` on the base branch and never by the proposal.
 
-What a new kernel may change in `cgins.yaml` itself is held against the old text in `regenerate.proposal.entry`.
+What a new kernel may change in `cgins.yaml` itself is held against the old text in
+`regenerate.proposal.entry`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def check(contribution: Contribution, base: Base, present: Collection[str], *, i
 
 
 def _check_new(contribution: Contribution, base: Base, present: Collection[str], name: str) -> None:
-    """A new kernel comes with its entry, beside which `regenerate.proposal.entry` has found its sources and no more."""
+    """A new kernel comes with its entry; `regenerate.proposal.entry` has found just its sources there."""
     if base.own is not None:
         raise _refused(f"{contribution.config} on the base branch has a kernel {name} already")
     if contribution.config not in contribution.files:

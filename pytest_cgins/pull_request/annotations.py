@@ -1,7 +1,8 @@
 """What failed, as annotations on the lines of kernels' sources: commands that GitHub's runner reads in a log.
 
-A report is not trusted: its texts become data of a command, escaped as the runner's protocol says, and its paths only
-choose among the sources that `cgins.yaml` of the checkout names. The files are read for line numbers, and nothing runs.
+A report is not trusted: its texts become data of a command, escaped as the runner's protocol says, and its
+paths only choose among the sources that `cgins.yaml` of the checkout names. The files are read for line
+numbers, and nothing runs.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def commands(annotations: Iterable[Annotation]) -> str:
         shown = mine if len(mine) <= LIMIT else mine[: LIMIT - 1]
         lines += [annotation.command() for annotation in shown]
         if len(shown) < len(mine):
-            text = f"{counted(len(mine) - len(shown), 'more implementation')}: the job summary and the report have them all"
+            more = counted(len(mine) - len(shown), "more implementation")
+            text = f"{more}: the job summary and the report have them all"
             lines.append(f"::{level} title=cgins::{_data(text)}")
     return "".join(f"{line}\n" for line in lines)
 

@@ -1,7 +1,7 @@
 """A token of a GitHub App: made for one repository and few permissions, and taken back at the end.
 
-An App has a private key. With it a JSON Web Token (RFC 7519) is signed, which is good for minutes and says who asks;
-GitHub gives a token of the App's installation for it, which is good for an hour at most.
+An App has a private key. With it a JSON Web Token (RFC 7519) is signed, which is good for minutes and says
+who asks; GitHub gives a token of the App's installation for it, which is good for an hour at most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pytest_cgins.pull_request.transport import Transport
 
 PERMISSIONS = {"contents": "write", "pull_requests": "write"}
 WELCOME = {"members": "read", "issues": "write"}
-"""Asked for where the installation has them: to ask teams for a review, and to make a label that is not there yet."""
+"""Asked for where the installation has them: to ask teams for a review, and to make a label that is not there
+yet."""
 GOOD_FOR_S = 540
 """GitHub takes at most ten minutes, by its own clock."""
 CLOCK_S = 60

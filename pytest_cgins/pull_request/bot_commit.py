@@ -1,4 +1,4 @@
-"""The one commit of a kernel's branch, whose trailers say of which proposal it is, on what, and with which files.
+"""The one commit of a kernel's branch; its trailers name the proposal, the base and the files.
 
 What is not as the bot makes it was changed by a person, and is left alone.
 """
@@ -24,7 +24,8 @@ _WORDS = "Found by a model, and accepted by the gate."
 _MESSAGE = re.compile(
     r"(?:Repair|Speed up|Add) \S+ \(\S+ on (?:cpu|cuda)\)\n\n"
     + re.escape(_WORDS)
-    + rf"\n\n{PROPOSAL}: (?P<proposal>\S+)\n{MADE}: (?P<made>\S+)\n{BASE}: (?P<base>\S+)\n{TREE}: (?P<tree>\S+)"
+    + rf"\n\n{PROPOSAL}: (?P<proposal>\S+)\n{MADE}: (?P<made>\S+)"
+    rf"\n{BASE}: (?P<base>\S+)\n{TREE}: (?P<tree>\S+)"
     r"(?P<more>(?:\n[A-Z][A-Za-z-]*: [^\n]*)*)"
 )
 
@@ -65,8 +66,8 @@ def message(contribution: Contribution, parent: str, tree: str) -> str:
 def of_commit(commit: Commit) -> BotCommit | None:
     """What a commit says of itself; None if it is not as the bot made it.
 
-    Amended, rebased or merged it has other files, parents, words or another committer than its author. GitHub itself
-    commits for people, and may add lines to the end.
+    Amended, rebased or merged it has other files, parents, words or another committer than its author. GitHub
+    itself commits for people, and may add lines to the end.
     """
     trailers = _MESSAGE.fullmatch(commit.message.replace("\r\n", "\n").strip())
     if trailers is None or commit.parents != (trailers["base"],) or commit.tree != trailers["tree"]:
@@ -97,10 +98,10 @@ def of_rest(commit: dict[str, Any]) -> BotCommit | None:
 
 
 def carried_proposal(rest: Rest, target: RunTarget) -> str:
-    """For the gate's comment: markdown about the proposal that a pull request carries; "" where it carries none.
+    """For the gate's comment: markdown about the proposal in a pull request; "" where there is none.
 
-    Told are only a branch of the repository itself and its commit: anybody can write the marker into a description, and
-    a fork's branch can have any name.
+    Told are only a branch of the repository itself and its commit: anybody can write the marker into a
+    description, and a fork's branch can have any name.
 
     Args:
         rest: of the repository.
@@ -117,10 +118,11 @@ def carried_proposal(rest: Rest, target: RunTarget) -> str:
         raise
     if own is None:
         return (
-            "\n\n<p>This branch is the bot's, and people have committed to it: what the description tells of a proposal "
-            "was measured without that.</p>\n"
+            "\n\n<p>This branch is the bot's, and people have committed to it: what the description tells of "
+            "a proposal was measured without that.</p>\n"
         )
     return (
-        f"\n\n<p>By its commit this pull request carries the proposal {inline(own.proposal)} as it was made, of "
-        f"{inline(own.made)}. What its own gate measured then is in the description; what is above was measured anew.</p>\n"
+        f"\n\n<p>By its commit this pull request carries the proposal {inline(own.proposal)} as it was made, "
+        f"of {inline(own.made)}. What its own gate measured then is in the description; what is above was "
+        "measured anew.</p>\n"
     )

@@ -1,9 +1,9 @@
 """A commit on a kernel's branch: signed by GitHub where that can be, else made and pushed by git.
 
-Of an App's or a workflow's token GitHub signs what the REST API commits: a tree and a commit are written that nobody
-sees, and then the branch is set, in one step. For a person's token it signs only what `createCommitOnBranch` adds to a
-branch, which is done on a staging branch that is there for a moment. Either way the tree must be, by its id, the one
-that was checked here.
+Of an App's or a workflow's token GitHub signs what the REST API commits: a tree and a commit are written that
+nobody sees, and then the branch is set, in one step. For a person's token it signs only what
+`createCommitOnBranch` adds to a branch, which is done on a staging branch that is there for a moment. Either
+way the tree must be, by its id, the one that was checked here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ STAGING = "cgins/staging/"
 IDENTITY = Identity(name="pytest-cgins[bot]", email="pytest-cgins[bot]@users.noreply.github.com")
 """Author and committer of what git pushes, unless others are named."""
 _LEFT_TO_GIT = (404, 405, 409, 413, 422, 501)
-"""Refusals by the API after which git may still be let in. Of others git would hear the same, or they pass, and are no
-reason for a commit that nobody signs."""
+"""Refusals by the API after which git may still be let in. Of others git would hear the same, or they pass,
+and are no reason for a commit that nobody signs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def _by_github(commit: str, *, signed: bool) -> CommitResult:
 
 
 def _unstage(server: Server, staging: str, expected: str) -> None:
-    """Take the staging branch away, if nobody else works there; the error that led here is the one to tell."""
+    """Delete the staging branch if nobody else works there; errors are not told: the one that led here is."""
     try:
         server.delete_branch(staging, expected)
     except GitHubError:

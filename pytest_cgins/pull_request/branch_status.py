@@ -1,4 +1,4 @@
-"""How the bot's commit on a kernel's branch stands to the base branch: read off git, whatever proposals say."""
+"""How the bot's commit on a kernel's branch stands to the base branch, by git and not by proposals."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BranchStatus:
     """A branch beside its base."""
 
     stands: BranchState
-    """`current`: on the tip of its base; `behind`: that has moved elsewhere; `stale`: in the kernel's files; `moot`: it
-    has these files; `changed`: a person has committed."""
+    """`current`: on the tip of its base; `behind`: that has moved elsewhere; `stale`: in the kernel's files;
+    `moot`: it has these files; `changed`: a person has committed."""
     own: BotCommit | None
     """The bot's commit; None where there is none, or a person has committed."""
     why: str
@@ -76,7 +76,7 @@ def _moved(clone: Clone, own: BotCommit, base: str, tip: str) -> BranchStatus:
 
 
 def of_this_repository(server: Server, pull: dict[str, Any], branch: str) -> bool:
-    """Whether a pull request's branch is one of the repository itself: a fork, also of the same owner, can name one so."""
+    """Whether a pull request's branch is the repository's own: any fork can have a branch of that name."""
     head, base = pull["head"], pull["base"]
     if head["ref"] != branch or head["label"] != server.head(branch):
         return False

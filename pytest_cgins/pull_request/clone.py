@@ -1,8 +1,9 @@
 """A clone, used through a bare repository of its own on the clone's objects.
 
-So the clone's working tree, index, refs, hooks and settings, and whatever these include, are neither heeded nor changed.
-Read are its objects, to which others come, the address of a remote, and where in it a folder is. The token is given to
-git in the environment, for one url only; it is on no command line, in no file and in no message.
+So the clone's working tree, index, refs, hooks and settings, and whatever these include, are neither heeded
+nor changed. Read are its objects, to which others come, the address of a remote, and where in it a folder is.
+The token is given to git in the environment, for one url only; it is on no command line, in no file and in no
+message.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class Clone:
         return self._output("cat-file", "blob", blob)
 
     def checked_out(self, commit: str, path: str, blob: str) -> bytes:
-        """The bytes that a checkout of a commit has of a file, by its `.gitattributes`; other programs' filters are not run."""
+        """The bytes of a file in a checkout of a commit, by its `.gitattributes`; no filter program runs."""
         with self._attributes(commit, path) as variables:
             return self._output("cat-file", "--filters", f"--path={path}", blob, variables=variables)
 
@@ -207,8 +208,9 @@ class Clone:
     def stored(self, commit: str, path: str, content: bytes, made_on: str) -> bytes | None:
         """What is to be committed for new bytes of a file in a checkout.
 
-        A checkout differs from what is stored by `.gitattributes` (ends of lines, encodings, `$Id$`), by a user's
-        `core.autocrlf`, and where Git LFS keeps the file. What the bytes were made on tells which of these it was.
+        A checkout differs from what is stored by `.gitattributes` (ends of lines, encodings, `$Id$`), by a
+        user's `core.autocrlf`, and where Git LFS keeps the file. What the bytes were made on tells which of
+        these it was.
 
         Args:
             commit: the base.
@@ -231,7 +233,8 @@ class Clone:
         if _kept_by_lfs(old, made_on):
             raise GitHubError(
                 f'"{path}" is kept by Git LFS on the base branch, where no file is written',
-                remedy="apply the proposal's patch.diff in a clone and push it, or take the file out of LFS: git lfs untrack",
+                remedy="apply the proposal's patch.diff in a clone and push it, or take the file out of LFS: "
+                "git lfs untrack",
             )
         if digest(self.checked_out(commit, path, entry[1])) == made_on:
             return self.checked_in(commit, path, content)
@@ -335,7 +338,7 @@ class Clone:
             yield {"GIT_INDEX_FILE": str(Path(folder, "index"))}
 
     def _ask(self, *arguments: str) -> str:
-        """Run a command that only reads from the server; again, if the network or the server was in trouble."""
+        """Run a command that only reads from the server; again after trouble of the network or the server."""
         return retried(f"git {arguments[0]}", lambda: self._run(*arguments), _pause_s, TRIES)
 
     def _run(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
@@ -353,7 +356,7 @@ class Clone:
         return self._done(*arguments).decode("utf-8", "replace")
 
     def _made(self) -> dict[str, str]:
-        """The variables of a repository of our own: with the objects of the clone, and what refs and limits they have."""
+        """The variables of a repository of our own, with the clone's objects, refs and shallow limits."""
         asked = ("rev-parse", "--show-object-format", "--git-path", "objects", "--git-path", "shallow")
         form, objects, shallow = map(os.fsdecode, self._done(*asked).splitlines())
         # For the server to send no more than lacks. A replaced object is none of its.

@@ -1,8 +1,8 @@
 """One comment of a pull request that says what the gate found, and is rewritten by each run.
 
-Which pull request that is follows from GitHub's event and from GitHub's answers, never from the report: a report comes
-from a run of the pull request's own code. So do its words, which `report` escapes. The comment is known again by a hidden
-marker and by who wrote it, since anybody can write the marker.
+Which pull request that is follows from GitHub's event and from GitHub's answers, never from the report: a
+report comes from a run of the pull request's own code. So do its words, which `report` escapes. The comment
+is known again by a hidden marker and by who wrote it, since anybody can write the marker.
 """
 
 from __future__ import annotations

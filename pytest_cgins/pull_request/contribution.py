@@ -1,9 +1,9 @@
 """What of a proposal goes into a pull request.
 
-A proposal comes from a process that ran code which a model wrote: each of its names, paths and texts may be a try to
-change more than a kernel. `proposal.read` has refused what is not consistent in itself. Here its names become a branch
-and a hidden marker, and the report is written anew from its figures: `report.md` is shown to nobody. Which files belong
-to the kernel is read from `cgins.yaml` on the base branch (`allowed_files`).
+A proposal comes from a process that ran code which a model wrote: each of its names, paths and texts may be a
+try to change more than a kernel. `proposal.read` has refused what is not consistent in itself. Here its names
+become a branch and a hidden marker, and the report is written anew from its figures: `report.md` is shown to
+nobody. Which files belong to the kernel is read from `cgins.yaml` on the base branch (`allowed_files`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Contribution:
     goal: Goal
     """What was asked for."""
     key: str
-    """Of the kernel in branch and markers: `softmax-cuda-triton`, with a digest where that alone could be another's."""
+    """Of the kernel in branch and markers: `softmax-cuda-triton`, with a digest where that alone could be
+    another's."""
     title: str
     """Of the pull request and of the commit."""
     report: str
@@ -137,8 +138,8 @@ def _name(text: str, role: str) -> str:
 def _key(config: str, kernel: str, implementation: str) -> str:
     """A name for branch and markers that no other kernel of the repository has.
 
-    Kernels of other projects in the repository may have the same names, names may be joined in two ways, and git
-    refuses two dots, a dot at an end, and `.lock`.
+    Kernels of other projects in the repository may have the same names, names may be joined in two ways, and
+    git refuses two dots, a dot at an end, and `.lock`.
     """
     name = f"{kernel}-{implementation}"
     plain = re.sub(r"\.{2,}", ".", name).strip(".").removesuffix(".lock")

@@ -33,13 +33,13 @@ def token(environment: Mapping[str, str], variable: str = "") -> str:
 
 
 def workflow_permission(message: str) -> str:
-    """What a token lacks that GitHub refuses because of a file of a workflow; "" where it says something else."""
+    """What a token lacks for a workflow's file, by GitHub's refusal; "" if that is about something else."""
     if not re.search(
         r"refusing to allow .*workflow|without [`'\"]?workflows?[`'\"]? (permission|scope)", message
     ):
         return ""
     return (
-        "the base branch has changed a workflow's file since the bot's branch was made, or on no other branch: the token "
-        "needs workflows: write (an App's or fine-grained one) or the scope workflow (a classic one), which a workflow's own "
-        "never has; or delete the bot's branch, and run the command again"
+        "the base branch has changed a workflow's file since the bot's branch was made, or on no other "
+        "branch: the token needs workflows: write (an App's or fine-grained one) or the scope workflow (a "
+        "classic one), which a workflow's own never has; or delete the bot's branch, and run the command again"
     )

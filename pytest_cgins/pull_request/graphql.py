@@ -1,4 +1,4 @@
-"""GitHub's GraphQL API: commits that GitHub signs for anybody, and refs that are set only if they are as expected."""
+"""GitHub's GraphQL API: commits that GitHub signs for anybody, and refs set only if they are as expected."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ mutation ($input: CreateCommitOnBranchInput!) {
 _UNKNOWN = ("undefinedField", "undefinedType")
 _FORBIDDEN = {"FORBIDDEN", "INSUFFICIENT_SCOPES"}
 _PASSING = ("None", "INTERNAL", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "NOT_FOUND")
-"""Types of errors that may pass, `None` for those without one: trouble of the server ("Something went wrong"), and what
-was made a moment ago and is not known everywhere yet."""
+"""Types of errors that may pass, `None` for those without one: trouble of the server ("Something went
+wrong"), and what was made a moment ago and is not known everywhere yet."""
 _LATER = "run the command again later"
 
 
@@ -66,10 +66,10 @@ class Committed:
 
 
 class Graphql:
-    """One server; each method raises `UnavailableError` where the server is too old, `GitHubError` where it refuses.
+    """One server; methods raise `UnavailableError` where it is too old, and `GitHubError` where it refuses.
 
-    The error's status is 403 where a permission is missing and 422 where the request is refused as it is, so that another
-    way may do; 200 is that of a ref that is not as expected, and of trouble that did not pass.
+    The error's status is 403 where a permission is missing and 422 where the request is refused as it is, so
+    that another way may do; 200 is that of a ref that is not as expected, and of trouble that did not pass.
     """
 
     def __init__(self, transport: Transport, url: str, repository: str) -> None:

@@ -1,4 +1,4 @@
-"""A pull request that is stale or moot: told by one comment, which is rewritten and never doubled, and by a label."""
+"""A pull request that is stale or moot: one comment, rewritten and never doubled, and a label say so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Opens a proposal as a pull request, or brings the one that is open up to date.
 
-Everything is decided by what is on the server: the tip of the base branch, the kernel's own branch, and its pull
-requests. Each step may have been done by a run that was ended, and is found done then.
+Everything is decided by what is on the server: the tip of the base branch, the kernel's own branch, and its
+pull requests. Each step may have been done by a run that was ended, and is found done then.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ CLOSED_LOOKED_AT = 10
 """Of closed pull requests of the branch, so many are looked at for this proposal, newest first."""
 
 State = Literal[
-    "opened", "updated", "unchanged", "closed-before", "merged", "merged-before", "closed-moot", "superseded", "mixed",
-    "moved", "stale", "changed", "would-open", "would-update", "would-close",
+    "opened", "updated", "unchanged", "closed-before", "merged", "merged-before", "closed-moot", "superseded",
+    "mixed", "moved", "stale", "changed", "would-open", "would-update", "would-close",
 ]  # fmt: skip
 
 
@@ -64,10 +64,11 @@ class OpenResult:
     """What became of a proposal."""
 
     state: State
-    """`closed-before`: a person closed it; `merged`: a person merged it, and took it back since; `merged-before`: the
-    base branch has these files; `closed-moot`: so it was closed; `superseded`: a later proposal is there; `mixed`: a
-    later one is there, under the text of another; `moved`: the base branch has changed since the measurement; `stale`:
-    it has changed the kernel itself; `changed`: a person has committed on the kernel's branch."""
+    """`closed-before`: a person closed it; `merged`: a person merged it, and took it back since;
+    `merged-before`: the base branch has these files; `closed-moot`: so it was closed; `superseded`: a later
+    proposal is there; `mixed`: a later one is there, under the text of another; `moved`: the base branch has
+    changed since the measurement; `stale`: it has changed the kernel itself; `changed`: a person has
+    committed on the kernel's branch."""
     branch: str
     """The kernel's own."""
     number: int = 0
@@ -177,7 +178,7 @@ class _Attempt:
         return allowed_files.on_base(self._contribution, clone.read(entry[1]) if entry else None)
 
     def _fit(self) -> tuple[bool, str]:
-        """Whether the base branch has these files already, and why the proposal does not fit it; "" if it does.
+        """Whether the base branch has these files already; and why the proposal does not fit it, or "".
 
         Raises:
             ProposalError: it changes more than its kernel.
@@ -205,7 +206,7 @@ class _Attempt:
         )
 
     def _require_base(self) -> None:
-        """The branch can go into one base alone: on another one's tip it would bring that one's commits along."""
+        """The branch can go into one base alone: on another's tip it would bring that one's commits along."""
         for pull in self._pulls:
             base = str(pull["base"]["ref"])
             if pull["state"] == "open" and base != self._settings.base:
@@ -215,7 +216,7 @@ class _Attempt:
                 )
 
     def _own(self) -> tuple[BotCommit | None, str]:
-        """The bot's commit on the branch, None where there is none; and what of others would be lost, "" for nothing."""
+        """The bot's commit on the branch, if any; and what of others would be lost, "" for nothing."""
         if self._before is None or self._status.stands != "changed":
             return self._status.own, ""
         if any(pull["merged_at"] and pull["head"]["sha"] == self._before for pull in self._pulls):
@@ -226,7 +227,7 @@ class _Attempt:
         )
 
     def _closed_before(self) -> OpenResult | None:
-        """The end of it, where a person closed this proposal, or a later one, or merged it and took it back."""
+        """The end of it, where a person closed this or a later proposal, or merged it and took it back."""
         if self._open is not None:
             return None
         mine = self._contribution
@@ -260,7 +261,7 @@ class _Attempt:
         return self._done("superseded" if fits else "mixed", self._open, why=own.proposal)
 
     def _said_by(self, pull: dict[str, Any]) -> BotCommit | None:
-        """What the head of a closed pull request says of itself, which stays there when its branch is gone."""
+        """What the head of a closed pull request says of itself; it stays when the branch is gone."""
         try:
             return bot_commit.of_rest(self._server.rest.commit(str(pull["head"]["sha"])))
         except GitHubError as error:
@@ -287,7 +288,7 @@ class _Attempt:
     # ---- what is done
 
     def _stale(self, why: str) -> OpenResult:
-        """Mark the pull request that carries this proposal, if git says that it is stale: a proposal may say anything."""
+        """Mark the pull request of this proposal if git says that it is stale: a proposal may lie."""
         own, pull = self._status.own, self._open
         why = f"{why}\n→ regenerate the kernel on the tip of {self._settings.base}"
         carried = own is not None and own.proposal == self._contribution.proposal
@@ -317,7 +318,8 @@ class _Attempt:
             return self._done("merged-before", None, notes=notes)
         if self._settings.dry_run:
             return self._done("would-close", pull)
-        why = f"{notice.MOOT} {inline(self._settings.base)} has these files since {inline(self._tip[:12])}, or before."
+        since = f"{inline(self._tip[:12])}, or before"
+        why = f"{notice.MOOT} {inline(self._settings.base)} has these files since {since}."
         marker = notice_marker(self._contribution.key)
         notice.close(self._server, pull, marker, why, tip=self._before)
         return self._done("closed-moot", pull)
@@ -407,7 +409,7 @@ class _Attempt:
     def _update(
         self, pull: dict[str, Any], part: str, commit: str, *, pushed: bool
     ) -> tuple[State, dict[str, Any]]:
-        """Give it the words of the commit; if another run sets another commit meanwhile, they are taken back."""
+        """Give it the commit's text; if another run sets another commit meanwhile, restore the old one."""
         rest, number, text = self._server.rest, int(pull["number"]), str(pull["body"] or "")
         if pr_body.has_part(text, part):
             return "updated" if pushed else "unchanged", pull
@@ -434,7 +436,7 @@ class _Attempt:
             )
 
     def _require_tip(self, commit: str) -> None:
-        """Words and commit have to be of one proposal: whoever is not the last to set the branch looks at all anew.
+        """Text and commit must be of one proposal: whoever did not set the branch last looks at all anew.
 
         Raises:
             BranchMovedError: the branch has another commit.

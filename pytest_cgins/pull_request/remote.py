@@ -132,7 +132,7 @@ def named(full_name: str, remote: Remote) -> Remote:
 
 
 def require_known(remote: Remote, environment: Mapping[str, str], *, api_url: str = "") -> None:
-    """Let a token that was not named for this server go to GitHub or to a server that somebody named, and to no other.
+    """Refuse a server that is not GitHub's and that nobody named, for a token that was not named for it.
 
     Args:
         remote: where the token is about to be sent to.
@@ -146,10 +146,10 @@ def require_known(remote: Remote, environment: Mapping[str, str], *, api_url: st
     if remote.is_githubs or remote.server in map(_host_of, named):
         return
     raise GitHubError(
-        f"the remote is on {remote.host}, which is not GitHub's and which neither GITHUB_SERVER_URL nor the API's "
-        "address names: the token is not sent there",
-        remedy=f"if the token is of that server, set GITHUB_SERVER_URL to https://{remote.host}, or name the token's "
-        "variable with --token-variable",
+        f"the remote is on {remote.host}, which is not GitHub's and which neither GITHUB_SERVER_URL nor the "
+        "API's address names: the token is not sent there",
+        remedy=f"if the token is of that server, set GITHUB_SERVER_URL to https://{remote.host}, or name the "
+        "token's variable with --token-variable",
     )
 
 

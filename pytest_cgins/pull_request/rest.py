@@ -33,7 +33,7 @@ class Rest:
         return user
 
     def repository(self) -> dict[str, Any]:
-        """The repository itself: its `default_branch`, its `node_id`, and what the token may do, under `permissions`."""
+        """The repository: `default_branch`, `node_id`, and under `permissions` what the token may do."""
         return self._object("GET", "")
 
     # ---- pull requests

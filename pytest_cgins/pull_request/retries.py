@@ -21,7 +21,7 @@ def retried(
     Args:
         awaited: what is waited for between two tries, for people.
         request: raises `GitHubError` where it fails.
-        pause_s: seconds until the next try, by the error and the number of tries so far; None if there is no other.
+        pause_s: seconds until the next try, by the error and the number of tries so far; None for no other.
         tries: how often it is done at most.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Labels, reviewers and assignees of a pull request: each is given once, and what a person took away stays away."""
+"""Labels, reviewers and assignees of a pull request: each given once; what a person took away stays away."""
 
 from __future__ import annotations
 

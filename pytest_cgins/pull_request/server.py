@@ -169,8 +169,8 @@ def connected(arguments: argparse.Namespace) -> Iterator[Server]:
         arguments: `config`, `remote`, `repository`, `api_url`, `token_variable`, `app`.
 
     Raises:
-        GitHubError: there is no token, no such remote, its server is a stranger to the token, or the App is not
-            installed.
+        GitHubError: there is no token, no such remote, its server is a stranger to the token, or the App
+            is not installed.
         InfrastructureError: a package is missing that signs for an App.
     """
     folder = arguments.config.parent

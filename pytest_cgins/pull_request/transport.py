@@ -1,7 +1,7 @@
 """Requests to GitHub's APIs, with time-outs, bounded retries and errors that say what to do.
 
-The library is httpx2, on which openai builds: the maintained continuation of httpx. It needs Python 3.11; before that
-it is httpx itself, whose calls are the same.
+The library is httpx2, on which openai builds: the maintained continuation of httpx. It needs Python 3.11;
+before that it is httpx itself, whose calls are the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ TRIES = 4
 LONGEST_WAIT_S = 60.0
 """A server that asks for a longer pause gets an error instead."""
 LIMIT_WAIT_S = 60.0
-"""The pause after a limit that does not say how long it lasts, as GitHub asks for. The next would be twice as long."""
+"""The pause after a limit that does not say how long it lasts, as GitHub asks for. The next would be twice as
+long."""
 
 LIMITED = 429
 """`status` of errors that are limits, whatever the server answered."""
@@ -107,7 +108,8 @@ class Transport:
             path: from the API's base, or a whole url.
             query: parameters behind the path.
             content: becomes JSON.
-            once: whether it may have been done although no answer came, and must not be done twice: then it is sent
+            once: whether it may have been done although no answer came, and must not be done
+                twice: then it is sent
                 again only where the server said that it was asked too much.
 
         Returns:
@@ -206,7 +208,7 @@ class _Pauses:
             return named_s if named_s <= LONGEST_WAIT_S else None
         if not limited:
             return growing_s
-        # After a second limit that does not say how long it lasts the wait would be twice as long, which is too long.
+        # After a second limit of unknown length the wait would be twice as long, which is too long.
         first, self._waited_for_limit = not self._waited_for_limit, True
         return LIMIT_WAIT_S if first else None
 

@@ -1,4 +1,4 @@
-"""Pull requests of the bot's that are open: how each stands, and the closing of those that nobody needs any more.
+"""The bot's open pull requests: how each stands, and the closing of those that nobody needs any more.
 
 All of it is read off git: a branch has one commit, and its parent is what the proposal was made on.
 """
