@@ -125,6 +125,15 @@ def read(
         raise RevisionError(error.what, remedy=f"{error.remedy}, or name none as the baseline") from None
 
 
+def files(folder: Path) -> list[str]:
+    """What git tracks below a folder, or would track: paths from there of all files that are not ignored.
+
+    Raises:
+        RevisionError: as `read`.
+    """
+    return read(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")[:-1]
+
+
 def isolated(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
     """Variables for a git that heeds no settings but these, without any secret but those of proxies."""
     environment = {

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -97,7 +98,6 @@ class Clone:
             )
         self._folder = folder
         self._remote = remote
-        self._own: dict[str, str] | None = None
         self._secrets = _proxy_passwords()
         settings = []
         if token and remote is not None and remote.scheme != "ssh":
@@ -347,15 +347,14 @@ class Clone:
     def _output(
         self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None
     ) -> bytes:
-        if self._own is None:
-            self._own = self._made()
         return self._done(*arguments, given=given, variables={**self._own, **(variables or {})})
 
     def _look(self, *arguments: str) -> str:
         """Run a command that only reads, and starts nothing, in the clone itself."""
         return self._done(*arguments).decode("utf-8", "replace")
 
-    def _made(self) -> dict[str, str]:
+    @cached_property
+    def _own(self) -> dict[str, str]:
         """The variables of a repository of our own, with the clone's objects, refs and shallow limits."""
         asked = ("rev-parse", "--show-object-format", "--git-path", "objects", "--git-path", "shallow")
         form, objects, shallow = map(os.fsdecode, self._done(*asked).splitlines())

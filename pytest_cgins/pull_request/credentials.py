@@ -41,5 +41,6 @@ def workflow_permission(message: str) -> str:
     return (
         "the base branch has changed a workflow's file since the bot's branch was made, or on no other "
         "branch: the token needs workflows: write (an App's or fine-grained one) or the scope workflow (a "
-        "classic one), which a workflow's own never has; or delete the bot's branch, and run the command again"
+        "classic one), which a workflow's own never has; or delete the bot's branch, and run the command "
+        "again"
     )

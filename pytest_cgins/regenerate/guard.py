@@ -277,10 +277,9 @@ def _of_project(config: Config, top: Path) -> Iterator[str]:
 
 def _listed(top: Path) -> list[str]:
     try:
-        told = git.read(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z", check=False)
+        return git.files(top)
     except RevisionError:
         return []
-    return [name for name in told.split("\0") if name]
 
 
 def _walked(top: Path, root: Path) -> Iterator[str]:

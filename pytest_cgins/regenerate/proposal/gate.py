@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,16 +86,11 @@ def _copy(config: str, top: Path, copy: Path, *, repository: bool) -> None:
         "--template=",
     )
     git.read(top, *words, "--", str(top), str(copy))
-    for path in dict.fromkeys([*_listed(top), *_of_packs(config, top)]):
+    for path in dict.fromkeys([*git.files(top), *_of_packs(config, top)]):
         origin, place = top / path, copy / path
         if origin.is_symlink() or origin.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(origin, place, follow_symlinks=False)
-
-
-def _listed(top: Path) -> Iterable[str]:
-    told = git.read(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
-    return told.split("\0")[:-1]
 
 
 def _of_packs(config: str, top: Path) -> Iterator[str]:
