@@ -61,7 +61,9 @@ def run_target(event: dict[str, Any], rest: Rest) -> RunTarget:
             head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
             commit = _commit(run["head_sha"])
             # GitHub leaves `pull_requests` of the event empty where the head is in a fork.
-            numbers = [pull["number"] for pull in rest.pulls(head=head) if pull["head"]["sha"] == commit]
+            numbers = [
+                opened["number"] for opened in rest.pulls(head=head) if opened["head"]["sha"] == commit
+            ]
             number = numbers[0] if len(numbers) == 1 else 0
             branch = _branch(event, run["head_repository"], run["head_branch"])
             return RunTarget(number=number, commit=commit, several=len(numbers) > 1, branch=branch)
