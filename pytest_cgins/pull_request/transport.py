@@ -172,7 +172,7 @@ class Transport:
             remedy = "GitHub has trouble: run the command again later"
         # A limit comes with 403 too, and is no refusal of what was asked for.
         kind = LIMITED if _limited(response) else status
-        summary = f"{method} {path}: status {status}: {message}"
+        summary = f"{method} {path}: status {status}" + (f": {message}" if message else "")
         return _RequestError(summary, remedy=remedy, status=kind, response=response)
 
 

@@ -212,7 +212,7 @@ def test_tries_of_requests_to_github(heard: Heard, times: int) -> None:
         assert heard.lines == []
         return
     assert heard.only() == (
-        "cgins: waiting for 127.0.0.1: try 2 of 4: GET /repos/x: status 503: Service Unavailable; again in 2 s"
+        "cgins: waiting for 127.0.0.1: try 2 of 4: GET /repos/x: status 503; again in 2 s"
     )
     assert len(waiting.summary(waiting.waited())) == 1
 
