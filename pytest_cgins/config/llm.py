@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Provider = Literal["openai", "gemini", "ollama", "compatible", "replay", "exchange"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 """Who answers: three by name; any server that speaks OpenAI's protocol; a recording; a person or an agent."""
-SERVERS: tuple[Provider, ...] = ("openai", "gemini", "ollama", "compatible")
+SERVERS = tuple(provider for provider in PROVIDERS if provider not in ("replay", "exchange"))
 """Those that are asked over HTTP; the others read files."""
 
 Policy = Literal["single-shot", "refine", "branch", "evolve", "mcts"]
