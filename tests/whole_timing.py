@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.measurement import Measurement
+from pytest_cgins.core.measurement import ArmName, Measurement
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.timing import TimingService
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
+from pytest_cgins.verify.messages import Opened, read
 
 Ask = Callable[[str, dict[str, Any], Sequence[Buffer]], tuple[dict[str, Any], Sequence[Buffer]]]
 RULE = Rule(tolerate=0.02, catch=0.05, alpha=0.01, beta=0.01, tests=10, most_blocks=64)
@@ -24,7 +25,7 @@ class Whole:
 
     measurement: Measurement
     prepared: Prepared
-    refused: dict[str, str]
+    refused: Mapping[ArmName, str]
     answers: list[dict[str, Any]]
     observed: dict[str, Any]
     buffers: Sequence[Buffer]
@@ -59,7 +60,7 @@ def measured(
     result, _ = ask(
         "open", {"limit_s": 0.05, **{key: one for key, one in params.items() if key != "seed"}}, buffers
     )
-    prepared, refused = kernel_timing.prepared_of(result)
+    prepared = read(Opened, result)
     course = Course(
         prepared,
         seed=params.get("seed", 1),
@@ -68,8 +69,8 @@ def measured(
     )
 
     def take(orders: Sequence[str]) -> Any:
-        return kernel_timing.blocks_of(ask("blocks", {"orders": list(orders)}, ())[0], orders)
+        return kernel_timing.read_blocks(ask("blocks", {"orders": list(orders)}, ())[0], orders)
 
     course.run(take)
     told, answers = ask("finish", {}, ())
-    return Whole(course.measurement(), prepared, refused, told["answers"], told["observed"], answers)
+    return Whole(course.measurement(), prepared, prepared.refused, told["answers"], told["observed"], answers)

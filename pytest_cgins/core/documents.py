@@ -97,7 +97,13 @@ def load_python(cls: type[T], value: Any) -> T:
     """Validate plain dicts and lists, as `dump_python` gives them."""
     import json
 
-    return load(cls, _spelled(json.dumps(value, ensure_ascii=False)))
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        text: str | bytes = to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:
+        text = _spelled(json.dumps(value, ensure_ascii=False))
+    return load(cls, text)
 
 
 def _spelled(text: str) -> str:

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
 
 from pytest_cgins import __version__
 from pytest_cgins.building.revision.base_kernels import BaseKernel
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel, Status
 from pytest_cgins.core.text import counted
@@ -29,6 +27,7 @@ from pytest_cgins.gate.calibration import (
 from pytest_cgins.gate.case_timing import Sample
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.run.kernel_timing import seed_for
 from pytest_cgins.timing.process_noise import ALARMING, LEAST_BLOCKS, Levels, estimate
 
@@ -60,7 +59,7 @@ class _Subject:
     compiled: CompiledKernel
     twin: BaseKernel
     role: str
-    pairs: list[tuple[dict[str, Any], Buffer]]
+    pairs: list[Pair]
     rows: list[tuple[float, ...]] = field(default_factory=list)
     """Log ratios by process."""
 

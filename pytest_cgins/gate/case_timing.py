@@ -8,21 +8,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import ArmName, Measurement
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.model import CompiledKernel, Reason, Status
 from pytest_cgins.gate.clock_check import OutsideClock
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.kernel_run import KernelRuns
+from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import ALONE
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.request_clock import Took
+from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Course, Prepared
 from pytest_cgins.timing.sequential import Rule
+from pytest_cgins.verify.messages import (
+    FinishedTiming,
+    Nothing,
+    Opened,
+    OpenTiming,
+    RepeatCalls,
+    RunBlocks,
+    read,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +51,7 @@ _REMEDIES = {
     "→ end or park threads when a call returns, and leave the process' settings and the base's code alone",
 }
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +77,12 @@ class Wanted:
 
     role: str
     """Of the worker."""
-    request: dict[str, Any]
-    """As `TimingService.open` takes it, without `sets`, `limit_s` and `longer`."""
-    pairs: Sequence[tuple[Any, Buffer]]
+    request: OpenTiming
+    """Without sets."""
+    pairs: Sequence[Pair]
     """Sets of inputs with their buffers, as of `kernel_timing.timeable`."""
+    seed: int
+    """Of the orders of blocks. The worker is not told: whoever knows it knows the order of the next block."""
     gate: TimingGate
     """The kernel's."""
     tests: int
@@ -87,9 +100,9 @@ class Timed:
     """A measurement, what the worker told at its end, and why arms are not there."""
 
     measurement: Measurement
-    reply: Reply
-    told: dict[str, Any]
-    refused: dict[str, str]
+    reply: Reply[FinishedTiming]
+    launch_ns: float
+    refused: Mapping[ArmName, str]
     died_beside_base: bool = False
     disputed: tuple[Reason, str] | None = None
     """What speaks against the times: see `clock_check`."""
@@ -103,7 +116,7 @@ class Sample:
     """Of the kernel, about."""
     log_ratios: tuple[float, ...]
     """Of the kernel against its base, one a block; () without a base."""
-    refused: dict[str, str]
+    refused: Mapping[ArmName, str]
     """Why arms are not there."""
 
 
@@ -136,8 +149,7 @@ class CaseTiming:
         slower: Timed | None = None
         while self._fresh:
             if timed.disputed and disputed:
-                for buffer in timed.reply.buffers:
-                    buffer.close()
+                timed.reply.close()
                 raise _told_falsely(disputed, timed.reply.output)
             if timed.disputed:
                 disputed = timed.disputed
@@ -147,8 +159,8 @@ class CaseTiming:
                 slower = timed
             else:
                 break
-            request = {**wanted.request, "seed": wanted.request["seed"] + 1}  # other orders of blocks
-            wanted = replace(wanted, request=request, tests=wanted.tests if slower is None else 1)
+            # In other orders of blocks.
+            wanted = replace(wanted, seed=wanted.seed + 1, tests=wanted.tests if slower is None else 1)
             timed = self._afresh(wanted, timed)
         return timed
 
@@ -161,8 +173,7 @@ class CaseTiming:
         try:
             return self._without_a_base_that_kills(wanted)
         finally:
-            for buffer in before.reply.buffers:
-                buffer.close()
+            before.reply.close()
 
     def sample(self, wanted: Wanted, blocks: int, *, longer: float = 1.0) -> Sample:
         """A fixed number of blocks of kernel and base; nothing is judged.
@@ -176,16 +187,15 @@ class CaseTiming:
             EndedError: the kernel failed meanwhile.
             InfrastructureError: the device was not to be had.
         """
-        self._ask(wanted, "ready", {"device": wanted.request["device"]}, ())
+        self._make_ready(wanted)
         with self._lock():
-            prepared, refused = self._opened(wanted, longer)
-            ratios = self._ratios(wanted, prepared, blocks) if "base" in prepared.arms else ()
-            for buffer in self._ask(wanted, "finish", {}, ()).buffers:
-                buffer.close()
-        return Sample(_ns_per_call(prepared), ratios, refused)
+            opened = self._opened(wanted, longer)
+            ratios = self._ratios(wanted, opened, blocks) if "base" in opened.arms else ()
+            self._finished(wanted).close()
+        return Sample(_ns_per_call(opened), ratios, opened.refused)
 
     def _ratios(self, wanted: Wanted, prepared: Prepared, blocks: int) -> tuple[float, ...]:
-        course = Course(prepared, seed=wanted.request["seed"], base=_ends_late(blocks))
+        course = Course(prepared, seed=wanted.seed, base=_ends_late(blocks))
         course.run(lambda orders: self._blocks(wanted, orders))
         return tuple(course.log_ratios("base"))
 
@@ -194,11 +204,11 @@ class CaseTiming:
         try:
             return self._once(wanted)
         except EndedError as end:
-            if not wanted.request.get("base") or end.verdict.status not in _DEATHS:
+            if wanted.request.base is None or end.verdict.status not in _DEATHS:
                 raise
             self._runs.renew(wanted.role)
             try:
-                timed = self._once(replace(wanted, revision="", request={**wanted.request, "base": None}))
+                timed = self._once(replace(wanted, revision="", request=replace(wanted.request, base=None)))
             except EndedError:
                 raise end from None
             first = end.verdict.message.partition("\n")[0]
@@ -207,36 +217,28 @@ class CaseTiming:
 
     def _once(self, wanted: Wanted) -> Timed:
         # A process that starts while the device is held would keep others waiting.
-        rivals = [_without_the_kernel(wanted)] if wanted.request.get("base") and self._fresh else []
-        for one in (wanted, *rivals):
-            self._ask(one, "ready", {"device": one.request["device"]}, ())
+        self._make_ready(wanted)
+        if wanted.request.base is not None and self._fresh:
+            self._make_ready(_without_the_kernel(wanted, wanted.request.base))
         started = time.monotonic()
         with self._lock():
-            prepared, refused, longer = self._open(wanted)
-            course = self._course(wanted, prepared, seed=wanted.request["seed"])
+            opened, longer = self._open(wanted)
+            course = self._course(wanted, opened, seed=wanted.seed)
             if course.lasting and longer < LONGEST:
-                prepared, refused = self._opened(wanted, LONGEST)
-                prepared = replace(prepared, notes=(*prepared.notes, LENGTHENED))
+                opened = self._opened(wanted, LONGEST)
+                opened = replace(opened, notes=(*opened.notes, LENGTHENED))
                 # Other orders: those of before had a part in that they are taken again.
-                course = self._course(wanted, prepared, seed=wanted.request["seed"] + 2)
-            disputed = self._disputed(wanted, prepared, course)
-            reply = self._ask(wanted, "finish", {}, ())
+                course = self._course(wanted, opened, seed=wanted.seed + 2)
+            disputed = self._disputed(wanted, opened, course)
+            reply = self._finished(wanted)
         seconds = time.monotonic() - started
         measurement = replace(
             course.measurement(),
             seconds=seconds,
-            base_revision=wanted.revision if "base" in prepared.arms else "",
-            uncalibrated=self._noise(_ns_per_call(prepared)).why if "base" in prepared.arms else "",
+            base_revision=wanted.revision if "base" in opened.arms else "",
+            uncalibrated=self._noise(_ns_per_call(opened)).why if "base" in opened.arms else "",
         )
-        try:
-            told = kernel_timing.told_of(
-                reply.result, wanted.pairs, measurement, launch_ns=prepared.launch_ns
-            )
-        except _MALFORMED as error:
-            for buffer in reply.buffers:
-                buffer.close()
-            raise self._runs.refuse(wanted.role, error, reply.output) from error
-        return Timed(measurement, reply, told, refused, disputed=disputed)
+        return Timed(measurement, reply, opened.launch_ns, opened.refused, disputed=disputed)
 
     def _disputed(self, wanted: Wanted, prepared: Prepared, course: Course) -> tuple[Reason, str] | None:
         """What speaks against the times of arms that nothing was proven slower than: a false clock may come out undecided."""
@@ -245,17 +247,17 @@ class CaseTiming:
         for arm in passing:
             if text := clock.dispute(arm, course.told(arm)):
                 return Reason.TAMPERING, text
-        if "base" in passing and self._fresh and (text := self._slowdown(wanted, clock)):
+        base = wanted.request.base
+        if "base" in passing and base and self._fresh and (text := self._slowdown(wanted, base, clock)):
             return Reason.SLOWS_BASE, text
         return None
 
-    def _slowdown(self, wanted: Wanted, clock: OutsideClock) -> str:
+    def _slowdown(self, wanted: Wanted, base: CompiledKernel, clock: OutsideClock) -> str:
         """How the base is slower beside the kernel than in a process that this was never in."""
         # A graph and a loop of the same calls take different times.
-        alone = _without_the_kernel(wanted, fenced=clock.prepared.method == "fenced-loop")
+        alone = _without_the_kernel(wanted, base, fenced=clock.prepared.method == "fenced-loop")
         try:
-            prepared, _ = self._opened(alone, 1.0)
-            other = OutsideClock(prepared, lambda arm, calls: self._repeat(alone, arm, calls))
+            other = OutsideClock(self._opened(alone, 1.0), lambda arm, calls: self._repeat(alone, arm, calls))
             return clock.slowdown(other, lambda: self._runs.stopped(wanted.role))
         except EndedError as end:
             if end.verdict.status in _DEATHS:
@@ -263,9 +265,9 @@ class CaseTiming:
             raise
 
     def _repeat(self, wanted: Wanted, arm: ArmName, calls: int) -> Took | None:
-        took = self._ask(wanted, "repeat", {"arm": arm, "calls": calls}, ()).took
+        took = self._ask(wanted, "repeat", RepeatCalls(arm, calls), partial(read, Nothing)).took
         if arm == "kernel" and not wanted.kernel:
-            self._ask(wanted, "look", {}, ())
+            self._ask(wanted, "look", Nothing(), partial(read, Nothing))
         return took
 
     def _course(self, wanted: Wanted, prepared: Prepared, *, seed: int) -> Course:
@@ -283,41 +285,55 @@ class CaseTiming:
         course.look_on(lambda orders: self._blocks(wanted, orders))
         return course
 
-    def _open(self, wanted: Wanted) -> tuple[Prepared, dict[str, str], float]:
+    def _open(self, wanted: Wanted) -> tuple[Opened, float]:
         """Make ready; with batches so many times as long as the noise of calls of this length wants them."""
-        prepared, refused = self._opened(wanted, 1.0)
-        longer = self._noise(_ns_per_call(prepared)).longer
+        opened = self._opened(wanted, 1.0)
+        longer = self._noise(_ns_per_call(opened)).longer
         if longer > 1:
-            prepared, refused = self._opened(wanted, longer)
-        return prepared, refused, longer
+            opened = self._opened(wanted, longer)
+        return opened, longer
 
-    def _opened(self, wanted: Wanted, longer: float) -> tuple[Prepared, dict[str, str]]:
-        params = {
-            **wanted.request,
-            "sets": kernel_timing.request_sets(wanted.pairs),
-            "limit_s": BATCH_LIMIT_S * longer,
-            "longer": longer,
-        }
-        del params["seed"]  # whoever knows it knows the order of the next block
-        reply = self._ask(wanted, "open", params, [buffer for _, buffer in wanted.pairs])
-        try:
-            prepared, refused = kernel_timing.prepared_of(reply.result)
-            _require_wanted(wanted.request, prepared, refused)
-            return prepared, refused
-        except _MALFORMED as error:
-            raise self._runs.refuse(wanted.role, error, reply.output) from error
+    def _opened(self, wanted: Wanted, longer: float) -> Opened:
+        request = replace(
+            wanted.request,
+            sets=kernel_timing.request_sets(inputs for inputs, _ in wanted.pairs),
+            limit_s=BATCH_LIMIT_S * longer,
+            longer=longer,
+        )
+        buffers = [buffer for _, buffer in wanted.pairs]
+        return self._ask(wanted, "open", request, partial(_read_opened, request=request), buffers).result
 
-    def _blocks(self, wanted: Wanted, orders: Sequence[str]) -> Sequence[Any]:
-        reply = self._ask(wanted, "blocks", {"orders": list(orders)}, ())
-        try:
-            return kernel_timing.blocks_of(reply.result, orders)
-        except _MALFORMED as error:
-            raise self._runs.refuse(wanted.role, error, reply.output) from error
+    def _blocks(self, wanted: Wanted, orders: Sequence[str]) -> list[Block]:
+        read_blocks = partial(kernel_timing.read_blocks, orders=orders)
+        return self._ask(wanted, "blocks", RunBlocks(tuple(orders)), read_blocks).result
 
-    def _ask(self, wanted: Wanted, method: str, params: Any, buffers: Sequence[Buffer]) -> Reply:
-        limit_s = wanted.timeout_s + (COMPILE_LIMIT_S if params.get("compile") else 0.0)
-        kernel = wanted.kernel or wanted.request["kernel"]["key"]
-        return self._runs.ask(wanted.role, method, params, buffers, timeout_s=limit_s, kernel=kernel)
+    def _finished(self, wanted: Wanted) -> Reply[FinishedTiming]:
+        names = [inputs.name for inputs, _ in wanted.pairs]
+        return self._ask(wanted, "finish", Nothing(), partial(kernel_timing.read_finished, names=names))
+
+    def _make_ready(self, wanted: Wanted) -> None:
+        request = wanted.request
+        kernel = wanted.kernel or request.kernel.key
+        self._runs.make_ready(wanted.role, request.device, timeout_s=wanted.timeout_s, kernel=kernel)
+
+    def _ask(
+        self,
+        wanted: Wanted,
+        method: str,
+        request: object,
+        read_answer: Callable[[Any], _T],
+        buffers: Sequence[Buffer] = (),
+    ) -> Reply[_T]:
+        compiles = isinstance(request, OpenTiming) and request.compile
+        return self._runs.ask(
+            wanted.role,
+            method,
+            request,
+            read_answer,
+            buffers,
+            timeout_s=wanted.timeout_s + (COMPILE_LIMIT_S if compiles else 0.0),
+            kernel=wanted.kernel or wanted.request.kernel.key,
+        )
 
     def _rule(self, wanted: Wanted, prepared: Prepared) -> Rule:
         gate = wanted.gate
@@ -332,17 +348,21 @@ class CaseTiming:
         return rule.beside_spread(self._noise(_ns_per_call(prepared)).spread_upper)
 
 
-def _require_wanted(request: Mapping[str, Any], prepared: Prepared, refused: Mapping[str, str]) -> None:
-    """An arm that was asked for is there, or it is said why not; no other one is.
+def _read_opened(result: Any, request: OpenTiming) -> Opened:
+    """What a worker has made ready: an arm that was asked for is there, or it is said why not; no other one is.
 
     Raises:
         ValueError: otherwise.
     """
-    wanted = {"kernel", "torch"} | {arm for arm in ("base", "compile") if request.get(arm)}
-    if {*prepared.arms, *refused} != wanted or set(prepared.arms) & set(refused):
+    opened = read(Opened, result)
+    wanted = {"kernel", "torch"}
+    wanted |= {"base"} if request.base is not None else set()
+    wanted |= {"compile"} if request.compile else set()
+    if {*opened.arms, *opened.refused} != wanted or set(opened.arms) & opened.refused.keys():
         raise ValueError(
-            f"{sorted(wanted)} were to be timed; there are {prepared.arms}, refused {sorted(refused)}"
+            f"{sorted(wanted)} were to be timed; there are {opened.arms}, refused {sorted(opened.refused)}"
         )
+    return opened
 
 
 def _ends_late(blocks: int) -> Rule:
@@ -355,12 +375,10 @@ def _ns_per_call(prepared: Prepared) -> float:
     return 1e9 * prepared.batch_seconds["kernel"] / max(1, prepared.calls["kernel"])
 
 
-def _without_the_kernel(wanted: Wanted, *, fenced: bool = False) -> Wanted:
+def _without_the_kernel(wanted: Wanted, base: CompiledKernel, *, fenced: bool = False) -> Wanted:
     """The base in the place of the kernel, in a process of its own."""
-    own = {"kernel": wanted.request["base"], "base": None, "compile": False, "fenced": fenced}
-    request = {**wanted.request, **own}
-    key = wanted.request["kernel"]["key"]
-    return replace(wanted, role=wanted.role + ALONE, kernel=key, request=request)
+    request = replace(wanted.request, kernel=base, base=None, compile=False, fenced=fenced)
+    return replace(wanted, role=wanted.role + ALONE, kernel=wanted.request.kernel.key, request=request)
 
 
 def _told_falsely(disputed: tuple[Reason, str], output: str) -> EndedError:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from pytest_cgins.building import stream_lines
 from pytest_cgins.building.build_queue import BuildQueue
@@ -44,12 +45,13 @@ from pytest_cgins.core.options import PROBE_LEVELS
 from pytest_cgins.core.text import counted
 from pytest_cgins.gate import evidence
 from pytest_cgins.gate import verdict as gate
+from pytest_cgins.gate.case_timing import Timed
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.timing_stage import LOCK_WAIT_S, TimingOptions, TimingStage
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.device_peaks import DevicePeaks
 from pytest_cgins.run.early_verdict import EndedError, forged, not_the_kernels
-from pytest_cgins.run.kernel_run import KernelRuns
+from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import ALONE, Isolation, WorkerPool
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.sandbox.builds import BuildFence, sources_of
@@ -57,9 +59,26 @@ from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sanitize import Sanitizers
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.verify.messages import (
+    DevicePeak,
+    FirstFailure,
+    JudgeAnswers,
+    Judgement,
+    JudgeTiming,
+    KernelAnswers,
+    Machine,
+    Nothing,
+    PreparedCase,
+    Question,
+    Ready,
+    RunKernel,
+    TimingJudgement,
+    read,
+)
 from pytest_cgins.verify.probes.registry import SPECS, switched_on, wrong_when
 
 logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _DRAWN = frozenset({"sizes", "arguments"})
 """Probes whose inputs differ from run to run in more than their numbers."""
@@ -164,7 +183,7 @@ class Evaluator:
         )
         self._peaks = DevicePeaks(
             self._environment_of,
-            lambda device: self._reference("peaks", {"device": device}).result,
+            lambda device: self._reference("peaks", Ready(device), DevicePeak).result.peaks,
             self.stage.alone_on,
         )
 
@@ -268,8 +287,7 @@ class Evaluator:
             question = self._question(right.case)
             with ExitStack() as open_buffers:
                 with self._beside_no_timing(right.case.device):
-                    prepared = self._reference("prepare", question)
-                    _closing(open_buffers, prepared)
+                    prepared = open_buffers.enter_context(closing(self._prepared(question)))
                 result = self._timed(result, compiled, question, prepared)
         except EndedError as end:
             result = replace(result, verdict=end.verdict, output=end.output)
@@ -301,8 +319,7 @@ class Evaluator:
             name = self._role_of_cases(role)
             self._pool.start(name)
             if role == "timing":
-                device = self.cases()[0].device
-                self._runs.ask(name, "ready", {"device": device}, (), timeout_s=self._timeout_s)
+                self._runs.make_ready(name, self.cases()[0].device, timeout_s=self._timeout_s)
 
     @contextmanager
     def beside_no_timing(self) -> Iterator[None]:
@@ -321,9 +338,7 @@ class Evaluator:
         return f"{role}/interpret" if any(map(self._is_interpreted, self.cases())) else role
 
     @contextmanager
-    def made_ready(
-        self, case: Case
-    ) -> Iterator[tuple[CompiledKernel, str, list[tuple[dict[str, Any], Buffer]]]]:
+    def made_ready(self, case: Case) -> Iterator[tuple[CompiledKernel, str, list[Pair]]]:
         """A case ready to be timed by `stage`, unverified: its kernel, the role of its worker, its sets of inputs.
 
         Raises:
@@ -333,11 +348,9 @@ class Evaluator:
         compiled = self._compiled(case)
         with ExitStack() as open_buffers:
             with self._beside_no_timing(case.device):
-                prepared = self._reference("prepare", {**self._question(case), "probes": ()})
-                _closing(open_buffers, prepared)
-            if prepared.result["drift"]:
-                raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
-            pairs = kernel_timing.timeable(prepared.result["sets"], prepared.buffers)
+                question = replace(self._question(case), probes=())
+                prepared = open_buffers.enter_context(closing(self._prepared(question)))
+            pairs = kernel_timing.timeable(prepared.result.sets, prepared.buffers)
             yield compiled, role_of("timing", compiled), pairs
 
     def peaks(self, device: str) -> MeasuredPeaks | None:
@@ -370,12 +383,9 @@ class Evaluator:
 
     def _describe(self) -> Mapping[str, Environment]:
         if self._environments is None:
-            reply = self._reference("describe", {})
-            self._environments = {
-                name: documents.load_python(Environment, value)
-                for name, value in reply.result["environments"].items()
-            }
-            self._locks = reply.result["locks"]
+            machine = self._reference("describe", Nothing(), Machine).result
+            self._environments = machine.environments
+            self._locks = machine.locks
             self.supply.found_devices(self._environments)
         return self._environments
 
@@ -430,10 +440,7 @@ class Evaluator:
             question = self._question(result.case)
             # Nobody times on the device meanwhile, and nobody who does is disturbed.
             with self._beside_no_timing(result.case.device), self._processes(result.case, compiled):
-                prepared = self._reference("prepare", question)
-                _closing(open_buffers, prepared)
-                if prepared.result["drift"]:
-                    raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result["drift"])
+                prepared = open_buffers.enter_context(closing(self._prepared(question)))
                 verified = self._verified(result, compiled, question, prepared)
             assert verified.correctness is not None
             if not (verified.correctness.passed and self._timing):
@@ -458,70 +465,62 @@ class Evaluator:
             return
         with ThreadPoolExecutor(len(fresh)) as pool:
             for role in fresh:
-                pool.submit(
-                    self._runs.ask, role, "ready", {"device": case.device}, (), timeout_s=self._timeout_s
-                )
+                pool.submit(self._runs.make_ready, role, case.device, timeout_s=self._timeout_s)
             yield
 
     def _verified(
-        self, result: Evaluation, compiled: CompiledKernel, question: dict[str, Any], prepared: Reply
+        self, result: Evaluation, compiled: CompiledKernel, question: Question, prepared: Reply[PreparedCase]
     ) -> Evaluation:
-        case, sets = result.case, prepared.result["sets"]
-        with ExitStack() as open_buffers:
-            try:
-                role = role_of("verification", compiled)
-                has_past = self._runs.has_run(role, compiled.key)
-                answers, correctness = self._judged(open_buffers, case, compiled, question, prepared)
-                if not correctness.passed:
-                    # Neither the second try nor the next case finds what this one may have left behind.
-                    self._runs.renew(role)
-                if has_past and not correctness.passed:
-                    answers, again = self._judged(open_buffers, case, compiled, question, prepared)
-                    correctness = _told_again(correctness, again)
-                correctness = self._dated(correctness, case, compiled, question, prepared)
-            except EndedError as end:
-                found = self._sanitizers.findings(
-                    *self._sanitizable(case, compiled), sets, prepared.buffers, end=end
-                )
-                raise end.with_more(found) from end
-            correctness = self._sanitized(correctness, case, compiled, sets, prepared.buffers)
-            return replace(
-                result,
-                correctness=correctness,
-                verdict=gate.decide(correctness, None),
-                output=answers.output,
-            )
+        case, pairs = result.case, _pairs(prepared)
+        request = self._request(case, compiled)
+        try:
+            role = role_of("verification", compiled)
+            has_past = self._runs.has_run(role, compiled.key)
+            output, correctness = self._judged(case, compiled, question, prepared)
+            if not correctness.passed:
+                # Neither the second try nor the next case finds what this one may have left behind.
+                self._runs.renew(role)
+            if has_past and not correctness.passed:
+                output, again = self._judged(case, compiled, question, prepared)
+                correctness = _told_again(correctness, again)
+            correctness = self._dated(correctness, case, compiled, question, prepared)
+        except EndedError as end:
+            raise end.with_more(self._sanitizers.findings(case.device, request, pairs, end=end)) from end
+        correctness = self._sanitized(correctness, request, pairs)
+        return replace(
+            result,
+            correctness=correctness,
+            verdict=gate.decide(correctness, None),
+            output=output,
+        )
 
     def _judged(
-        self,
-        open_buffers: ExitStack,
-        case: Case,
-        compiled: CompiledKernel,
-        question: dict[str, Any],
-        prepared: Reply,
-    ) -> tuple[Reply, Correctness]:
-        """A kernel's answers on all sets of inputs, and what the reference worker says of them."""
+        self, case: Case, compiled: CompiledKernel, question: Question, prepared: Reply[PreparedCase]
+    ) -> tuple[str, Correctness]:
+        """What a kernel printed on all sets of inputs, and what the reference worker says of its answers."""
         request, role = self._request(case, compiled), role_of("verification", compiled)
-        answers = self._runs.run(role, request, prepared.result["sets"], prepared.buffers)
-        _closing(open_buffers, answers)
-        return answers, _with_lines(self._judge(question, answers), compiled)
+        answers, notes = self._runs.run(role, request, _pairs(prepared))
+        with closing(answers):
+            correctness = self._asked_of(answers, "judge", question, Judgement).correctness
+        correctness = replace(correctness, notes=(*correctness.notes, *notes))
+        return answers.output, _with_lines(correctness, compiled)
 
     def _dated(
         self,
         correctness: Correctness,
         case: Case,
         compiled: CompiledKernel,
-        question: dict[str, Any],
-        prepared: Reply,
+        question: Question,
+        prepared: Reply[PreparedCase],
     ) -> Correctness:
         """Told which faults on drawn inputs the base revision has as well: its last run drew others."""
         tripped = {one.name for one in correctness.probes if one.outcome == "tripped"} & _DRAWN
         if not tripped or not all(check.passed for check in correctness.checks):
             return correctness
-        with ExitStack() as open_buffers, suppress(EndedError, InfrastructureError):
+        with suppress(EndedError, InfrastructureError):
             base = self._bases.of(*_kernel_of(case), compiled)
             if base.compiled is not None:
-                _, found = self._judged(open_buffers, case, base.compiled, question, prepared)
+                _, found = self._judged(case, base.compiled, question, prepared)
                 tripped &= {one.name for one in found.probes if one.outcome == "tripped"}
             elif base.state != "unchanged":
                 return correctness
@@ -555,58 +554,43 @@ class Evaluator:
                 raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
             yield
 
-    def _sanitized(
-        self,
-        correctness: Correctness,
-        case: Case,
-        compiled: CompiledKernel,
-        sets: list[Any],
-        buffers: tuple[Buffer, ...],
-    ) -> Correctness:
+    def _sanitized(self, correctness: Correctness, request: RunKernel, pairs: Sequence[Pair]) -> Correctness:
         """With what compute-sanitizer finds, also in a kernel that was found wrong: it may say why."""
-        found = self._sanitizers.probes(*self._sanitizable(case, compiled), sets, buffers)
+        found = self._sanitizers.probes(request.device, request, pairs)
         judged = [probe for probe in correctness.probes if probe.name not in {one.name for one in found}]
         return replace(correctness, probes=(*judged, *found))
 
-    def _sanitizable(
-        self, case: Case, compiled: CompiledKernel
-    ) -> tuple[tuple[str, ...], str, dict[str, Any]]:
-        return self._probes_of(case), case.device, self._request(case, compiled)
-
-    def _judge(self, question: dict[str, Any], answers: Reply) -> Correctness:
-        told = {key: answers.result[key] for key in ("deviations", "observed")}
-        judged = self._asked_of(answers, "judge", {**question, **told})
-        correctness = documents.load_python(Correctness, judged.result["correctness"])
-        return replace(correctness, notes=(*correctness.notes, *answers.result.get("notes", ())))
-
-    def _asked_of(self, answers: Reply, method: str, question: dict[str, Any]) -> Reply:
+    def _asked_of(
+        self, answers: Reply[KernelAnswers], method: str, question: Question, answer: type[_T]
+    ) -> _T:
         """What the reference worker says of a kernel's answers."""
         return self._reference(
             method,
-            {**question, "sets": answers.result["sets"]},
+            JudgeAnswers(question=question, answers=answers.result),
+            answer,
             answers.buffers,
             blame=lambda error: _blamed("verification", error, answers.output),
-        )
+        ).result
 
     def _timed(
         self,
         verified: Evaluation,
         compiled: CompiledKernel,
-        question: dict[str, Any],
-        prepared: Reply,
+        question: Question,
+        prepared: Reply[PreparedCase],
     ) -> Evaluation:
         """With timings; what was verified stays known if the kernel fails while it is timed."""
         assert verified.correctness is not None
         case = verified.case
-        pairs = kernel_timing.timeable(prepared.result["sets"], prepared.buffers)
+        pairs = kernel_timing.timeable(prepared.result.sets, prepared.buffers)
         try:
             outcome = self.stage.run(
                 case,
                 compiled,
                 role=role_of("timing", compiled),
-                probes=question["probes"],
+                probes=question.probes,
                 pairs=pairs,
-                judge=lambda told, buffers, output: self._judge_timed(question, told, buffers, output),
+                judge=partial(self._judge_timed, question),
             )
         except EndedError as end:
             verdict = replace(end.verdict, message=f"right, but while it was timed: {end.verdict.message}")
@@ -631,21 +615,25 @@ class Evaluator:
             fail_on=self._entry(case).timing.fail_on,
         )
 
-    def _judge_timed(
-        self, question: dict[str, Any], told: Mapping[str, Any], buffers: tuple[Buffer, ...], output: str
-    ) -> Mapping[str, Any]:
-        with self._beside_no_timing(question["case"]["device"]):
-            judged = self._reference(
+    def _judge_timed(self, question: Question, timed: Timed) -> TimingJudgement:
+        request = JudgeTiming(
+            question=question,
+            cold=timed.measurement.cache == "cold",
+            median_ns_per_call=timed.measurement.kernel.median_ns_per_call,
+            launch_ns=timed.launch_ns,
+            timing=timed.reply.result,
+        )
+        with self._beside_no_timing(question.case.device):
+            return self._reference(
                 "judge_timed",
-                {**question, **told},
-                buffers,
-                blame=lambda error: _blamed("timing", error, output),
-            )
-        result: Mapping[str, Any] = judged.result
-        return result
+                request,
+                TimingJudgement,
+                timed.reply.buffers,
+                blame=lambda error: _blamed("timing", error, timed.reply.output),
+            ).result
 
     def _wrong_at_base(
-        self, case: Case, base: CompiledKernel, question: dict[str, Any], prepared: Reply
+        self, case: Case, base: CompiledKernel, question: Question, prepared: Reply[PreparedCase]
     ) -> str:
         """Which check the base's answers fail; "" if they are right. A base that is wrong may well be faster."""
         try:
@@ -659,8 +647,8 @@ class Evaluator:
         correctness: Correctness,
         case: Case,
         compiled: CompiledKernel,
-        question: dict[str, Any],
-        prepared: Reply,
+        question: Question,
+        prepared: Reply[PreparedCase],
     ) -> Correctness:
         """With what the kernel gives after all in a process as a user's own would be, where nothing shows that it is gated."""
         held = next((one for one in correctness.probes if one.name == AFTER_TIMING), None)
@@ -673,7 +661,7 @@ class Evaluator:
         return replace(correctness, probes=tuple(told if one is held else one for one in correctness.probes))
 
     def _wrong_elsewhere(
-        self, case: Case, compiled: CompiledKernel, question: dict[str, Any], prepared: Reply
+        self, case: Case, compiled: CompiledKernel, question: Question, prepared: Reply[PreparedCase]
     ) -> str:
         role = role_of("verification", compiled) + ORDINARY
         try:
@@ -693,46 +681,40 @@ class Evaluator:
         role: str,
         case: Case,
         compiled: CompiledKernel,
-        question: dict[str, Any],
-        prepared: Reply,
-        **more: bool,
+        question: Question,
+        prepared: Reply[PreparedCase],
+        *,
+        ordinary: bool = False,
     ) -> Check | None:
         """The first check that a kernel fails without probes; None if it passes all.
 
         Raises:
             EndedError: it gave no answers.
         """
-        core = [
-            pair
-            for pair in zip(prepared.result["sets"], prepared.buffers, strict=True)
-            if not pair[0].get("probe")
-        ]
-        with ExitStack() as open_buffers:
-            open_buffers.enter_context(self._beside_no_timing(case.device))
-            request = {**self._request(case, compiled), "probes": (), **more}
-            sets, buffers = [one for one, _ in core], tuple(buffer for _, buffer in core)
-            answers = self._runs.run(role, request, sets, buffers)
-            _closing(open_buffers, answers)
-            check = self._asked_of(answers, "first_failure", question).result["check"]
-        return documents.load_python(Check, check) if check is not None else None
+        core = [pair for pair in _pairs(prepared) if not pair[0].probe]
+        request = replace(self._request(case, compiled), probes=(), ordinary=ordinary)
+        with self._beside_no_timing(case.device):
+            answers, _ = self._runs.run(role, request, core)
+            with closing(answers):
+                return self._asked_of(answers, "first_failure", question, FirstFailure).check
 
-    def _question(self, case: Case) -> dict[str, Any]:
+    def _question(self, case: Case) -> Question:
         """What the reference worker must know to prepare and to judge a case."""
         kernel = self._entry(case)
-        return {
-            "case": documents.dump_python(case),
-            "tolerance": asdict(kernel.tolerance),
-            "seed": self.seed,
-            "import_root": str(self._trusted_root),
-            "probes": self._probes_of(case),
-            "exceptions": [asdict(one) for one in kernel.exceptions],
-            "repeatability": asdict(kernel.repeatability),
-            "claims": kernel.claims,
-            "semantics": kernel.semantics.plain(),
-            "allow_tf32": kernel.allow_tf32,
-            "interpreted": self._is_interpreted(case),
-            "untimed": kernel_timing.UNTIMED if self._timing else kernel_timing.NO_TIMING,
-        }
+        return Question(
+            case=case,
+            tolerance=kernel.tolerance,
+            seed=self.seed,
+            import_root=str(self._trusted_root),
+            probes=self._probes_of(case),
+            exceptions=kernel.exceptions,
+            repeatability=kernel.repeatability,
+            claims=kernel.claims,
+            semantics=kernel.semantics.plain(),
+            allow_tf32=kernel.allow_tf32,
+            interpreted=self._is_interpreted(case),
+            untimed=kernel_timing.UNTIMED if self._timing else kernel_timing.NO_TIMING,
+        )
 
     def _entry(self, case: Case) -> KernelEntry:
         return next(entry for entry in self.config.kernels if entry.name == case.kernel)
@@ -750,30 +732,46 @@ class Evaluator:
             one.interpret for one in self._entry(case).implementations if one.name == case.implementation
         )
 
-    def _request(self, case: Case, compiled: CompiledKernel) -> dict[str, Any]:
+    def _request(self, case: Case, compiled: CompiledKernel) -> RunKernel:
         """What the verification worker must know besides the sets."""
-        return {
-            "kernel": documents.dump_python(compiled),
-            "device": case.device,
-            "import_root": str(self.config.root),
-            "probes": self._probes_of(case),
-        }
+        return RunKernel(
+            kernel=compiled,
+            device=case.device,
+            import_root=str(self.config.root),
+            probes=self._probes_of(case),
+        )
+
+    def _prepared(self, question: Question) -> Reply[PreparedCase]:
+        """The inputs of a case.
+
+        Raises:
+            EndedError: torch no longer gives what was recorded, or there is no trusted worker.
+        """
+        prepared = self._reference("prepare", question, PreparedCase)
+        if prepared.result.drift:
+            raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result.drift)
+        return prepared
 
     def _reference(
         self,
         method: str,
-        params: Any,
+        request: object,
+        answer: type[_T],
         buffers: tuple[Buffer, ...] = (),
         *,
         blame: Callable[[ServiceError], EndedError] = not_the_kernels,
-    ) -> Reply:
+    ) -> Reply[_T]:
         """A request to the trusted worker, tried once more if the worker is lost.
 
         No kernel runs there, so its limit is not the user's, who thinks of kernels.
         """
+        params = documents.dump_python(request)
         for last in (False, True):
             try:
-                return self._trusted.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
+                reply = self._trusted.call(
+                    "reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S
+                )
+                return replace(reply, result=read(answer, reply.result))
             except ServiceError as error:
                 raise blame(error) from error
             except WorkerError as error:
@@ -845,6 +843,5 @@ def role_of(role: str, compiled: CompiledKernel) -> str:
     return f"{role}/interpret" if compiled.source.interpret else role
 
 
-def _closing(stack: ExitStack, reply: Reply) -> None:
-    for buffer in reply.buffers:
-        stack.callback(buffer.close)
+def _pairs(prepared: Reply[PreparedCase]) -> list[Pair]:
+    return list(zip(prepared.result.sets, prepared.buffers, strict=True))

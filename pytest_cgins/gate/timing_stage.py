@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config, KernelEntry
-from pytest_cgins.core import documents
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
-from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Wanted
+from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, Wanted
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.kernel_run import KernelRuns
+from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
 from pytest_cgins.timing.roofline import with_roofline
+from pytest_cgins.verify.messages import OpenTiming, PackedInputs, TimingJudgement
 
 LOCK_WAIT_S = 600.0
 """How long a case waits for other processes that use its device; each holds it for a case."""
@@ -56,11 +54,21 @@ class Outcome:
     """Whether the worker died with both in it, and did not with the kernel alone."""
 
     def with_roofline(
-        self, inputs: Mapping[str, Any], kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
+        self, inputs: PackedInputs, kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
     ) -> Outcome:
-        """The same with the measurement's roofline; arguments are those of `roofline.with_roofline`."""
-        found = with_roofline(self.timing.measurement, inputs, kernel, case, peaks)
-        return replace(self, timing=replace(self.timing, measurement=found))
+        """The same with the measurement's roofline; `inputs` were timed."""
+        measurement = with_roofline(
+            self.timing.measurement,
+            call=inputs.call,
+            tensors=inputs.metas,
+            outputs=inputs.outputs,
+            mutated=inputs.mutated,
+            context=inputs.context,
+            kernel=kernel,
+            case=case,
+            peaks=peaks,
+        )
+        return replace(self, timing=replace(self.timing, measurement=measurement))
 
 
 class TimingStage:
@@ -115,8 +123,8 @@ class TimingStage:
         *,
         role: str,
         probes: tuple[str, ...],
-        pairs: list[tuple[Any, Buffer]],
-        judge: Callable[[Mapping[str, Any], tuple[Buffer, ...], str], Mapping[str, Any]],
+        pairs: list[Pair],
+        judge: Callable[[Timed], TimingJudgement],
     ) -> Outcome:
         """Time one case.
 
@@ -126,8 +134,7 @@ class TimingStage:
             role: of the worker.
             probes: names of those that are switched on.
             pairs: sets of inputs that it is timed on.
-            judge: has the reference worker judge what was told: given that, the answers' buffers and what the worker
-                printed.
+            judge: has the reference worker judge what was seen.
 
         Raises:
             EndedError: the kernel failed meanwhile, or its base revision could not be built for what is missing here.
@@ -135,17 +142,15 @@ class TimingStage:
         """
         base = self._base(case, compiled)
         wanted = self._wanted(case, compiled, base, role=role, probes=probes, pairs=pairs)
-        wanted = replace(wanted, tests=self._tests())
-        wanted.request["compile"] = self._options.compile
+        request = replace(wanted.request, compile=self._options.compile)
+        wanted = replace(wanted, tests=self._tests(), request=request)
         noise = self._options.noise(self._environment(case.device))
         timer = CaseTiming(
             self._runs, noise=noise, lock=lambda: self.alone_on(case.device), fresh=self._fresh
         )
         timed = timer.time(wanted)
-        with ExitStack() as open_buffers:
-            for buffer in timed.reply.buffers:
-                open_buffers.callback(buffer.close)
-            judged = judge(timed.told, timed.reply.buffers, timed.reply.output)
+        with closing(timed.reply):
+            judged = judge(timed)
         timing = kernel_timing.timing_of(timed.measurement, judged, timed.refused)
         if "base" in timed.refused:
             base = replace(base, state="refused", compiled=None, note=timed.refused["base"])
@@ -162,7 +167,7 @@ class TimingStage:
         base: BaseKernel,
         *,
         role: str,
-        pairs: list[tuple[Any, Buffer]],
+        pairs: list[Pair],
         blocks: int,
         longer: float,
         seed: int,
@@ -184,7 +189,7 @@ class TimingStage:
             InfrastructureError: the device was not to be had.
         """
         wanted = self._wanted(case, compiled, base, role=role, probes=(), pairs=pairs)
-        wanted.request["seed"] = seed
+        wanted = replace(wanted, seed=seed)
         timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device), fresh=self._fresh)
         return timer.sample(wanted, blocks, longer=longer)
 
@@ -204,22 +209,22 @@ class TimingStage:
         *,
         role: str,
         probes: tuple[str, ...],
-        pairs: list[tuple[Any, Buffer]],
+        pairs: list[Pair],
     ) -> Wanted:
         entry = next(one for one in self._config.kernels if one.name == case.kernel)
-        request = {
-            "kernel": documents.dump_python(compiled),
-            "base": None if base.compiled is None else documents.dump_python(base.compiled),
-            "device": case.device,
-            "import_root": str(self._config.root),
-            "seed": kernel_timing.seed_for(self._seed, case),
-            "probes": probes,
-            "cache": entry.timing.cache,
-        }
+        request = OpenTiming(
+            kernel=compiled,
+            base=base.compiled,
+            device=case.device,
+            import_root=str(self._config.root),
+            probes=probes,
+            cache=entry.timing.cache,
+        )
         return Wanted(
             role=role,
             request=request,
             pairs=pairs,
+            seed=kernel_timing.seed_for(self._seed, case),
             gate=entry.timing,
             tests=1,
             revision=base.revision,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.verify.messages import KernelAnswers, PackedInputs
 
-_PRIVATE = ("name", "probe")
 _MEMORY_USE = "memory_use"
 """The probe whose facts name sets; its module needs torch, which this process does without."""
 
@@ -18,37 +19,43 @@ class Blinding:
     """One request's sets, as a worker sees them.
 
     Args:
-        pairs: sets as the reference worker prepared them, `name`, and `probe` where one is there for a probe
-            alone; and their buffers.
+        pairs: sets as the reference worker prepared them, and their buffers.
         seed: decides the order.
     """
 
-    def __init__(self, pairs: Sequence[tuple[dict[str, Any], Buffer]], *, seed: str) -> None:
+    def __init__(self, pairs: Sequence[tuple[PackedInputs, Buffer]], *, seed: str) -> None:
         pairs = list(pairs)
         random.Random(seed).shuffle(pairs)  # noqa: S311 - the seed of the run repeats it
-        self._names = {secrets.token_hex(8): one["name"] for one, _ in pairs}
-        self.sets = [
-            {
-                "name": token,
-                **{key: value for key, value in one.items() if key not in _PRIVATE},
-                **({"once": True} if one.get("probe") else {}),
-            }
-            for token, (one, _) in zip(self._names, pairs, strict=True)
-        ]
+        self._names = {secrets.token_hex(8): inputs.name for inputs, _ in pairs}
+        self.sets = tuple(
+            replace(inputs, name=token, probe="", once=bool(inputs.probe))
+            for token, (inputs, _) in zip(self._names, pairs, strict=True)
+        )
         """What the worker gets."""
         self.buffers = tuple(buffer for _, buffer in pairs)
         """In the same order."""
 
-    def take_off(self, result: dict[str, Any]) -> None:
-        """Put the real names back into a worker's answer.
+    def take_off(self, answers: KernelAnswers) -> KernelAnswers:
+        """A worker's answers under the real names.
 
         Raises:
-            KeyError, TypeError, AttributeError, ValueError: it is not an answer to these sets.
+            ValueError: they are not answers to these sets.
         """
-        if [one["name"] for one in result["sets"]] != list(self._names):
+        if [answer.name for answer in answers.sets] != list(self._names):
             raise ValueError("the answers are not those to the sets that were sent")
-        for one in (*result["sets"], *result["deviations"]):
-            one["name"] = self._names[one["name"]]
-        for fact in result["observed"].get(_MEMORY_USE, ()):
-            if "set" in fact:
-                fact["set"] = self._names[fact["set"]]
+        observed = dict(answers.observed)
+        if isinstance(facts := observed.get(_MEMORY_USE), list):
+            observed[_MEMORY_USE] = [*map(self._renamed, facts)]
+        return KernelAnswers(
+            sets=tuple(replace(answer, name=self._name(answer.name)) for answer in answers.sets),
+            deviations=tuple(replace(answer, name=self._name(answer.name)) for answer in answers.deviations),
+            observed=observed,
+        )
+
+    def _renamed(self, fact: Any) -> Any:
+        return {**fact, "set": self._name(fact["set"])} if isinstance(fact, dict) and "set" in fact else fact
+
+    def _name(self, token: Any) -> str:
+        if not isinstance(token, str) or token not in self._names:
+            raise ValueError("an answer is to a set that was not sent")
+        return self._names[token]

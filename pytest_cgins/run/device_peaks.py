@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
-from pytest_cgins.core import documents
 from pytest_cgins.core.model import Environment
 from pytest_cgins.timing import measured_peaks
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
@@ -18,14 +16,14 @@ class DevicePeaks:
     def __init__(
         self,
         environment: Callable[[str], Environment],
-        measure: Callable[[str], Mapping[str, Any]],
+        measure: Callable[[str], MeasuredPeaks | None],
         alone_on: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         """Nothing is read or measured yet.
 
         Args:
             environment: of a device.
-            measure: has `JudgeService.peaks` answer for a device.
+            measure: has the trusted worker measure a device.
             alone_on: holds a device meanwhile.
         """
         self._environment = environment
@@ -43,10 +41,8 @@ class DevicePeaks:
     def measure(self, device: str) -> MeasuredPeaks | None:
         """Measured anew and stored; None if that cannot be."""
         with self._alone_on(device):
-            told = self._measure(device)["peaks"]
-        if told is None:
-            return None
-        found = documents.load_python(MeasuredPeaks, told)
-        measured_peaks.store(found)
-        self._known[device] = found
-        return found
+            peaks = self._measure(device)
+        if peaks is not None:
+            measured_peaks.store(peaks)
+            self._known[device] = peaks
+        return peaks

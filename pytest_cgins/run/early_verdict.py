@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pytest_cgins.core.errors import ServiceError, WorkerError
 from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
 from pytest_cgins.core.model import Reason, Status, Verdict
+from pytest_cgins.verify.messages import RaisedError
 
 
 class EndedError(Exception):
@@ -68,31 +68,31 @@ def forged(role: str, what: str, output: str) -> EndedError:
     )
 
 
-def is_refusal(error: dict[str, Any]) -> bool:
+def is_refusal(error: RaisedError) -> bool:
     """Whether binding found that the kernel's contract does not cover the call."""
-    return (error["phase"], error["kind"]) == ("bind", "ContractError")
+    return (error.phase, error.kind) == ("bind", "ContractError")
 
 
-def ended_by(error: dict[str, Any], contract: str, inputs: str, output: str) -> EndedError:
+def ended_by(error: RaisedError, contract: str, inputs: str, output: str) -> EndedError:
     """The verdict for what the kernel, its loading or its binding raised in a worker.
 
     Only before the kernel runs can an error be ours; its class name is the kernel's to choose afterwards.
     """
-    message = f"{error['message']}\n→ {error['remedy']}" if error["remedy"] else error["message"]
+    message = f"{error.message}\n→ {error.remedy}" if error.remedy else error.message
     if is_refusal(error):
-        return EndedError(Status.SKIPPED, Reason.CONTRACT, error["message"])
-    if error["phase"] != "run" and error["kind"] == "SourceError":
+        return EndedError(Status.SKIPPED, Reason.CONTRACT, error.message)
+    if error.phase != "run" and error.kind == "SourceError":
         return EndedError(Status.BUILD_ERROR, Reason.SOURCE, message)
-    if error["phase"] == "load" and error["kind"] == "InfrastructureError":
+    if error.phase == "load" and error.kind == "InfrastructureError":
         return EndedError(Status.INFRASTRUCTURE, Reason.TOOL_MISSING, message)
     what = {"load": "loading it failed", "bind": "its arguments could not be passed"}
-    where = what.get(error["phase"], f"on the {inputs} inputs")
-    if error["kind"] != "LaunchError":
-        message = f"{error['kind']}: {message}"
-    by_code = error["phase"] == "run" and error["kind"] == "LaunchError" and contract == "launcher"
-    cause = cause_of(error["kind"], error["message"]) or cause_of_code(error["message"])
+    where = what.get(error.phase, f"on the {inputs} inputs")
+    if error.kind != "LaunchError":
+        message = f"{error.kind}: {message}"
+    by_code = error.phase == "run" and error.kind == "LaunchError" and contract == "launcher"
+    cause = cause_of(error.kind, error.message) or cause_of_code(error.message)
     reason = cause or (Reason.ERROR_CODE if by_code else Reason.RAISED)
-    frames = "" if by_code else _own_frames(error["trace"])
+    frames = "" if by_code else _own_frames(error.trace)
     status = _STATUSES.get(reason, Status.RUNTIME_ERROR)
     return EndedError(status, reason, f"{where}: {message}", frames + output)
 

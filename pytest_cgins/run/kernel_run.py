@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
+from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.errors import ServiceError, WorkerError
+from pytest_cgins.core.errors import WorkerError
 from pytest_cgins.core.failure_kinds import cause_of, cause_of_code
 from pytest_cgins.core.model import Reason, Status
 from pytest_cgins.run.blinding import Blinding
@@ -15,8 +18,21 @@ from pytest_cgins.run.early_verdict import EndedError, ended_by, forged, is_refu
 from pytest_cgins.run.output import Printed
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
+from pytest_cgins.verify.messages import (
+    Facts,
+    KernelAnswers,
+    Nothing,
+    PackedInputs,
+    RaisedError,
+    Ready,
+    RunKernel,
+    SetAnswer,
+    read,
+)
 
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+T = TypeVar("T")
+Pair = tuple[PackedInputs, Buffer]
+"""A set of inputs, and the buffer of its tensors."""
 _DEATHS = (Status.RUNTIME_ERROR, Status.TIMEOUT)
 _FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 NOT_RUN = "NotRun"
@@ -36,26 +52,23 @@ class KernelRuns:
     def run(
         self,
         role: str,
-        request: dict[str, Any],
-        sets: Sequence[dict[str, Any]],
-        buffers: Sequence[Buffer],
-    ) -> Reply:
+        request: RunKernel,
+        pairs: Sequence[Pair],
+    ) -> tuple[Reply[KernelAnswers], list[str]]:
         """Run a kernel on all sets, those of probes included.
 
         Args:
             role: of the worker.
-            request: `VerificationService.run`'s, without `sets`.
-            sets: as the reference worker prepared them.
-            buffers: one a set.
+            request: without sets.
+            pairs: sets as the reference worker prepared them.
 
         Returns:
-            The worker's answer with the sets' real names, and `notes` in its result. A probe's set on which the
-            kernel died has an error of phase `died`.
+            The worker's answers under the sets' real names, and notes. A probe's set on which the kernel died has an
+            error of phase `died`.
 
         Raises:
             EndedError: the kernel failed on a set that is no probe's, died, or forged an answer.
         """
-        pairs = list(zip(sets, buffers, strict=True))
         notes: list[str] = []
         try:
             reply = self.together(role, request, pairs)
@@ -64,30 +77,52 @@ class KernelRuns:
                 raise
             reply, notes = self._in_parts(role, request, pairs, end)
         else:
-            broken = self._broken_by_a_probe(role, request, pairs, reply)
+            broken = self._broken_by_a_probe(request, pairs, reply)
             if broken is not None:
                 reply, notes = self._in_parts(role, request, pairs, broken)
-        reply.result["notes"] = notes
         self._require_answers(role, request, pairs, reply)
-        return reply
+        return reply, notes
 
     def ask(
         self,
         role: str,
         method: str,
-        params: Any,
-        buffers: Sequence[Buffer],
+        request: object,
+        read_answer: Callable[[Any], T],
+        buffers: Sequence[Buffer] = (),
         *,
         timeout_s: float,
         kernel: str = "",
-    ) -> Reply:
-        """One request to a worker that runs the kernel: its death is the kernel's doing."""
+    ) -> Reply[T]:
+        """One request to a worker that runs the kernel: its death is the kernel's doing, and so is a wrong answer.
+
+        Args:
+            role: of the worker.
+            method: of its service.
+            request: a message.
+            read_answer: from the answer's JSON; a ValueError says that our own service would never give it.
+            buffers: of the request.
+            timeout_s: limit for the answer.
+            kernel: see `WorkerPool.call`.
+
+        Raises:
+            EndedError: the kernel failed, died, or forged an answer.
+        """
+        params = documents.dump_python(request)
         try:
-            return self._pool.call(role, method, params, buffers, timeout_s=timeout_s, kernel=kernel)
-        except ServiceError as error:
-            raise lost_by(error) from error
+            reply = self._pool.call(role, method, params, buffers, timeout_s=timeout_s, kernel=kernel)
         except WorkerError as error:
             raise lost_by(error) from error
+        try:
+            return replace(reply, result=read_answer(reply.result))
+        except ValueError as error:
+            reply.close()
+            self._pool.discard(role)
+            raise forged(role, str(error), reply.output) from error
+
+    def make_ready(self, role: str, device: str, *, timeout_s: float, kernel: str = "") -> None:
+        """Have a worker import what it needs, and make the context of a GPU."""
+        self.ask(role, "ready", Ready(device), partial(read, Nothing), timeout_s=timeout_s, kernel=kernel)
 
     def has_run(self, role: str, kernel: str) -> bool:
         """Whether a kernel runs next in a process that has run it before."""
@@ -101,42 +136,38 @@ class KernelRuns:
         """End a worker, so that what is asked next runs in a process without a past."""
         self._pool.discard(role)
 
-    def refuse(self, role: str, error: Exception, output: str) -> EndedError:
-        """End a worker whose answer our own service would never give; the verdict for it."""
-        self._pool.discard(role)
-        return forged(role, f"{type(error).__name__}: {error}", output)
-
     def together(
         self,
         role: str,
-        request: dict[str, Any],
-        pairs: Sequence[tuple[dict[str, Any], Buffer]],
+        request: RunKernel,
+        pairs: Sequence[Pair],
         *,
         share: float = 1.0,
-    ) -> Reply:
+    ) -> Reply[KernelAnswers]:
         """Have the kernel run on sets whose names it does not learn, in one request and within a share of the limit.
 
         Raises:
             EndedError: it died, or forged an answer; which set it died on is not looked for.
         """
-        kernel = request["kernel"]["key"]
+        kernel = request.kernel.key
         blinding = Blinding(pairs, seed=f"{self._seed}/{kernel}")
-        asked = {**request, "sets": blinding.sets}
-        timeout_s = share * self._timeout_s
-        reply = self.ask(role, "run", asked, blinding.buffers, timeout_s=timeout_s, kernel=kernel)
-        try:
-            blinding.take_off(reply.result)
-        except _MALFORMED as error:
-            raise self.refuse(role, error, reply.output) from error
-        return reply
+        return self.ask(
+            role,
+            "run",
+            replace(request, sets=blinding.sets),
+            lambda result: blinding.take_off(read(KernelAnswers, result)),
+            blinding.buffers,
+            timeout_s=share * self._timeout_s,
+            kernel=kernel,
+        )
 
     def _in_parts(
         self,
         role: str,
-        request: dict[str, Any],
-        pairs: Sequence[tuple[dict[str, Any], Buffer]],
+        request: RunKernel,
+        pairs: Sequence[Pair],
         end: EndedError,
-    ) -> tuple[Reply, list[str]]:
+    ) -> tuple[Reply[KernelAnswers], list[str]]:
         """The sets that are no probe's, then each of the others alone; the reply, and notes.
 
         After a hang all of that has but a share of the limit, and ends with the first set that does not answer in it.
@@ -144,7 +175,7 @@ class KernelRuns:
         Raises:
             EndedError: there are no probes' sets, the kernel dies without them, or `end` does not come again.
         """
-        core = [pair for pair in pairs if not pair[0].get("probe")]
+        core = [pair for pair in pairs if not pair[0].probe]
         if len(core) == len(pairs):
             raise end
         hung = end.verdict.status is Status.TIMEOUT
@@ -157,21 +188,15 @@ class KernelRuns:
             raise
         died = has_hung = False
         for pair in pairs:
-            if pair[0].get("probe"):
+            if name := pair[0].probe and pair[0].name:
                 try:
-                    part = (
-                        _not_run(pair[0]["name"])
-                        if has_hung
-                        else self.together(role, request, [pair], share=share)
-                    )
+                    part = _not_run(name) if has_hung else self.together(role, request, [pair], share=share)
                 except EndedError as death:
                     has_hung = death.verdict.status is Status.TIMEOUT
-                    part = _dead(pair[0]["name"], end if has_hung and hung else death)
-                try:
-                    died = _mark_death(part) or died
-                    reply = _joined(reply, part)
-                except _MALFORMED as error:
-                    raise self.refuse(role, error, part.output) from error
+                    part = _dead(name, end if has_hung and hung else death)
+                part, dies = _with_death(part)
+                died = died or dies
+                reply = _joined(reply, part)
         if died:
             return reply, []
         first, _, rest = end.verdict.message.partition("\n")
@@ -184,117 +209,101 @@ class KernelRuns:
         raise EndedError(end.verdict.status, end.verdict.reason, message, end.output)
 
     def _broken_by_a_probe(
-        self,
-        role: str,
-        request: dict[str, Any],
-        pairs: Sequence[tuple[dict[str, Any], Buffer]],
-        reply: Reply,
+        self, request: RunKernel, pairs: Sequence[Pair], reply: Reply[KernelAnswers]
     ) -> EndedError | None:
         """What the kernel failed with on a probe's set, where the sets after it could not be run because of it."""
-        probing = {one["name"] for one, _ in pairs if one.get("probe")}
+        probing = {inputs.name for inputs, _ in pairs if inputs.probe}
         broken = None
-        try:
-            for answer in reply.result["sets"]:
-                error = answer["error"]
-                if error and error["kind"] == NOT_RUN and broken is not None:
-                    if broken["name"] not in probing:
-                        return None
-                    contract = request["kernel"]["source"]["contract"]
-                    return ended_by(broken["error"], contract, broken["name"], reply.output)
-                if error and error["phase"] == "run":
-                    broken = answer
-        except _MALFORMED as error:
-            raise self.refuse(role, error, reply.output) from error
+        for answer in reply.result.sets:
+            error = answer.error
+            if error and error.kind == NOT_RUN and broken is not None and broken.error is not None:
+                if broken.name not in probing:
+                    return None
+                return ended_by(broken.error, request.kernel.source.contract, broken.name, reply.output)
+            if error and error.phase == "run":
+                broken = answer
         return None
 
     def _require_answers(
-        self,
-        role: str,
-        request: dict[str, Any],
-        pairs: Sequence[tuple[dict[str, Any], Buffer]],
-        reply: Reply,
+        self, role: str, request: RunKernel, pairs: Sequence[Pair], reply: Reply[KernelAnswers]
     ) -> None:
         """Raise what the kernel failed with on sets that are no probe's."""
-        names = [one["name"] for one, _ in pairs]
-        probing = {one["name"] for one, _ in pairs if one.get("probe")}
-        try:
-            failed = [
-                answer
-                for answer in reply.result["sets"]
-                if answer["error"] and (answer["name"] not in probing or answer["error"]["phase"] == "load")
-            ]
-            # A refusal of one set says nothing of the others: a failure among them comes first, its cause before all.
-            failed.sort(
-                key=lambda answer: (
-                    is_refusal(answer["error"]),
-                    answer["error"]["kind"] == NOT_RUN,
-                    names.index(answer["name"]),
-                )
-            )
-            contract = request["kernel"]["source"]["contract"]
-            ended = (
-                ended_by(failed[0]["error"], contract, failed[0]["name"], reply.output) if failed else None
-            )
-        except _MALFORMED as error:
-            raise self.refuse(role, error, reply.output) from error
-        if ended is not None:
-            if ended.verdict.reason in (Reason.OUT_OF_MEMORY, Reason.EXITED):
-                # What it still holds, or has taken down on its way out, the next kernel would miss.
-                self._pool.discard(role)
-            raise ended
+        names = [inputs.name for inputs, _ in pairs]
+        probing = {inputs.name for inputs, _ in pairs if inputs.probe}
+        failed = [
+            (answer.name, answer.error)
+            for answer in reply.result.sets
+            if answer.error and (answer.name not in probing or answer.error.phase == "load")
+        ]
+        if not failed:
+            return
+        # A refusal of one set says nothing of the others: a failure among them comes first, its cause before all.
+        name, error = min(
+            failed, key=lambda one: (is_refusal(one[1]), one[1].kind == NOT_RUN, names.index(one[0]))
+        )
+        ended = ended_by(error, request.kernel.source.contract, name, reply.output)
+        if ended.verdict.reason in (Reason.OUT_OF_MEMORY, Reason.EXITED):
+            # What it still holds, or has taken down on its way out, the next kernel would miss.
+            self._pool.discard(role)
+        raise ended
 
 
-def _mark_death(part: Reply) -> bool:
-    """Whether the kernel died on a probe's set, or broke its process: the same for what is made of it."""
-    error = part.result["sets"][0]["error"]
-    if error is None:
-        return False
-    cause = cause_of(str(error["kind"]), str(error["message"])) or cause_of_code(str(error["message"]))
+def _with_death(part: Reply[KernelAnswers]) -> tuple[Reply[KernelAnswers], bool]:
+    """Whether the kernel died on a probe's set, or broke its process: the answer says the same of both."""
+    (answer,) = part.result.sets
+    if answer.error is None:
+        return part, False
+    error = answer.error
+    cause = cause_of(error.kind, error.message) or cause_of_code(error.message)
     if cause in _FAULTS:
-        error["phase"] = "died"
-    return bool(error["phase"] == "died")
+        error = replace(error, phase="died")
+    return replace(
+        part, result=replace(part.result, sets=(replace(answer, error=error),))
+    ), error.phase == "died"
 
 
-def _joined(one: Reply, other: Reply) -> Reply:
+def _joined(first: Reply[KernelAnswers], second: Reply[KernelAnswers]) -> Reply[KernelAnswers]:
     """Two answers as one: sets, then deviations, and their buffers in the same order."""
-    result = {
-        "sets": [*one.result["sets"], *other.result["sets"]],
-        "deviations": [*one.result["deviations"], *other.result["deviations"]],
-        "observed": {**other.result["observed"], **one.result["observed"], **_both(one, other)},
-    }
-    count, others = len(one.result["sets"]), len(other.result["sets"])
-    buffers = (
-        *one.buffers[:count],
-        *other.buffers[:others],
-        *one.buffers[count:],
-        *other.buffers[others:],
+    ours, theirs = first.result, second.result
+    answers = KernelAnswers(
+        sets=(*ours.sets, *theirs.sets),
+        deviations=(*ours.deviations, *theirs.deviations),
+        observed={**theirs.observed, **ours.observed, **_both(ours.observed, theirs.observed)},
     )
-    return Reply(result, buffers, one.printed + other.printed)
+    count, others = len(ours.sets), len(theirs.sets)
+    buffers = (
+        *first.buffers[:count],
+        *second.buffers[:others],
+        *first.buffers[count:],
+        *second.buffers[others:],
+    )
+    return Reply(answers, buffers, first.printed + second.printed)
 
 
-def _both(one: Reply, other: Reply) -> dict[str, list[Any]]:
+def _both(ours: Facts, theirs: Facts) -> Facts:
     """Facts that both observed of probes whose facts are lists: neither may hide what the other saw."""
-    seen, also = one.result["observed"], other.result["observed"]
     return {
-        name: [*seen[name], *(fact for fact in also[name] if fact not in seen[name])]
-        for name in seen.keys() & also.keys()
-        if isinstance(seen[name], list) and isinstance(also[name], list)
+        name: [*ours[name], *(fact for fact in theirs[name] if fact not in ours[name])]
+        for name in ours.keys() & theirs.keys()
+        if isinstance(ours[name], list) and isinstance(theirs[name], list)
     }
 
 
-def _dead(name: str, death: EndedError) -> Reply:
+def _dead(name: str, death: EndedError) -> Reply[KernelAnswers]:
     """What stands for the answer to a probe's set on which the kernel died."""
     return _failed(
-        name, {"phase": "died", "kind": death.verdict.reason.value, "message": death.verdict.message}
+        name,
+        RaisedError(phase="died", kind=death.verdict.reason.value, message=death.verdict.message),
     )
 
 
-def _not_run(name: str) -> Reply:
+def _not_run(name: str) -> Reply[KernelAnswers]:
     """What stands for the answer to a probe's set that was not tried any more."""
-    message = "not run: the kernel hung on another set of inputs"
-    return _failed(name, {"phase": "run", "kind": NOT_RUN, "message": message, "remedy": "", "trace": ""})
+    return _failed(
+        name, RaisedError(kind=NOT_RUN, message="not run: the kernel hung on another set of inputs")
+    )
 
 
-def _failed(name: str, error: dict[str, Any]) -> Reply:
-    answer = {"name": name, "error": error, "devices": [], "tensors": {"metas": [], "spans": []}}
-    return Reply({"sets": [answer], "deviations": [], "observed": {}}, (Buffer.from_chunks([]),), Printed())
+def _failed(name: str, error: RaisedError) -> Reply[KernelAnswers]:
+    answer = SetAnswer(name=name, tensors={"metas": [], "spans": []}, error=error)
+    return Reply(KernelAnswers(sets=(answer,)), (Buffer.from_chunks([]),), Printed())

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import torch
 
 from pytest_cgins.building.cache.headers import file_digest
 from pytest_cgins.building.loading.callable import LoadedKernel, load
-from pytest_cgins.core import documents
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import LaunchError
 from pytest_cgins.core.model import CompiledKernel
 
@@ -22,24 +19,26 @@ class KernelCache:
     def __init__(self) -> None:
         self._loaded: dict[str, LoadedKernel] = {}
 
-    def has(self, document: Any) -> bool:
-        """Whether a `CompiledKernel` is loaded, so that nothing of it runs when it is asked for."""
-        return document.get("key") in self._loaded
+    def has(self, compiled: CompiledKernel) -> bool:
+        """Whether a kernel is loaded, so that nothing of it runs when it is asked for."""
+        return compiled.key in self._loaded
 
     def load(
-        self, document: Any, *, around: Callable[[], AbstractContextManager[object]] = nullcontext
+        self,
+        compiled: CompiledKernel,
+        *,
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> LoadedKernel:
-        """Load a `CompiledKernel` from its JSON, once.
+        """Load a kernel, once.
 
         Args:
-            document: the JSON.
+            compiled: as it was built.
             around: what the kernel's own code is loaded in.
 
         Raises:
             LaunchError: its library is not what was built.
             KernelError: if it cannot be loaded. A Python module may raise anything at import.
         """
-        compiled = documents.load_python(CompiledKernel, document)
         if compiled.key not in self._loaded:
             if compiled.sha256 and file_digest(compiled.library) != compiled.sha256:
                 raise LaunchError(
@@ -57,12 +56,10 @@ def use_device(device: str) -> None:
         torch.cuda.set_device(torch.device(device))
 
 
-def make_ready(params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-    """What services answer to `ready`: the context of the GPU `device` is made."""
-    del buffers
-    use_device(params["device"])
-    wait_for_device(params["device"])
-    return {}, []
+def make_ready(device: str) -> None:
+    """What services do when they are asked to be `ready`: the context of a GPU is made."""
+    use_device(device)
+    wait_for_device(device)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ class LocalWorker:
 
     def call(
         self, method: str, params: Mapping[str, Any], buffers: Sequence[Buffer] = (), *, timeout_s: float
-    ) -> Reply:
+    ) -> Reply[Any]:
         """Call a method of the service. `timeout_s` is not kept to: nobody could end the call.
 
         Raises:

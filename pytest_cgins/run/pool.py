@@ -96,7 +96,7 @@ class WorkerPool:
         *,
         timeout_s: float,
         kernel: str = "",
-    ) -> Reply:
+    ) -> Reply[Any]:
         """Call a method of the role's service; errors are those of `WorkerProcess.call`.
 
         Args:

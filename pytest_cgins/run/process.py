@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import (
@@ -43,18 +43,26 @@ _KILL_WAIT_S = 10.0
 _LINGER_S = 0.5  # in which a worker whose connection was closed finds that out
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Generic[T]):
     """What a service answered."""
 
-    result: Any
-    """Plain JSON values."""
+    result: T
+    """Plain JSON values from a worker; afterwards a message of `verify.messages`."""
     buffers: tuple[Buffer, ...]
     """In the service's order; the caller closes them."""
     printed: Printed = field(default_factory=Printed)
     """What the process printed since the last answer, the ends of it."""
     took: Took | None = None
     """How long the answer took; None of a service that is called in this process."""
+
+    def close(self) -> None:
+        """Close the buffers."""
+        for buffer in self.buffers:
+            buffer.close()
 
     @property
     def output(self) -> str:
@@ -196,7 +204,7 @@ class WorkerProcess:
         buffers: Sequence[Buffer] = (),
         *,
         timeout_s: float,
-    ) -> Reply:
+    ) -> Reply[Any]:
         """Call a method of the service and wait for its answer.
 
         `buffers` stay the caller's. The start of the process has a limit of its own, beside `timeout_s`.
@@ -295,7 +303,7 @@ class WorkerProcess:
                 fault=excess.reason.value,
             ) from None
 
-    def _answer(self, method: str, deadline: float) -> Reply:
+    def _answer(self, method: str, deadline: float) -> Reply[Any]:
         started = time.monotonic()
         try:
             answer, buffers = self._challenged(deadline)

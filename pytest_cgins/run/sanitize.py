@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.model import Probe, Reason, Status
 from pytest_cgins.core.options import BARE_VARIABLE
 from pytest_cgins.run import sanitizer
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.kernel_run import NOT_RUN, KernelRuns
+from pytest_cgins.run.kernel_run import NOT_RUN, KernelRuns, Pair
 from pytest_cgins.run.launch import Wrap
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import START_TIMEOUT_S
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.worker import ENCLOSE_VARIABLE
+from pytest_cgins.verify.messages import RunKernel, SetAnswer
 
 _FAILS = "the kernel fails"
 SHOWN_FINDINGS = 3
@@ -71,39 +71,32 @@ class Sanitizers:
 
     def probes(
         self,
-        wanted: Sequence[str],
         device: str,
-        request: dict[str, Any],
-        sets: Sequence[dict[str, Any]],
-        buffers: Sequence[Buffer],
+        request: RunKernel,
+        pairs: Sequence[Pair],
     ) -> tuple[Probe, ...]:
         """Run a kernel under each tool; one result a tool.
 
         Args:
-            wanted: names of the probes that are switched on; a tool that is not among them is left out.
             device: of the case.
-            request: `VerificationService.run`'s, without `sets`.
-            sets: as the reference worker prepared them; each is run once.
-            buffers: one a set.
+            request: without sets; a tool that is not among its probes is left out.
+            pairs: sets as the reference worker prepared them; each is run once.
 
         Raises:
             EndedError: `INFRASTRUCTURE`, compute-sanitizer is not installed or does not work here, or its worker was
                 lost before a kernel could run.
         """
-        tools = [tool for tool in self._tools if tool in wanted]
+        tools = [tool for tool in self._tools if tool in request.probes]
         if not device.startswith("cuda"):
             why = "compute-sanitizer looks into CUDA kernels only"
             return tuple(Probe(name=tool, outcome="not-run", reason=Reason.OK, message=why) for tool in tools)
-        pairs = list(zip(sets, buffers, strict=True))
-        return tuple(self._probe(tool, {**request, "probes": ()}, pairs) for tool in tools)
+        return tuple(self._probe(tool, replace(request, probes=()), pairs) for tool in tools)
 
     def findings(
         self,
-        wanted: Sequence[str],
         device: str,
-        request: dict[str, Any],
-        sets: Sequence[dict[str, Any]],
-        buffers: Sequence[Buffer],
+        request: RunKernel,
+        pairs: Sequence[Pair],
         *,
         end: EndedError,
     ) -> tuple[str, ...]:
@@ -113,7 +106,7 @@ class Sanitizers:
         """
         if end.verdict.status is not Status.RUNTIME_ERROR or not device.startswith("cuda"):
             return ()
-        found = self.probes(wanted, device, request, sets, buffers)
+        found = self.probes(device, request, pairs)
         return tuple(
             f"{sanitizer.PROGRAM} ({probe.name}): {probe.message}"
             for probe in found
@@ -128,9 +121,7 @@ class Sanitizers:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def _probe(
-        self, tool: str, request: dict[str, Any], pairs: Sequence[tuple[dict[str, Any], Buffer]]
-    ) -> Probe:
+    def _probe(self, tool: str, request: RunKernel, pairs: Sequence[Pair]) -> Probe:
         pool, runs = self._worker(tool)
         died: EndedError | None = None
         unfinished = ""
@@ -142,9 +133,8 @@ class Sanitizers:
             if end.verdict.reason in _TOOLS_COST:
                 unfinished = end.verdict.message
         else:
-            unfinished = _unfinished(reply.result["sets"])
-            for buffer in reply.buffers:
-                buffer.close()
+            unfinished = _unfinished(reply.result.sets)
+            reply.close()
         text = self._logged(tool)
         if why := sanitizer.trouble(text):
             pool.close()
@@ -213,13 +203,11 @@ class Sanitizers:
         return lambda command: fence.wrap(around(command))
 
 
-def _unfinished(answers: Sequence[dict[str, Any]]) -> str:
+def _unfinished(answers: Sequence[SetAnswer]) -> str:
     """What the kernel died of, or where it lacked memory, or why it came through on no set; "" if it ran."""
-    errors = [answer["error"] for answer in answers if answer["error"]]
+    errors = [answer.error for answer in answers if answer.error]
     for error in errors:
-        message = str(error.get("message", ""))
-        cause = cause_of(str(error.get("kind", "")), message)
-        ended = error["phase"] == "died" or error.get("kind") == NOT_RUN
-        if ended or cause in _TOOLS_COST or len(errors) == len(answers):
-            return f"{error.get('kind', '')}: {message}"
+        ended = error.phase == "died" or error.kind == NOT_RUN
+        if ended or cause_of(error.kind, error.message) in _TOOLS_COST or len(errors) == len(answers):
+            return f"{error.kind}: {error.message}"
     return ""

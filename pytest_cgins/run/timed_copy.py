@@ -10,20 +10,19 @@ import torch
 from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.launcher import poison, reusing
 from pytest_cgins.building.loading.returned import address, plain, require_plain, tensors_of, twin
-from pytest_cgins.core import documents
-from pytest_cgins.core.model import OpCall, TensorMeta
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run.kernels import wait_for_device
+from pytest_cgins.verify.messages import PackedInputs
 
 
 class Content:
     """One set of inputs: its name, its call, and its numbers on the device."""
 
-    def __init__(self, one: dict[str, Any], kept: Kept) -> None:
-        self.name: str = one["name"]
-        self.call = documents.load_python(OpCall, one["call"])
-        self.outputs = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
-        self.mutated: list[int] = one.get("mutated", [])
+    def __init__(self, inputs: PackedInputs, kept: Kept) -> None:
+        self.name = inputs.name
+        self.call = inputs.call
+        self.outputs = inputs.outputs
+        self.mutated = inputs.mutated
         self.kept = kept
 
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.exceptions import kind_of, told
 from pytest_cgins.building.loading.imports import import_from
 from pytest_cgins.building.loading.returned import address
-from pytest_cgins.core import documents
 from pytest_cgins.core.bits import all_same, snapshot
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.dtypes import ITEMSIZE
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ArmName
-from pytest_cgins.core.model import Context
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.tensors import Kept, pack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.backward import is_derived
@@ -41,6 +41,19 @@ from pytest_cgins.timing.clock_watch import ClockWatch
 from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.timing.timers import make_timer
+from pytest_cgins.verify.messages import (
+    FinishedTiming,
+    Nothing,
+    Opened,
+    OpenTiming,
+    Ready,
+    RepeatCalls,
+    RunBlocks,
+    TimedAnswer,
+    TimedBlock,
+    TimedBlocks,
+    serves,
+)
 from pytest_cgins.verify.probes import (
     after_timing,
     content_cache,
@@ -59,7 +72,7 @@ CPU_COPIES_BYTES = 2**30
 """What the copies of one case's tensors may take of the host's memory."""
 _SHOWN = 300
 
-Answer = tuple[dict[str, Any], Buffer]
+Answer = tuple[TimedAnswer, Buffer]
 
 
 class TimingService:
@@ -71,85 +84,64 @@ class TimingService:
         self._kernels = KernelCache()
         self._opened: _Opened | None = None
 
-    def ready(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+    @serves(Ready)
+    def ready(self, request: Ready, buffers: list[Buffer]) -> tuple[Nothing, list[Buffer]]:
         """Have everything imported, and the context of a GPU made."""
-        return make_ready(params, buffers)
+        del buffers
+        make_ready(request.device)
+        return Nothing(), []
 
-    def open(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Make the arms of a case ready to be timed.
-
-        Args:
-            params: `kernel` (CompiledKernel), `device`, `import_root` (folder that the op's module is imported
-                from), `limit_s` (bounds one batch of every arm together), and `sets` that differ in their
-                numbers alone, each with `name`, `call` (OpCall), `tensors` (as of `tensors.pack`), `outputs`
-                (TensorMetas), `context` (Context) and, if any, `mutated` (indices of the tensors that the op
-                changes). If wanted: `base` (CompiledKernel); `compile`, whether torch.compile is an arm; `cache`,
-                `warm` if tensors may stay in it; `longer`, a factor for the length of batches; `fenced`, whether a GPU
-                is to be timed by loops between fences; `probes`, names of those that are switched on.
-            buffers: one a set.
-
-        Returns:
-            `arms`, `method`, `calls` and `batch_seconds` and `host_ns_per_call` by arm, `launch_ns`, what the launch
-            of a kernel that does nothing takes (0 on a CPU), `cold`, `notes`; and `refused`, why arms that were wanted are not there, by arm.
-        """
-        sets = params["sets"]
+    @serves(OpenTiming)
+    def open(self, request: OpenTiming, buffers: list[Buffer]) -> tuple[Opened, list[Buffer]]:
+        """Make the arms of a case ready to be timed; `buffers` are one a set."""
+        sets, device = request.sets, request.device
         if not sets or len(buffers) != len(sets):
             raise ProtocolError(f"{counted(len(sets), 'set')} came with {counted(len(buffers), 'buffer')}")
         self._close()
-        use_device(params["device"])
-        import_from(params["import_root"])
-        with self._fatal_if_raised(params["device"]):
-            self._opened = _Opened(params, buffers, self._kernels)
+        use_device(device)
+        import_from(request.import_root)
+        with self._fatal_if_raised(device):
+            self._opened = _Opened(request, buffers, self._kernels)
             return self._opened.made_ready(), []
 
-    def blocks(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Run blocks: `orders` are texts of arms' letters.
-
-        Returns:
-            `blocks`: for each its `order`, `ns_per_call` and `mean_ns_per_call`, and on a GPU `sm_mhz` and `throttled`.
-        """
+    @serves(RunBlocks)
+    def blocks(self, request: RunBlocks, buffers: list[Buffer]) -> tuple[TimedBlocks, list[Buffer]]:
+        """Run blocks, on a GPU with its clock."""
         del buffers
         opened = self._require_open()
         with self._fatal_if_raised(opened.device):
-            return {"blocks": opened.blocks(params["orders"])}, []
+            return TimedBlocks(tuple(opened.blocks(request.orders))), []
 
-    def repeat(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Call an `arm` so many times (`calls`), for whoever times it from outside."""
+    @serves(RepeatCalls)
+    def repeat(self, request: RepeatCalls, buffers: list[Buffer]) -> tuple[Nothing, list[Buffer]]:
+        """Call an arm so many times, for whoever times it from outside."""
         del buffers
         opened = self._require_open()
         with self._fatal_if_raised(opened.device):
-            opened.repeat(params["arm"], int(params["calls"]))
-        return {}, []
+            opened.repeat(request.arm, request.calls)
+        return Nothing(), []
 
-    def look(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
+    @serves(Nothing)
+    def look(self, request: Nothing, buffers: list[Buffer]) -> tuple[Nothing, list[Buffer]]:
         """Look at the answers of the kernel's last calls, after which no other arm was called."""
-        del params, buffers
+        del request, buffers
         opened = self._require_open()
         with self._fatal_if_raised(opened.device):
             opened.look()
-        return {}, []
+        return Nothing(), []
 
-    def finish(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Have the kernel run on exchanged numbers, and the probes look.
-
-        Returns:
-            `{"answers": […], "observed": {…}}`, and one buffer an answer.
-
-            An answer has `name`; `when`, `among`, `last`, `after` or `captured` (see `verify.probes.after_timing`); `tensors`, the outputs
-            and after them the mutated inputs; and `error`, None or `kind` and `message`. `observed` has what
-            probes saw, by their names.
-        """
-        del params, buffers
+    @serves(Nothing)
+    def finish(self, request: Nothing, buffers: list[Buffer]) -> tuple[FinishedTiming, list[Buffer]]:
+        """Have the kernel run on exchanged numbers, and the probes look; gives one buffer an answer."""
+        del request, buffers
         opened = self._require_open()
         with self._fatal_if_raised(opened.device):
             answers, observed = opened.finished()
         # A capture that failed leaves torch's allocator waiting for its end, and later ones would fail too.
         self.fatal = opened.spent
         self._close()
-        return {
-            "answers": [answer for answer, _ in answers],
-            "observed": observed,
-        }, [buffer for _, buffer in answers]
+        told = FinishedTiming(answers=tuple(answer for answer, _ in answers), observed=observed)
+        return told, [buffer for _, buffer in answers]
 
     def _require_open(self) -> _Opened:
         if self._opened is None:
@@ -174,36 +166,36 @@ class TimingService:
 class _Opened:
     """One case whose arms are ready."""
 
-    def __init__(self, params: dict[str, Any], buffers: list[Buffer], kernels: KernelCache) -> None:
-        self.device: str = params["device"]
+    def __init__(self, request: OpenTiming, buffers: list[Buffer], kernels: KernelCache) -> None:
+        self.device = request.device
         self.spent = False
-        self._probes = frozenset(params.get("probes", ()))
-        self._context = documents.load_python(Context, params["sets"][0]["context"])
-        self._refused: dict[str, str] = {}
+        self._probes = frozenset(request.probes)
+        self._context = request.sets[0].context
+        self._refused: dict[ArmName, str] = {}
         self._replayed: Given | None = None
-        self._is_direct = params["kernel"]["source"]["contract"] in on_stream.DIRECT
+        self._is_direct = request.kernel.source.contract in on_stream.DIRECT
         self._carve_out = CarveOut(self.device, on=l2_carve_out.NAME in self._probes)
         self._launch_ns = _launch_ns(self.device)
         # Before the watch begins: what the base does as it is loaded is no doing of the kernel.
-        base = self._base(params, kernels)
+        base = self._base(request.base, kernels)
         # A recorded context may have torch import Triton, which has to know before whether it interprets.
-        self._watch = Watch(self._probes & {integrity.NAME, snooping.NAME}, params)
+        self._watch = Watch(self._probes & {integrity.NAME, snooping.NAME}, request)
         self._ended = False
         try:
             with self._watch.loading():
-                kernel = kernels.load(params["kernel"])
+                kernel = kernels.load(request.kernel)
             self._carve_out.loaded()
-            trust(params["kernel"]["source"]["op"])
+            trust(request.kernel.source.op)
             with self._around():
                 contents = [
-                    Content(one, Kept(one["tensors"], buffer, self.device))
-                    for one, buffer in zip(params["sets"], buffers, strict=True)
+                    Content(inputs, Kept(inputs.tensors, buffer, self.device))
+                    for inputs, buffer in zip(request.sets, buffers, strict=True)
                 ]
-                rotation = _plan_rotation(contents, params)
+                rotation = _plan_rotation(contents, request)
                 turns = [contents[index % len(contents)] for index in range(rotation.copies)]
                 self._copies = [TimedCopy(kernel, one, self.device) for one in turns]
                 self._kernel = Rotating([copy.bare for copy in self._copies])
-                arms = self._arms(turns, base, compiled=bool(params.get("compile")))
+                arms = self._arms(turns, base, compiled=request.compile)
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
                 with self._watch.timing():
                     self._held = self._hold(self._copies[0])
@@ -215,9 +207,9 @@ class _Opened:
                         arms,
                         self.device,
                         copies=rotation.copies,
-                        limit_s=params["limit_s"],
-                        longer=params.get("longer", 1.0),
-                        fenced=params.get("fenced", False),
+                        limit_s=request.limit_s,
+                        longer=request.longer,
+                        fenced=request.fenced,
                         require_replays=lambda: self._require_replays(arms, contents),
                     )
             self._repeats = after_timing.Repeats()
@@ -230,40 +222,40 @@ class _Opened:
             self.close()
             raise
 
-    def made_ready(self) -> dict[str, Any]:
+    def made_ready(self) -> Opened:
         """See `TimingService.open`."""
-        return {
-            "arms": list(self._timer.calls),
-            "method": self._timer.method,
-            "calls": dict(self._timer.calls),
-            "batch_seconds": dict(self._timer.batch_seconds),
-            "host_ns_per_call": self._host_ns,
-            "launch_ns": self._launch_ns,
-            "cold": self._cold,
-            "notes": list(self._notes),
-            "refused": self._refused,
-        }
+        return Opened(
+            arms=tuple(self._timer.calls),
+            method=self._timer.method,
+            calls=dict(self._timer.calls),
+            batch_seconds=dict(self._timer.batch_seconds),
+            host_ns_per_call=self._host_ns,
+            launch_ns=self._launch_ns,
+            cold=self._cold,
+            notes=tuple(self._notes),
+            refused=self._refused,
+        )
 
-    def blocks(self, orders: Sequence[str]) -> list[dict[str, Any]]:
+    def blocks(self, orders: Sequence[str]) -> list[TimedBlock]:
         """See `TimingService.blocks`."""
         arms = [[LETTER_ARMS[letter] for letter in order] for order in orders]
-        made = []
+        blocks: list[TimedBlock] = []
         with self._around(), self._watch.timing() as put_back:
             for order, times in zip(orders, self._timer.blocks(arms, put_back), strict=True):
                 reading = self._clock.read()
-                made.append(
-                    {
-                        "order": order,
-                        "ns_per_call": times,
-                        "mean_ns_per_call": list(self._timer.means),
-                        "sm_mhz": reading.sm_mhz,
-                        "throttled": reading.reasons,
-                    }
+                blocks.append(
+                    TimedBlock(
+                        order=order,
+                        ns_per_call=tuple(times),
+                        mean_ns_per_call=tuple(self._timer.means),
+                        sm_mhz=reading.sm_mhz,
+                        throttled=tuple(reading.reasons),
+                    )
                 )
                 # A GPU already runs the block after one that is given.
-                if self._timer.method != "cuda-graph" or len(made) == len(orders):
+                if self._timer.method != "cuda-graph" or len(blocks) == len(orders):
                     self._look_at_answers()
-        return made
+        return blocks
 
     def repeat(self, arm: ArmName, calls: int) -> None:
         """See `TimingService.repeat`."""
@@ -326,7 +318,7 @@ class _Opened:
             yield
 
     def _arms(
-        self, turns: Sequence[Content], base: Any, *, compiled: bool
+        self, turns: Sequence[Content], base: LoadedKernel | None, *, compiled: bool
     ) -> dict[ArmName, Callable[[int], object]]:
         arms: dict[ArmName, Callable[[int], object]] = {
             "kernel": self._kernel,
@@ -372,13 +364,13 @@ class _Opened:
                     self._replayed = Given(other.name, "captured", error.replayed)
                 raise
 
-    def _base(self, params: dict[str, Any], kernels: KernelCache) -> Any:
+    def _base(self, compiled: CompiledKernel | None, kernels: KernelCache) -> LoadedKernel | None:
         """The kernel at the base revision; None if there is none, or it cannot be loaded here."""
-        if not params.get("base"):
+        if compiled is None:
             return None
         before = settings.read()
         try:
-            return kernels.load(params["base"])
+            return kernels.load(compiled)
         except Exception as error:  # noqa: BLE001 - not the kernel's doing, whatever it is
             self._refused["base"] = f"it cannot be loaded: {_short(error)}"
             return None
@@ -406,7 +398,7 @@ class _Opened:
         if changes and name == "base" and arms.pop(name, None) is not None:
             self._refused[name] = f"it changes settings that others are timed with: {changes[0]}"
 
-    def _base_arm(self, base: Any) -> Rotating:
+    def _base_arm(self, base: LoadedKernel) -> Rotating:
         return Rotating([copy.bind_beside(base) for copy in self._copies])
 
     def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
@@ -421,7 +413,7 @@ class _Opened:
         compiled: Any = torch.compile(resolve(op), dynamic=False)
         return Rotating([bound(one.call, one.kept.unpack(), instead=compiled) for one in turns])
 
-    def _host_times(self, arms: Arms, copies: int) -> dict[str, float]:
+    def _host_times(self, arms: Arms, copies: int) -> dict[ArmName, float]:
         if not self.device.startswith("cuda"):
             return {}
         from pytest_cgins.timing.cuda import host_seconds_per_call
@@ -461,7 +453,7 @@ def _short(error: BaseException) -> str:
 
 def _packed(given: Given) -> Answer:
     header, packed = pack(given.tensors)
-    return {"name": given.name, "when": given.when, "tensors": header, "error": given.error}, packed
+    return TimedAnswer(name=given.name, when=given.when, tensors=header, error=given.error), packed
 
 
 @contextmanager
@@ -479,16 +471,16 @@ def _capture_stream(device: str) -> Iterator[None]:
     wait_for_device(device)
 
 
-def _plan_rotation(contents: Sequence[Content], params: dict[str, Any]) -> Rotation:
-    first, device = params["sets"][0], params["device"]
+def _plan_rotation(contents: Sequence[Content], request: OpenTiming) -> Rotation:
+    first, device = request.sets[0], request.device
     outputs = contents[0].outputs
-    touched = sum(first["tensors"]["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
+    touched = sum(first.tensors["spans"]) + sum(meta.numel * ITEMSIZE[meta.dtype] for meta in outputs)
     on_gpu = device.startswith("cuda")
     memory = torch.cuda.mem_get_info(torch.device(device))[0] // 2 if on_gpu else CPU_COPIES_BYTES
     return plan(
         touched,
         last_level_cache_bytes(device),
-        memory_bytes=memory // (2 + bool(params.get("compile"))),  # the base runs on the kernel's
+        memory_bytes=memory // (2 + request.compile),  # the base runs on the kernel's
         contents=len(contents),
-        cold=params.get("cache") != "warm",
+        cold=request.cache != "warm",
     )

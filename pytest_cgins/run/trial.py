@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
 from pytest_cgins.building.loading.callable import BoundCall, LoadedKernel
 from pytest_cgins.building.loading.returned import address, place, plain, twin
-from pytest_cgins.core import documents
 from pytest_cgins.core.bits import copy_element, copy_memory, same_memory, snapshot
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import Context, OpCall, TensorMeta
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.packs.context import restore
 from pytest_cgins.run.kernels import stream_of_its_own, wait_for_stream
+from pytest_cgins.verify.messages import PackedInputs
 from pytest_cgins.verify.probes.on_stream import capturing
 from pytest_cgins.verify.probes.plain_outputs import unlike
 from pytest_cgins.verify.probes.trial import PreparedCall, Trial
@@ -30,25 +28,25 @@ class SetTrial:
 
     Args:
         kernel: the loaded kernel.
-        one: the set, as `VerificationService.run` takes it.
+        packed: the set.
         content: its tensors' bytes.
         device: `cpu` or `cuda:0`.
         watch: what is told of every run.
     """
 
     def __init__(
-        self, kernel: LoadedKernel, one: dict[str, Any], content: Buffer, device: str, watch: Watch
+        self, kernel: LoadedKernel, packed: PackedInputs, content: Buffer, device: str, watch: Watch
     ) -> None:
-        self.name: str = one["name"]
+        self.name = packed.name
         self.device = device
         self._answer: list[torch.Tensor] = []
         self.unlike: list[str] = []
         """What outputs are that are not plain tensors."""
-        self._kernel, self._one, self._content, self._watch = kernel, one, content, watch
-        self._call = documents.load_python(OpCall, one["call"])
-        self._metas = [documents.load_python(TensorMeta, meta) for meta in one["outputs"]]
-        self._context = documents.load_python(Context, one["context"])
-        self._mutated: list[int] = one.get("mutated", [])
+        self._kernel, self._packed, self._content, self._watch = kernel, packed, content, watch
+        self._call = packed.call
+        self._metas = packed.outputs
+        self._context = packed.context
+        self._mutated = packed.mutated
         self._inputs = self._unpack()
         self._given = [*map(twin, self._inputs)]
         self._places = [*map(place, self._given)]
@@ -154,9 +152,9 @@ class SetTrial:
         """See `verify.probes.trial.Trial.alike`."""
         return (
             isinstance(other, SetTrial)
-            and self._one["call"] == other._one["call"]
-            and self._one["tensors"] == other._one["tensors"]
-            and self._one["outputs"] == other._one["outputs"]
+            and self._packed.call == other._packed.call
+            and self._packed.tensors == other._packed.tensors
+            and self._packed.outputs == other._packed.outputs
         )
 
     def inputs_changed(self) -> list[int]:
@@ -182,7 +180,7 @@ class SetTrial:
         return self._overrun or self._bound.overrun()
 
     def _unpack(self) -> list[torch.Tensor]:
-        return unpack(self._one["tensors"], self._content, self.device)
+        return unpack(self._packed.tensors, self._content, self.device)
 
     def _poison(self) -> None:
         with restore(self._context, self.device.partition(":")[0]):

@@ -7,12 +7,11 @@ what no right kernel can pass is `verify.probes.physical_floor`, which knows nei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from pytest_cgins.config import DeclaredWork, KernelEntry
-from pytest_cgins.core import documents
 from pytest_cgins.core.expression import ExpressionError
 from pytest_cgins.core.measurement import Measurement, Roofline
 from pytest_cgins.core.model import Case, Context, OpCall, TensorMeta
@@ -82,23 +81,35 @@ def roofline(
 
 
 def with_roofline(
-    measurement: Measurement, inputs: Mapping[str, Any], kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
+    measurement: Measurement,
+    *,
+    call: OpCall,
+    tensors: Sequence[TensorMeta],
+    outputs: Sequence[TensorMeta],
+    mutated: Iterable[int],
+    context: Context,
+    kernel: KernelEntry,
+    case: Case,
+    peaks: MeasuredPeaks,
 ) -> Measurement:
     """A measurement with its roofline, and what there is to note about it.
 
     Args:
         measurement: of the case.
-        inputs: the set that it was timed on, as the reference worker's `prepare` gives it.
+        call: the call that was timed.
+        tensors: its argument tensors.
+        outputs: what it returns.
+        mutated: indices of the tensors that it changes.
+        context: what it ran under.
         kernel: the case's entry.
         case: what was timed.
         peaks: of its device.
     """
-    context = documents.load_python(Context, inputs["context"])
     found, notes = roofline(
-        documents.load_python(OpCall, inputs["call"]),
-        [documents.load_python(TensorMeta, meta) for meta in inputs["tensors"]["metas"]],
-        [documents.load_python(TensorMeta, meta) for meta in inputs["outputs"]],
-        inputs["mutated"],
+        call,
+        tensors,
+        outputs,
+        mutated,
         kernel.work,
         median_ns_per_call=measurement.kernel.median_ns_per_call,
         dtype=factors_dtype(case, context),

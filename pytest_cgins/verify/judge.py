@@ -5,7 +5,6 @@ It alone sees gold, torch's answers and the references; the worker that runs ker
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +14,12 @@ from typing import Any
 import torch
 
 from pytest_cgins.building.loading.imports import import_from
-from pytest_cgins.config import ProbeException, Repeatability, Tolerance
-from pytest_cgins.core import documents
+from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError, TraceError
 from pytest_cgins.core.keep_running import PARENT, keep_running
 from pytest_cgins.core.layout import lay_out, rebuild
-from pytest_cgins.core.model import Case, Check, Context, Correctness, OpCall, Reason, Trace
+from pytest_cgins.core.model import Case, Check, Correctness, Reason, Trace
 from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.core.text import counted
 from pytest_cgins.packs.ops import trust
@@ -32,10 +30,29 @@ from pytest_cgins.verify import arguments, diagnosis, form, inputs, layouts, pro
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.maker import InputSet, dense_meta
+from pytest_cgins.verify.messages import (
+    AskOutputs,
+    DevicePeak,
+    FirstFailure,
+    JudgeAnswers,
+    Judgement,
+    JudgeTiming,
+    KernelAnswers,
+    Machine,
+    Nothing,
+    OutputMetas,
+    PackedInputs,
+    PreparedCase,
+    Question,
+    Ready,
+    SetAnswer,
+    TimingJudgement,
+    serves,
+)
 from pytest_cgins.verify.prepare import Preparation, prepare
 from pytest_cgins.verify.prepare_options import PrepareOptions, prepare_options_of
 from pytest_cgins.verify.probes import after_timing, on_stream, op_callback
-from pytest_cgins.verify.probes.registry import ALWAYS, TIMED
+from pytest_cgins.verify.probes.registry import TIMED
 from pytest_cgins.verify.reference import answer, memory_taken
 from pytest_cgins.verify.semantics import Semantics
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
@@ -45,7 +62,7 @@ CACHE_BYTES = 1 << 30
 
 
 class JudgeService:
-    """Methods take JSON and buffers, and return JSON and buffers; see each for its keys."""
+    """Methods take and give messages, and buffers."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         if settings.get(PARENT):
@@ -54,90 +71,62 @@ class JudgeService:
         self._prepared: OrderedDict[tuple[str, str, str, int, PrepareOptions], Preparation] = OrderedDict()
         self._held = 0  # bytes of all that is prepared
         self._packs: dict[str, _OpenPack] = {}
-        self._right: tuple[str, dict[str, str]] = ("", {})
+        self._right: tuple[object, dict[str, str]] = (None, {})
 
-    def describe(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Which devices there are: `{"environments": {"cpu": …}, "devices": ["cpu"], "locks": {"cpu": "cpu"}}`.
-
-        `locks` has each device's name for `timing.lock`.
-        """
-        del params, buffers
-        devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-        environments = {
-            device.partition(":")[0]: documents.dump_python(describe(device)) for device in devices[:2]
-        }
+    @serves(Nothing)
+    def describe(self, request: Nothing, buffers: list[Buffer]) -> tuple[Machine, list[Buffer]]:
+        """Which devices there are."""
+        del request, buffers
+        devices = ("cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count())))
+        environments = {device.partition(":")[0]: describe(device) for device in devices[:2]}
         locks = {device: device_key(device) for device in devices}
-        return {"environments": environments, "devices": devices, "locks": locks}, []
+        return Machine(environments=environments, devices=devices, locks=locks), []
 
-    def peaks(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Measure what a device reaches, for rooflines; whoever asks holds the device's lock.
-
-        Args:
-            params: `device`.
-            buffers: none.
-
-        Returns:
-            `{"peaks": MeasuredPeaks}`; null where even a copy fails, for want of memory.
-        """
+    @serves(Ready)
+    def peaks(self, request: Ready, buffers: list[Buffer]) -> tuple[DevicePeak, list[Buffer]]:
+        """Measure what a device reaches, for rooflines; whoever asks holds the device's lock."""
         del buffers
         try:
-            measured = peak_measurement.measure(params["device"])
+            return DevicePeak(peak_measurement.measure(request.device)), []
         except RuntimeError:
-            return {"peaks": None}, []
-        return {"peaks": documents.dump_python(measured)}, []
+            return DevicePeak(None), []
 
-    def prepare(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Make the inputs of a case.
-
-        Args:
-            params: `case`, `tolerance` (`kind`, `rtol`, `atol`), `seed`, `import_root`; if wanted `probes`, names of
-                those that are switched on, `claims`, `semantics`, `allow_tf32` and `interpreted` of the kernel.
-            buffers: none.
-
-        Returns:
-            `{"drift": null or text, "sets": [{"name", "call", "tensors", "outputs", "context", "mutated", "op_calls"}, …]}`
-            and one buffer a set. There are no sets if there is drift.
-        """
+    @serves(Question)
+    def prepare(self, question: Question, buffers: list[Buffer]) -> tuple[PreparedCase, list[Buffer]]:
+        """Make the inputs of a case."""
         del buffers
-        case, tolerance, prepared = self._preparation(params)
-        drift = prepared.drift(tolerance, case.device)
+        prepared = self._preparation(question)
+        drift = prepared.drift(question.tolerance, question.case.device)
         if drift:
-            return {"drift": drift, "sets": []}, []
-        own_calls = _own_calls(params, prepared, case)
+            return PreparedCase(drift=drift, sets=()), []
+        own_calls = _own_calls(question, prepared)
         sets, contents = [], []
         for made in prepared.sets:
             header, content = pack(rebuild(made.layout.metas, made.layout.spans, "cpu"))
             contents.append(content)
             sets.append(
-                {
-                    "name": made.expected.name,
-                    "call": documents.dump_python(made.call),
-                    "tensors": header,
-                    "outputs": [documents.dump_python(meta) for meta in made.outputs],
-                    "context": documents.dump_python(made.context),
-                    "mutated": list(made.mutated),
-                    "probe": made.probe,
-                    "op_calls": own_calls,
-                }
+                PackedInputs(
+                    name=made.expected.name,
+                    call=made.call,
+                    tensors=header,
+                    outputs=tuple(made.outputs),
+                    context=made.context,
+                    mutated=tuple(made.mutated),
+                    probe=made.probe,
+                    op_calls=own_calls,
+                )
             )
-        return {"drift": None, "sets": sets}, contents
+        return PreparedCase(drift=None, sets=tuple(sets)), contents
 
-    def judge(self, params: dict[str, Any], buffers: list[Buffer]) -> tuple[dict[str, Any], list[Buffer]]:
-        """Compare a kernel's answers.
-
-        Args:
-            params: those of `prepare`; `sets`, `deviations` and `observed` as the verification worker gave them,
-                the last two if there were probes; `probes`, names of those that are switched on; `exceptions`
-                (ProbeExceptions) and `repeatability` of the kernel; if wanted `untimed`, why it will not be timed.
-            buffers: one a set and a deviation.
-
-        Returns:
-            `{"correctness": Correctness}`. A set without an answer is a failed check.
-        """
-        case, tolerance, prepared = self._preparation(params)
-        answers = _Answers(params, buffers, case.device)
-        suspicions = Suspicions(params.get("probes", ALWAYS), _permissions(params), tolerance)
-        suspicions.own_calls = _own_calls(params, prepared, case)
+    @serves(JudgeAnswers)
+    def judge(self, request: JudgeAnswers, buffers: list[Buffer]) -> tuple[Judgement, list[Buffer]]:
+        """Compare a kernel's answers."""
+        question, tolerance = request.question, request.question.tolerance
+        case, observed = question.case, request.answers.observed
+        prepared = self._preparation(question)
+        answers = _Answers(request.answers, buffers, case.device)
+        suspicions = Suspicions(question.probes, _permissions(question), tolerance)
+        suspicions.own_calls = _own_calls(question, prepared)
         suspicions.own_memory = lambda name: _own_memory(prepared, name, case.device)
         core: list[diagnosis.Answered] = []
         probes: list[diagnosis.Answered] = []
@@ -148,68 +137,53 @@ class JudgeService:
             (probes if made.probe else core).append(diagnosis.Answered(made=made, got=got, checks=told))
             if not made.probe and after_timing.NAME in suspicions.wanted and core[-1].passed:
                 right[made.expected.name] = answers.digest(made.expected.name)
-        self._right = (_case_of(params), right)
+        self._right = (_key(question), right)
         checks = diagnosis.explain(core, prepared.maker, prepared.semantics, tolerance)
-        if all(one.passed for one in core):
+        if all(answered.passed for answered in core):
             _take_probes(probes, prepared, suspicions, tolerance)
         else:
             why = "the kernel is wrong on the inputs that decide: it cannot be told what only this would show"
-            suspicions.not_run |= {one.made.probe: why for one in probes if one.checks}
+            suspicions.not_run |= {answered.made.probe: why for answered in probes if answered.checks}
         suspicions.not_run |= prepared.not_run
-        suspicions.not_run |= dict.fromkeys(TIMED, params.get("untimed", "the kernel was not timed"))
+        suspicions.not_run |= dict.fromkeys(TIMED, question.untimed)
         suspicions.take_checks(checks)
-        suspicions.take_facts(params.get("observed", {}))
+        suspicions.take_facts(observed)
         expected = {made.expected.name: made.expected for made in prepared.sets}
         for second in answers.seconds(expected):
             suspicions.take_second(second)
         correctness = Correctness(
             checks=tuple(checks),
             power=prepared.power(tolerance),
-            notes=(*prepared.notes, *on_stream.notes(params.get("observed", {}).get(on_stream.NAME))),
+            notes=(*prepared.notes, *on_stream.notes(observed.get(on_stream.NAME))),
             probes=suspicions.probes(),
         )
-        return {"correctness": documents.dump_python(correctness)}, []
+        return Judgement(correctness), []
 
+    @serves(JudgeAnswers)
     def first_failure(
-        self, params: dict[str, Any], buffers: list[Buffer]
-    ) -> tuple[dict[str, Any], list[Buffer]]:
-        """Compare a kernel's further answers to the sets that decide.
+        self, request: JudgeAnswers, buffers: list[Buffer]
+    ) -> tuple[FirstFailure, list[Buffer]]:
+        """Compare a kernel's further answers to the sets that decide; what was prepared is not made again."""
+        question, tolerance = request.question, request.question.tolerance
+        prepared = self._preparation(question)
+        answers = _Answers(request.answers, buffers, question.case.device)
+        unwanted = Suspicions((), _permissions(question), tolerance)
+        checks = (
+            check for made in prepared.core for check in self._check(made, answers, tolerance, unwanted)[0]
+        )
+        return FirstFailure(next((check for check in checks if not check.passed), None)), []
 
-        Args:
-            params: those of `prepare`, as they were: what was prepared is not made again; `sets` as the verification
-                worker gave them.
-            buffers: one a set.
-
-        Returns:
-            `{"check": Check}`, the first that failed; null if none did.
-        """
-        case, tolerance, prepared = self._preparation(params)
-        answers = _Answers(params, buffers, case.device)
-        unwanted = Suspicions((), _permissions(params), tolerance)
-        checks = (one for made in prepared.core for one in self._check(made, answers, tolerance, unwanted)[0])
-        failed = next((one for one in checks if not one.passed), None)
-        return {"check": None if failed is None else documents.dump_python(failed)}, []
-
+    @serves(JudgeTiming)
     def judge_timed(
-        self, params: dict[str, Any], buffers: list[Buffer]
-    ) -> tuple[dict[str, Any], list[Buffer]]:
-        """Judge what was seen of a kernel while it was timed.
-
-        Args:
-            params: those of `judge`, without `sets` and `deviations`; `measurement`, `answers` and `observed` as the
-                timing worker gave them, the answers under the names of their sets.
-            buffers: one an answer.
-
-        Returns:
-            `{"probes": [Probe, …], "floor_ns_per_call": nanoseconds}`: results of the probes of timing; 0 where no
-            floor is known.
-        """
-        _, tolerance, prepared = self._preparation(params)
-        suspicions = Suspicions(params["probes"], _permissions(params), tolerance)
+        self, request: JudgeTiming, buffers: list[Buffer]
+    ) -> tuple[TimingJudgement, list[Buffer]]:
+        """Judge what was seen of a kernel while it was timed."""
+        question = request.question
+        prepared = self._preparation(question)
+        suspicions = Suspicions(question.probes, _permissions(question), question.tolerance)
         of, digests = self._right
-        right = digests if of == _case_of(params) else {}
-        probes, floor = timed.judge(params, buffers, prepared, suspicions, right)
-        return {"probes": [documents.dump_python(one) for one in probes], "floor_ns_per_call": floor}, []
+        right = digests if of == _key(question) else {}
+        return timed.judge(request, buffers, prepared, suspicions, right), []
 
     def _check(
         self, made: InputSet, answers: _Answers, tolerance: Tolerance, suspicions: Suspicions
@@ -219,14 +193,14 @@ class JudgeService:
         There are none for a probe's set on which the kernel failed.
         """
         expected = made.expected
-        entry = answers.entries.get(expected.name)
-        if entry is None:
+        first = answers.first.get(expected.name)
+        if first is None:
             return (form.failed(expected.name, Reason.OUTPUT_COUNT, "the kernel gave no answer"),), []
-        if made.probe and entry["error"]:
-            probing.take_error(made, entry["error"], suspicions)
+        if made.probe and first.error:
+            probing.take_error(made, first.error, suspicions)
             return (), []
-        suspicions.take_conduct(entry, expected.name, list(expected.arguments))
-        elsewhere = _elsewhere(entry, answers.device)
+        suspicions.take_conduct(first, expected.name, list(expected.arguments))
+        elsewhere = _elsewhere(first, answers.device)
         if elsewhere is not None:
             return (elsewhere,), []
         got = answers.tensors(expected.name)
@@ -239,39 +213,24 @@ class JudgeService:
             real = [tensor.contiguous() for tensor in real]
         return compare(expected, real, tolerance), real
 
-    def output_metas(
-        self, params: dict[str, Any], buffers: list[Buffer]
-    ) -> tuple[dict[str, Any], list[Buffer]]:
-        """Layouts of what torch returns for a call.
+    @serves(AskOutputs)
+    def output_metas(self, request: AskOutputs, buffers: list[Buffer]) -> tuple[OutputMetas, list[Buffer]]:
+        """Layouts of what torch returns for a call; the buffer holds its tensors."""
+        _importable(request.import_root, request.call.op)
+        tensors = unpack(request.tensors, buffers[0], request.device)
+        outputs = answer(request.call, lay_out(tensors), request.context, request.device)
+        return OutputMetas(tuple(dense_meta(output, index) for index, output in enumerate(outputs))), []
 
-        Args:
-            params: `call`, `tensors`, and optionally `context`, `device`, `import_root`.
-            buffers: the tensors.
-
-        Returns:
-            `{"outputs": [TensorMeta, …]}`
-        """
-        call = documents.load_python(OpCall, params["call"])
-        _importable(params.get("import_root", ""), call.op)
-        context = documents.load_python(Context, params["context"]) if "context" in params else Context()
-        device = params.get("device", "cpu")
-        tensors = unpack(params["tensors"], buffers[0], device)
-        outputs = answer(call, lay_out(tensors), context, device)
-        metas = [dense_meta(output, index) for index, output in enumerate(outputs)]
-        return {"outputs": [documents.dump_python(meta) for meta in metas]}, []
-
-    def _preparation(self, params: dict[str, Any]) -> tuple[Case, Tolerance, Preparation]:
-        case = documents.load_python(Case, params["case"])
-        tolerance, seed = Tolerance(**params["tolerance"]), int(params["seed"])
-        options = prepare_options_of(params, params.get("probes", ALWAYS))
-        key = (case.pack_path, case.trace_id, case.device, seed, options)
+    def _preparation(self, question: Question) -> Preparation:
+        case, options = question.case, prepare_options_of(question)
+        key = (case.pack_path, case.trace_id, case.device, question.seed, options)
         if key not in self._prepared:
-            _importable(params.get("import_root", ""), case.op)
-            made = self._prepared[key] = self._prepare(case, seed, options)
+            _importable(question.import_root, case.op)
+            made = self._prepared[key] = self._prepare(case, question.seed, options)
             self._held += made.nbytes
             self._evict()
         self._prepared.move_to_end(key)
-        return case, tolerance, self._prepared[key]
+        return self._prepared[key]
 
     def _prepare(self, case: Case, seed: int, options: PrepareOptions) -> Preparation:
         """Validate the pack once, not once a case: that takes time in proportion to its size."""
@@ -310,9 +269,9 @@ class _OpenPack:
     traces: dict[str, Trace]
 
 
-def _own_calls(params: dict[str, Any], prepared: Preparation, case: Case) -> dict[str, int]:
+def _own_calls(question: Question, prepared: Preparation) -> dict[str, int]:
     """What torch's own op runs, if a probe wants to know."""
-    return prepared.op_calls(case.device) if op_callback.NAME in params.get("probes", ()) else {}
+    return prepared.op_calls(question.case.device) if op_callback.NAME in question.probes else {}
 
 
 def _own_memory(prepared: Preparation, name: str, device: str) -> int:
@@ -365,60 +324,57 @@ def _complexity(expected: ExpectedSet, got: list[torch.Tensor]) -> Check | None:
     return None
 
 
-def _elsewhere(entry: dict[str, Any], device: str) -> Check | None:
+def _elsewhere(answer: SetAnswer, device: str) -> Check | None:
     """Whether an output is on another device than the case's."""
-    for index, place in enumerate(entry.get("devices", [])):
+    for index, place in enumerate(answer.devices):
         if place != device:
             what = f"output {index} is on {place}, expected is {device}"
-            return form.failed(entry["name"], Reason.DEVICE, what)
+            return form.failed(answer.name, Reason.DEVICE, what)
     return None
 
 
-def _case_of(params: dict[str, Any]) -> str:
+def _key(question: Question) -> tuple[Case, Tolerance, int]:
     """What digests of right answers belong to."""
-    return json.dumps([params[key] for key in ("case", "tolerance", "seed")], sort_keys=True)
+    return question.case, question.tolerance, question.seed
 
 
-def _permissions(params: dict[str, Any]) -> Permissions:
+def _permissions(question: Question) -> Permissions:
     return Permissions(
-        exceptions=tuple(ProbeException(**one) for one in params.get("exceptions", ())),
-        repeatability=Repeatability(**params.get("repeatability", {})),
-        claims=tuple(params.get("claims", ())),
+        exceptions=question.exceptions, repeatability=question.repeatability, claims=question.claims
     )
 
 
 class _Answers:
     """What the verification worker gave: an answer a set, and those that deviate from it."""
 
-    def __init__(self, params: dict[str, Any], buffers: list[Buffer], device: str) -> None:
+    def __init__(self, answers: KernelAnswers, buffers: list[Buffer], device: str) -> None:
         self.device = device
-        sets, deviations = params["sets"], params.get("deviations", [])
+        sets, deviations = answers.sets, answers.deviations
         if len(sets) + len(deviations) != len(buffers):
             raise ProtocolError(
                 f"{counted(len(sets), 'answer')} and {counted(len(deviations), 'deviation')} came with {counted(len(buffers), 'buffer')}"
             )
-        self.entries: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in sets}
-        self._buffers = {entry["name"]: buffer for entry, buffer in zip(sets, buffers, strict=False)}
+        self.first = {answer.name: answer for answer in sets}
+        self._buffers = {answer.name: buffer for answer, buffer in zip(sets, buffers, strict=False)}
         self._deviations = list(zip(deviations, buffers[len(sets) :], strict=True))
 
     def tensors(self, name: str) -> list[torch.Tensor]:
         """The first answer to a set."""
-        return unpack(self.entries[name]["tensors"], self._buffers[name], self.device)
+        return unpack(self.first[name].tensors, self._buffers[name], self.device)
 
     def digest(self, name: str) -> str:
         """Of the first answer to a set."""
-        return timed.digest(self.entries[name]["tensors"], self._buffers[name])
+        return timed.digest(self.first[name].tensors, self._buffers[name])
 
     def seconds(self, expected: dict[str, ExpectedSet]) -> Iterator[Second]:
         """The deviations."""
-        for entry, buffer in self._deviations:
-            name = entry["name"]
-            error = entry.get("error") or {}
+        for deviant, buffer in self._deviations:
+            name = deviant.name
             yield Second(
-                probe=entry["probe"],
+                probe=deviant.probe,
                 expected=expected[name],
-                first=self.tensors(name) if name in self.entries else (),
-                given=unpack(entry["tensors"], buffer, self.device),
-                error=str(error.get("message", "")),
-                reused=bool(entry.get("reused")),
+                first=self.tensors(name) if name in self.first else (),
+                given=unpack(deviant.tensors, buffer, self.device),
+                error=deviant.error.message if deviant.error else "",
+                reused=deviant.reused,
             )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytest_cgins.config import Declared, declared
+from pytest_cgins.verify.messages import Question
 
 PREPARED = frozenset({"sizes", "arguments", "layouts", "special_values", "second_precision"})
 """Probes that have sets of inputs of their own."""
@@ -28,12 +27,12 @@ class PrepareOptions:
     """Whether the kernel runs in Triton's interpreter, which takes a millisecond for what others do at once."""
 
 
-def prepare_options_of(params: Mapping[str, Any], probes: Iterable[str]) -> PrepareOptions:
-    """Those of a request to the judge: `claims`, `semantics`, `allow_tf32`, `interpreted`; `probes` are switched on."""
+def prepare_options_of(question: Question) -> PrepareOptions:
+    """Those of a question to the judge."""
     return PrepareOptions(
-        probes=frozenset(probes) & PREPARED,
-        claims=tuple(params.get("claims", ())),
-        declared=declared(params.get("semantics", {})),
-        allow_tf32=bool(params.get("allow_tf32", False)),
-        interpreted=bool(params.get("interpreted", False)),
+        probes=frozenset(question.probes) & PREPARED,
+        claims=question.claims,
+        declared=declared(question.semantics),
+        allow_tf32=question.allow_tf32,
+        interpreted=question.interpreted,
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.call_text import call_line
 from pytest_cgins.core.failure_kinds import cause_of
@@ -13,25 +10,26 @@ from pytest_cgins.verify import arguments, layouts, precision, sizes, special
 from pytest_cgins.verify.compare import ExpectedSet
 from pytest_cgins.verify.diagnosis import Answered, Diagnosis
 from pytest_cgins.verify.maker import InputSet
+from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.suspicion import Suspicions
 
 _PATTERNS = (Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN)
 _FAULTS = (Reason.ILLEGAL_ADDRESS, Reason.DEVICE_ASSERT)
 
 
-def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions) -> None:
+def take_error(made: InputSet, error: RaisedError, suspicions: Suspicions) -> None:
     """What a kernel raised on a probe's set, or died of.
 
     A refusal is an error that the kernel itself gives: whoever dies, or launches nothing, did not refuse. What a kernel is said to
     take it must not refuse.
     """
-    name, message = made.expected.name, str(error["message"]).partition("\n")[0]
-    died = error.get("phase") == "died" or cause_of(str(error["kind"]), str(error["message"])) in _FAULTS
+    name, message = made.expected.name, error.message.partition("\n")[0]
+    died = error.phase == "died" or cause_of(error.kind, error.message) in _FAULTS
     died = died or _fails_on_nothing(made, error)
     claimed = made.probe == layouts.NAME and layouts.claim_of(made) in suspicions.permissions.claims
     if died or claimed:
         what = "died" if died else "refuses what its claims in cgins.yaml say it takes"
-        if error["kind"] == Reason.TIMED_OUT.value:
+        if error.kind == Reason.TIMED_OUT.value:
             what = "did not end, as it hangs there or is slow"
         suspicions.trip(
             made.probe,
@@ -42,11 +40,11 @@ def take_error(made: InputSet, error: Mapping[str, Any], suspicions: Suspicions)
         suspicions.not_run.setdefault(made.probe, f"the kernel refuses {name}: {message}")
 
 
-def _fails_on_nothing(made: InputSet, error: Mapping[str, Any]) -> bool:
+def _fails_on_nothing(made: InputSet, error: RaisedError) -> bool:
     """Whether a kernel launched no blocks, or divided by no rows: that is no refusal of an empty batch."""
     empty = made.probe == sizes.NAME and any(0 in meta.shape for meta in made.layout.metas)
-    text = str(error["message"])
-    return empty and (error["kind"] == "ZeroDivisionError" or "invalid configuration argument" in text)
+    text = error.message
+    return empty and (error.kind == "ZeroDivisionError" or "invalid configuration argument" in text)
 
 
 def take_checks(

@@ -16,6 +16,7 @@ from pytest_cgins.core.model import Check, Probe, Reason
 from pytest_cgins.core.text import counted
 from pytest_cgins.verify.compare import ExpectedSet, accepts
 from pytest_cgins.verify.expected import as_real
+from pytest_cgins.verify.messages import SetAnswer
 from pytest_cgins.verify.probes import (
     content_cache,
     integrity,
@@ -103,20 +104,17 @@ class Suspicions:
             if reason is not None:
                 self.reasons.setdefault(probe, reason)
 
-    def take_conduct(self, entry: Mapping[str, Any], inputs: str, names: Sequence[str]) -> None:
+    def take_conduct(self, answer: SetAnswer, inputs: str, names: Sequence[str]) -> None:
         """What the worker saw while the kernel answered one set of inputs."""
-        if entry.get("overrun"):
-            self.trip(
-                "guards", f"the kernel wrote outside of its memory: {entry['overrun']} ({inputs} inputs)"
-            )
-        changed = entry.get("inputs_changed", [])
-        if changed:
+        if answer.overrun:
+            self.trip("guards", f"the kernel wrote outside of its memory: {answer.overrun} ({inputs} inputs)")
+        if answer.inputs_changed:
             self.trip(
                 "inputs_unchanged",
-                f"the kernel changed input tensors {changed} (of {', '.join(names)}), which the op leaves as they "
+                f"the kernel changed input tensors {[*answer.inputs_changed]} (of {', '.join(names)}), which the op leaves as they "
                 f"are ({inputs} inputs)",
             )
-        self.trip("plain_outputs", plain_outputs.judge(entry.get("unlike", [])))
+        self.trip("plain_outputs", plain_outputs.judge(answer.unlike))
 
     def take_checks(self, checks: Iterable[Check]) -> None:
         """Poison that was found in the answers."""

@@ -6,26 +6,23 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pytest_cgins.config import Tolerance
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import ProtocolError
-from pytest_cgins.core.model import Probe
 from pytest_cgins.core.tensors import unpack
 from pytest_cgins.timing import peaks, work
 from pytest_cgins.verify.compare import ExpectedSet, compare
 from pytest_cgins.verify.expected import as_real
 from pytest_cgins.verify.gold import order
+from pytest_cgins.verify.messages import Header, JudgeTiming, TimedAnswer, TimingJudgement
 from pytest_cgins.verify.prepare import Preparation
 from pytest_cgins.verify.probes import after_timing, integrity, physical_floor, snooping
 from pytest_cgins.verify.probes.registry import TIMED, wrong_when
 from pytest_cgins.verify.suspicion import Suspicions
 
-_SHOWN = 300
 
-
-def digest(header: Any, buffer: Buffer) -> str:
+def digest(header: Header, buffer: Buffer) -> str:
     """Of an answer: how its tensors lie, and all their bytes."""
     made = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     if buffer.nbytes:
@@ -34,19 +31,19 @@ def digest(header: Any, buffer: Buffer) -> str:
 
 
 def judge(
-    params: Mapping[str, Any],
+    request: JudgeTiming,
     buffers: Sequence[Buffer],
     prepared: Preparation,
     suspicions: Suspicions,
     right: Mapping[str, str],
-) -> tuple[tuple[Probe, ...], float]:
-    """Results of the probes that look at a kernel while it is timed, and the floor in nanoseconds a call.
+) -> TimingJudgement:
+    """Results of the probes that look at a kernel while it is timed, and the floor.
 
     `integrity` and `snooping` are among them if they tripped: timing has a process of its own, in which the timer can
     be replaced and its samples can be reached.
 
     Args:
-        params: see `JudgeService.judge_timed`.
+        request: what was seen.
         buffers: one an answer.
         prepared: the case.
         suspicions: empty.
@@ -55,52 +52,46 @@ def judge(
     Raises:
         ProtocolError: if it is not what our own service would tell.
     """
-    device = params["case"]["device"]
     try:
-        _take_answers(params["answers"], buffers, prepared, suspicions, dict(right))
-        known = TIMED | {integrity.NAME, snooping.NAME}
-        observed = {name: facts for name, facts in params["observed"].items() if name in known}
-        for name, facts in observed.items():
-            if name in TIMED and "not_run" in facts:
-                suspicions.not_run[name] = str(facts["not_run"])[:_SHOWN]
-        cold, median = bool(params["cold"]), float(params["median_ns_per_call"])
-        launch_ns = float(params["launch_ns"])
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        _take_answers(request.timing.answers, buffers, prepared, suspicions, dict(right))
+    except (KeyError, ValueError) as error:
         raise ProtocolError(f"what was told of a timing is malformed: {error}") from error
-    suspicions.take_facts(observed)
-    floor = _floor_ns_per_call(prepared, device, cold=cold, launch_ns=launch_ns)
+    known = TIMED | {integrity.NAME, snooping.NAME}
+    suspicions.take_facts({name: facts for name, facts in request.timing.observed.items() if name in known})
+    device = request.question.case.device
+    floor = _floor_ns_per_call(prepared, device, cold=request.cold, launch_ns=request.launch_ns)
     if not floor:
         suspicions.not_run["physical_floor"] = (
             "the op returns no memory of its own: there is nothing that it cannot do without"
         )
-    suspicions.trip(physical_floor.NAME, physical_floor.judge(median, floor))
-    results = suspicions.probes()
-    return tuple(one for one in results if one.name in TIMED or one.outcome == "tripped"), floor
+    suspicions.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
+    probes = (one for one in suspicions.probes() if one.name in TIMED or one.outcome == "tripped")
+    return TimingJudgement(tuple(probes), floor)
 
 
 def _take_answers(
-    answers: Sequence[Any],
+    answers: Sequence[TimedAnswer],
     buffers: Sequence[Buffer],
     prepared: Preparation,
     suspicions: Suspicions,
     right: dict[str, str],
 ) -> None:
     expected = {made.expected.name: made.expected for made in prepared.core}
-    for entry, buffer in zip(answers, buffers, strict=True):
-        name, when = entry["name"], entry["when"]
-        if entry["error"]:
-            wrong = f"the kernel raised {entry['error']['message']}"
-        elif right.get(name) == (own := digest(entry["tensors"], buffer)):
+    for answer, buffer in zip(answers, buffers, strict=True):
+        name = answer.name
+        if answer.error:
+            wrong = f"the kernel raised {answer.error.message}"
+        elif right.get(name) == (own := digest(answer.tensors, buffer)):
             continue
         else:
-            wrong = _wrong(expected[name], entry["tensors"], buffer, suspicions.tolerance)
+            wrong = _wrong(expected[name], answer.tensors, buffer, suspicions.tolerance)
             if not wrong:
                 right[name] = own
         if wrong:
-            suspicions.trip(after_timing.NAME, wrong_when(when, name, wrong))
+            suspicions.trip(after_timing.NAME, wrong_when(answer.when, name, wrong))
 
 
-def _wrong(expected: ExpectedSet, header: Any, buffer: Buffer, tolerance: Tolerance) -> str:
+def _wrong(expected: ExpectedSet, header: Header, buffer: Buffer, tolerance: Tolerance) -> str:
     """Message of the first check that an answer fails; "" if it passes all."""
     device = expected.outputs[0].answer.device if expected.outputs else "cpu"
     got = unpack(header, buffer, device)

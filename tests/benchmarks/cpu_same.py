@@ -46,6 +46,7 @@ from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.process import Reply
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.sequential import robust_sigma
+from pytest_cgins.verify.messages import PreparedCase, Question
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"
 SPIN = """
@@ -81,13 +82,15 @@ class Verifier(Evaluator):
         self.ready: list[Ready] = []
 
     def _timed(
-        self, verified: Evaluation, compiled: CompiledKernel, question: dict[str, Any], prepared: Reply
+        self,
+        verified: Evaluation,
+        compiled: CompiledKernel,
+        question: Question,
+        prepared: Reply[PreparedCase],
     ) -> Evaluation:
-        timeable = kernel_timing.timeable(prepared.result["sets"], prepared.buffers)
+        timeable = kernel_timing.timeable(prepared.result.sets, prepared.buffers)
         pairs = [(one, Buffer.adopt(os.dup(buffer.fileno()))) for one, buffer in timeable]
-        self.ready.append(
-            Ready(case=verified.case, compiled=compiled, probes=question["probes"], pairs=pairs)
-        )
+        self.ready.append(Ready(case=verified.case, compiled=compiled, probes=question.probes, pairs=pairs))
         return verified
 
     def fresh_stage(self, seed: int) -> TimingStage:

@@ -70,7 +70,8 @@ import gc, json, os, sys
 gc.disable()  # not worth its time while torch is imported, nor is what Python takes apart at the end
 import torch
 from pytest_cgins.run.kernels import KernelCache
-from pytest_cgins.core.model import OpCall, Argument, TensorMeta, Value
+from pytest_cgins.core import documents
+from pytest_cgins.core.model import Argument, CompiledKernel, OpCall, TensorMeta, Value
 from pytest_cgins.packs.ops import resolve
 from pytest_cgins.packs.signature import bind
 from pytest_cgins.packs.values import encode
@@ -82,7 +83,7 @@ meta = TensorMeta(dtype="float32", shape=(2,), stride=(1,), offset=0, storage=0)
 cache = KernelCache()
 said = []
 for document in json.load(sys.stdin):
-    bound = cache.load(document).bind(call, tensors, [meta], "cpu")
+    bound = cache.load(documents.load_python(CompiledKernel, document)).bind(call, tensors, [meta], "cpu")
     said.append([float(bound.run()[0][0]) for _ in range(2)])
 print(json.dumps(said), flush=True)
 os._exit(0)

@@ -13,7 +13,6 @@ import pytest
 
 from pytest_cgins.building import kernel_builds as supplies
 from pytest_cgins.building.kernel_builds import KernelBuilds
-from pytest_cgins.core import documents
 from pytest_cgins.core.errors import ConfigError, InfrastructureError, LaunchError, SourceError
 from pytest_cgins.run.kernels import KernelCache
 
@@ -112,4 +111,4 @@ def test_a_worker_loads_nothing_that_was_altered(supply: KernelBuilds) -> None:
     built = supply.kernel("it", "cpp", "cpu")
     Path(built.library).write_bytes(Path(built.library).read_bytes() + b"more")
     with pytest.raises(LaunchError, match="was altered after it was built, and is not loaded"):
-        KernelCache().load(documents.dump_python(built))
+        KernelCache().load(built)

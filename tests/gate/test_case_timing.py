@@ -14,7 +14,7 @@ import pytest
 from pytest_cgins.config import TimingGate
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerCrashed, WorkerTimeout
-from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.core.model import CompiledKernel, KernelSource, OpCall, Reason, Status
 from pytest_cgins.gate.case_timing import (
     BATCH_LIMIT_S,
     COMPILE_LIMIT_S,
@@ -30,6 +30,7 @@ from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
 from pytest_cgins.run.request_clock import Took
 from pytest_cgins.timing.block import LETTER_ARMS
+from pytest_cgins.verify.messages import OpenTiming, PackedInputs
 
 NS = {"kernel": 1000.0, "base": 1000.0, "torch": 3000.0, "compile": 2000.0}
 GATE = TimingGate()
@@ -111,18 +112,18 @@ class Pool:
         worker = self._workers[self._now]
         if role == "timing/alone":
             assert (
-                (params["kernel"], params["base"]) == ({"key": "b"}, None)
+                (params["kernel"]["key"], params["base"]) == ("b", None)
                 if method == "open"
                 else method == "repeat"
             )
             if method == "open":
                 self.alone = params
             way = "fenced-loop" if self.alone["fenced"] else worker.alone_method
-            answer = Reply({"arms": ["kernel", "torch"], **OPENED, "method": way}, ())
+            answer: Reply[Any] = Reply({"arms": ["kernel", "torch"], **OPENED, "method": way}, ())
             took = Took(
                 wall_ns=round(worker.alone_ns * params.get("calls", 0)), waited_ns=0, own_ns=0, others_ns=0
             )
-            return answer if method == "open" else replace(answer, took=took)
+            return answer if method == "open" else Reply({}, (), took=took)
         if method in ("repeat", "look"):
             return Reply({}, (), took=worker.took(params) if params else None)
         self.asked.append((self._now, method, params, timeout_s))
@@ -180,25 +181,30 @@ class Pool:
 
     def _finish(self, worker: Worker, params: dict[str, Any]) -> dict[str, Any]:
         del worker, params
-        return {"answers": [{"name": "0", "when": "last"}], "observed": {"process": self._now}}
+        return {"answers": [{"name": "0", "when": "last", "tensors": {}}], "observed": {"process": self._now}}
 
 
-def a_set(name: str) -> dict[str, Any]:
-    return {"name": name, "call": {}, "tensors": {}, "outputs": [], "context": {}, "mutated": []}
+def a_set(name: str) -> PackedInputs:
+    return PackedInputs(name=name, call=OpCall(op="torch.relu", arguments=()), tensors={}, outputs=())
 
 
-def wanted(*, base: bool = True, **changes: Any) -> Wanted:
-    request = {
-        "device": "cuda:0",
-        "kernel": {"key": "k"},
-        "base": {"key": "b"} if base else None,
-        "compile": False,
-        "seed": 5,
-    }
+def a_kernel(key: str) -> CompiledKernel:
+    source = KernelSource(
+        kernel="relu", implementation="cuda", op="torch.relu", device="cuda", contract="launcher", entry="relu", schema="",
+        files=(),
+    )  # fmt: skip
+    return CompiledKernel(source=source, library="", key=key, build_seconds=0.0, cached=True)
+
+
+def wanted(*, base: bool = True, compiles: bool = False, **changes: Any) -> Wanted:
+    request = OpenTiming(
+        device="cuda:0", kernel=a_kernel("k"), base=a_kernel("b") if base else None, compile=compiles
+    )
     default = Wanted(
         role="timing",
         request=request,
         pairs=[(a_set("recorded"), Buffer.from_chunks([b"numbers"]))],
+        seed=5,
         gate=GATE,
         tests=200,
         revision="1a2b3c" if base else "",
@@ -248,8 +254,7 @@ def test_a_clean_case_takes_one_process() -> None:
     assert timed.measurement.confirmation is None
     assert timed.measurement.base_revision == "1a2b3c"
     assert timed.measurement.seconds > 0
-    assert timed.told["answers"] == [{"name": "recorded", "when": "last"}]
-    assert timed.told["median_ns_per_call"] == timed.measurement.kernel.median_ns_per_call
+    assert [(answer.name, answer.when) for answer in timed.reply.result.answers] == [("recorded", "last")]
     assert timed.refused == {}
     assert are_closed(timed.reply.buffers) == [False]
     assert not pool.held
@@ -258,10 +263,10 @@ def test_a_clean_case_takes_one_process() -> None:
 def test_what_is_asked_for_is_sent() -> None:
     """The request as it came, sets without names, and a limit; compiling has time of its own."""
     pool = Pool(Worker())
-    timing(pool).time(wanted(request={**wanted().request, "compile": True}))
+    timing(pool).time(wanted(compiles=True))
     (_, _, params, open_limit_s), (_, _, _, blocks_limit_s), *_ = pool.asked
     assert "seed" not in params  # the order of arms is drawn where no kernel runs
-    assert params["base"] == {"key": "b"}
+    assert params["base"]["key"] == "b"
     assert [one["name"] for one in params["sets"]] == ["0"]
     assert (params["limit_s"], params["longer"]) == (BATCH_LIMIT_S, 1.0)
     assert (open_limit_s, blocks_limit_s) == (60.0 + COMPILE_LIMIT_S, 60.0)
@@ -452,7 +457,7 @@ def test_slower_is_timed_again_in_a_fresh_process() -> None:
     assert first.comparisons[0].ratio == pytest.approx(1.10, rel=0.02)
     assert again.comparisons[0].ratio == pytest.approx(1.09, rel=0.02)
     assert first.orders.split()[:9] != again.orders.split()[:9]
-    assert timed.told["observed"] == {"process": 1}
+    assert timed.reply.result.observed == {"process": 1}
     assert are_closed(pool.buffers) == [True, False]
     assert timed.reply.buffers == (pool.buffers[1],)
 
@@ -553,7 +558,10 @@ def test_a_base_that_kills_the_worker_is_refused(death: Exception) -> None:
     assert timed.measurement.base is None
     assert timed.measurement.base_revision == ""
     assert timed.measurement.comparisons == ()
-    assert [one["base"] for _, method, one, _ in pool.asked if method == "open"] == [{"key": "b"}, None]
+    assert [one["base"] and one["base"]["key"] for _, method, one, _ in pool.asked if method == "open"] == [
+        "b",
+        None,
+    ]
 
 
 def test_a_kernel_that_dies_by_itself_is_to_blame() -> None:
@@ -599,7 +607,11 @@ def lies() -> Iterator[Any]:
     )
     yield pytest.param("blocks", {"blocks": []}, id="blocks-none")
     yield pytest.param("blocks", [], id="blocks-a-list")
-    yield pytest.param("finish", {"answers": [{"name": "7"}], "observed": {}}, id="finish-a-set-that-is-none")
+    yield pytest.param(
+        "finish",
+        {"answers": [{"name": "7", "when": "last", "tensors": {}}], "observed": {}},
+        id="finish-a-set-that-is-none",
+    )
     yield pytest.param("finish", "done", id="finish-a-text")
 
 

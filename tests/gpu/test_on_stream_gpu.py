@@ -283,14 +283,14 @@ def test_looking_takes_less_than_thirty_milliseconds(launcher: Callable[[str], A
     """The median of what the probe adds to a case, run and look at the process included."""
     from pytest_cgins.building.loading.callable import load
     from pytest_cgins.run.trial import SetTrial
+    from pytest_cgins.verify.messages import RunKernel, read
     from pytest_cgins.verify.probes.watch import Watch
 
     kernel = launcher(LAUNCHER.format(body=JOINED))
     one, buffer = a_set(torch.linspace(-1, 1, 330_000))
-    params = {"kernel": kernel, "device": DEVICE, "sets": [one]}
-    trial = SetTrial(
-        load(documents.load_python(CompiledKernel, kernel)), one, buffer, DEVICE, Watch(frozenset(), params)
-    )
+    request = read(RunKernel, {"kernel": kernel, "device": DEVICE, "sets": [one]})
+    watch = Watch(frozenset(), request)
+    trial = SetTrial(load(request.kernel), request.sets[0], buffer, DEVICE, watch)
     trial.first()
     taken = []
     for _ in range(11):

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run import graph_replay
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy
 from pytest_cgins.timing import cuda
+from pytest_cgins.verify.messages import PackedInputs, read
 
 FIRST, SECOND = torch.linspace(-1, 1, 600), torch.linspace(2, -2, 600)
 
@@ -30,8 +32,10 @@ def held(
 ) -> Callable[[Callable[[Rotating], object]], None]:
     """Holds a call of a right kernel against a graph whose replay is a function of the calls."""
     sets = [relu_set(one, name=name) for one, name in ((FIRST, "0"), (SECOND, "1"))]
-    contents = [Content(one, Kept(one["tensors"], buffer, "cpu")) for one, buffer in sets]
-    copy = TimedCopy(KernelCache().load(python_kernel("quiet_relu")), contents[0], "cpu")
+    contents = [Content(read(PackedInputs, one), Kept(one["tensors"], buffer, "cpu")) for one, buffer in sets]
+    copy = TimedCopy(
+        KernelCache().load(read(CompiledKernel, python_kernel("quiet_relu"))), contents[0], "cpu"
+    )
     arm = Rotating([copy.run])
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(graph_replay, "wait_for_device", lambda _: None)

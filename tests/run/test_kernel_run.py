@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.core import documents
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import CompiledKernel, KernelSource, Reason, Status
 from pytest_cgins.run.blinding import Blinding
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.kernel_run import KernelRuns
+from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.process import Reply
+from pytest_cgins.verify.messages import KernelAnswers, PackedInputs, RunKernel, read
 from tests.run.conftest import RELU, make_relu_set
 
 KERNELS = """
@@ -68,7 +67,7 @@ def dies_on_seven_rows_and_tampers_on_six(input):
     return input.clamp(min=0)
 """
 CORE, PROBES = ("recorded", "fresh"), {"size 7": 7, "size 6": 6}
-Pair = tuple[dict[str, Any], Buffer]
+Ran = tuple[Reply[KernelAnswers], list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +77,12 @@ def pool() -> Iterator[WorkerPool]:
 
 
 @pytest.fixture
-def run(pool: WorkerPool, tmp_path: Path) -> Callable[..., Reply]:
+def run(pool: WorkerPool, tmp_path: Path) -> Callable[..., Ran]:
     """Runs a function of KERNELS on two sets of three rows and on probes' sets, that of seven rows first of all."""
     module = f"kernels_of_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(KERNELS)
 
-    def call(function: str) -> Reply:
+    def call(function: str) -> Ran:
         source = KernelSource(
             kernel="relu",
             implementation="text",
@@ -96,35 +95,35 @@ def run(pool: WorkerPool, tmp_path: Path) -> Callable[..., Reply]:
             module=module,
             import_root=str(tmp_path),
         )
-        kernel = documents.dump_python(
-            CompiledKernel(source=source, library="", key=function, build_seconds=0.0, cached=True)
-        )
-        pairs = [make_relu_set(torch.ones(3, 2), name=name) for name in CORE]
-        for name, rows in PROBES.items():
-            one, buffer = make_relu_set(torch.ones(rows, 2), name=name)
-            pairs.append(({**one, "probe": "sizes"}, buffer))
-        request = {"kernel": kernel, "device": "cpu", "import_root": str(tmp_path), "probes": ["integrity"]}
-        runs = KernelRuns(pool, seed=_seed(pairs, function), timeout_s=60)
-        return runs.run("verification", request, [one for one, _ in pairs], [buffer for _, buffer in pairs])
+        kernel = CompiledKernel(source=source, library="", key=function, build_seconds=0.0, cached=True)
+        pairs = [_pair(name, 3) for name in CORE]
+        pairs += [_pair(name, rows, probe="sizes") for name, rows in PROBES.items()]
+        request = RunKernel(kernel=kernel, device="cpu", import_root=str(tmp_path), probes=("integrity",))
+        return KernelRuns(pool, seed=_seed(pairs, function), timeout_s=60).run("verification", request, pairs)
 
     return call
+
+
+def _pair(name: str, rows: int, **more: Any) -> Pair:
+    inputs, buffer = make_relu_set(torch.ones(rows, 2), name=name)
+    return read(PackedInputs, inputs | more), buffer
 
 
 def _seed(pairs: list[Pair], key: str) -> int:
     """One with which the set of seven rows is the first that the worker gets."""
     for seed in itertools.count():
         blinding = Blinding(pairs, seed=f"{seed}/{key}")
-        if blinding.sets[0]["tensors"] == pairs[len(CORE)][0]["tensors"]:
+        if blinding.sets[0].tensors == pairs[len(CORE)][0].tensors:
             return seed
     raise AssertionError
 
 
-def errors(reply: Reply) -> dict[str, Any]:
-    """What there is for every set."""
-    return {one["name"]: one["error"] for one in reply.result["sets"]}
+def phases(reply: Reply[KernelAnswers]) -> dict[str, str]:
+    """Of the error that there is for every set; "" for none."""
+    return {answer.name: answer.error.phase if answer.error else "" for answer in reply.result.sets}
 
 
-def test_a_death_that_does_not_come_again_in_parts_is_not_forgotten(run: Callable[..., Reply]) -> None:
+def test_a_death_that_does_not_come_again_in_parts_is_not_forgotten(run: Callable[..., Ran]) -> None:
     """A kernel that dies by what it met before is told on, though every set alone gets its answer."""
     with pytest.raises(EndedError) as caught:
         run("dies_on_three_rows_after_seven")
@@ -134,32 +133,28 @@ def test_a_death_that_does_not_come_again_in_parts_is_not_forgotten(run: Callabl
     assert "SIGABRT" in verdict.message
 
 
-def test_what_all_sets_take_together_is_noted(run: Callable[..., Reply]) -> None:
+def test_what_all_sets_take_together_is_noted(run: Callable[..., Ran]) -> None:
     """Memory that suffices for every set, and not for all of them at once, is no failure of the kernel."""
-    reply = run("lacks_memory_on_three_rows_after_seven")
-    assert not any(errors(reply).values())
-    (note,) = reply.result["notes"]
+    reply, (note,) = run("lacks_memory_on_three_rows_after_seven")
+    assert not any(phases(reply).values())
     assert note.startswith("it answered on its sets of inputs in parts; on all of them at once: ")
 
 
-def test_a_set_that_breaks_the_process_costs_the_others_nothing(run: Callable[..., Reply]) -> None:
+def test_a_set_that_breaks_the_process_costs_the_others_nothing(run: Callable[..., Ran]) -> None:
     """What could not be run after an error that sticks to the GPU is run without the probe's set that caused it."""
-    found = errors(run("breaks_the_gpu_on_seven_rows"))
-    assert found.pop("size 7")["phase"] == "died"
-    assert found == {"recorded": None, "fresh": None, "size 6": None}
+    reply, _ = run("breaks_the_gpu_on_seven_rows")
+    assert phases(reply) == {"recorded": "", "fresh": "", "size 7": "died", "size 6": ""}
 
 
-def test_an_error_of_the_gpu_that_does_not_come_again_is_not_forgotten(run: Callable[..., Reply]) -> None:
+def test_an_error_of_the_gpu_that_does_not_come_again_is_not_forgotten(run: Callable[..., Ran]) -> None:
     """A kernel that breaks its process only in the first run of all is told on."""
     with pytest.raises(EndedError, match="not in parts: on the size 7 inputs: ") as caught:
         run("breaks_the_gpu_once")
     assert caught.value.verdict.reason is Reason.ILLEGAL_ADDRESS
 
 
-def test_what_one_part_did_is_not_hidden_by_another(run: Callable[..., Reply]) -> None:
+def test_what_one_part_did_is_not_hidden_by_another(run: Callable[..., Ran]) -> None:
     """Facts of a probe's set that is run alone are kept beside those of the other sets."""
-    reply = run("dies_on_seven_rows_and_tampers_on_six")
-    found = errors(reply)
-    assert found.pop("size 7")["phase"] == "died"
-    assert not any(found.values())
-    assert any("torch.add" in fact["what"] for fact in reply.result["observed"]["integrity"])
+    reply, _ = run("dies_on_seven_rows_and_tampers_on_six")
+    assert phases(reply) == {"recorded": "", "fresh": "", "size 7": "died", "size 6": ""}
+    assert any("torch.add" in fact["what"] for fact in reply.result.observed["integrity"])

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import Arm, Measurement
-from pytest_cgins.core.model import Case, Correctness, Probe, Reason
+from pytest_cgins.core.model import Case, Correctness, OpCall, Probe, Reason
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.timing.block import Block
 from pytest_cgins.timing.measure import Course
+from pytest_cgins.verify.messages import Opened, PackedInputs, TimedAnswer, TimingJudgement, read
 from tests.whole_timing import RULE
 
-MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-
+CALL = OpCall(op="torch.relu", arguments=())
 ARM = Arm(
     name="kernel", samples_ns_per_call=(1.0, 1.0), calls_per_batch=5, median_ns_per_call=1.0, iqr_ns_per_call=0.0
 )  # fmt: skip
@@ -40,60 +40,50 @@ def case() -> Case:
 
 
 @pytest.fixture
-def one_set() -> Callable[..., dict[str, Any]]:
-    def make(name: str, **changes: Any) -> dict[str, Any]:
-        same = {"call": {"op": "torch.relu"}, "tensors": {"spans": [4]}, "outputs": [], "context": {}}
-        return {"name": name, **same, "mutated": [], "probe": "", **changes}
+def one_set() -> Callable[..., PackedInputs]:
+    def make(name: str, **changes: Any) -> PackedInputs:
+        same = PackedInputs(name=name, call=CALL, tensors={"spans": [4]}, outputs=(), op_calls={"relu": 1})
+        return replace(same, **changes)
 
     return make
 
 
-def test_only_a_fresh_set_of_the_same_form_is_timed_besides(one_set: Callable[..., dict[str, Any]]) -> None:
+def test_only_a_fresh_set_of_the_same_form_is_timed_besides(one_set: Callable[..., PackedInputs]) -> None:
     """Edge rows and sets of probes may take another time, and other shapes are another call."""
     sets = [one_set("recorded"), one_set("fresh"), one_set("edge"), one_set("sizes-1", probe="sizes")]
     buffers = [Buffer.from_chunks([]) for _ in sets]
     pairs = kernel_timing.timeable(sets, buffers)
-    assert [one["name"] for one, _ in pairs] == ["recorded", "fresh"]
+    assert [one.name for one, _ in pairs] == ["recorded", "fresh"]
     assert [buffer for _, buffer in pairs] == buffers[:2]
-    sets[1]["tensors"] = {"spans": [8]}
-    assert [one["name"] for one, _ in kernel_timing.timeable(sets, buffers)] == ["recorded"]
+    sets[1] = replace(sets[1], tensors={"spans": [8]})
+    assert [one.name for one, _ in kernel_timing.timeable(sets, buffers)] == ["recorded"]
 
 
-def test_the_worker_learns_no_names(one_set: Callable[..., dict[str, Any]]) -> None:
+def test_the_worker_learns_no_names(one_set: Callable[..., PackedInputs]) -> None:
     """Sets are numbered, and what is there for us alone stays here."""
-    pairs = [(one_set("recorded"), Buffer.from_chunks([])), (one_set("fresh"), Buffer.from_chunks([]))]
-    asked = kernel_timing.request_sets(pairs)
-    assert [one["name"] for one in asked] == ["0", "1"]
-    assert "probe" not in asked[0]
-    result = {"answers": [{"name": "1", "when": "last"}], "observed": {"integrity": []}}
-    assert kernel_timing.told_of(result, pairs, MEASUREMENT, launch_ns=900.0) == {
-        "cold": False,
-        "median_ns_per_call": 1.0,
-        "launch_ns": 900.0,
-        "answers": [{"name": "fresh", "when": "last"}],
-        "observed": {"integrity": []},
-    }
-    assert (
-        kernel_timing.told_of(result, pairs, replace(MEASUREMENT, cache="cold"), launch_ns=0.0)["cold"]
-        is True
-    )
+    asked = kernel_timing.request_sets([one_set("recorded"), one_set("fresh", probe="sizes")])
+    assert [(one.name, one.probe, one.op_calls) for one in asked] == [("0", "", {}), ("1", "", {})]
+    result = {"answers": [{"name": "1", "when": "last", "tensors": {}}], "observed": {"integrity": []}}
+    finished = kernel_timing.read_finished(result, ["recorded", "fresh"])
+    assert finished.answers == (TimedAnswer(name="fresh", when="last", tensors={}),)
+    assert finished.observed == {"integrity": []}
 
 
 @pytest.mark.parametrize(
     "result",
     [
-        {"answers": [{"name": "2"}], "observed": {}},
+        {"answers": [{"name": "2", "when": "last", "tensors": {}}], "observed": {}},
+        {"answers": [{"name": "0", "when": "never", "tensors": {}}], "observed": {}},
         {"answers": [{}], "observed": {}},
         {"answers": 5, "observed": {}},
         {"answers": [], "observed": 5},
         {"answers": []},
     ],
 )
-def test_a_forged_end_is_noticed(one_set: Callable[..., dict[str, Any]], result: dict[str, Any]) -> None:
-    """By the errors that whoever asks takes for a forged answer."""
-    pairs = [(one_set("recorded"), Buffer.from_chunks([]))]
-    with pytest.raises(MALFORMED):
-        kernel_timing.told_of(result, pairs, MEASUREMENT, launch_ns=900.0)
+def test_a_forged_end_is_noticed(result: dict[str, Any]) -> None:
+    """By the error that whoever asks takes for a forged answer."""
+    with pytest.raises(ValueError, match=r"FinishedTiming|not sent"):
+        kernel_timing.read_finished(result, ["recorded"])
 
 
 def test_the_seed_of_the_run_is_not_told(case: Case) -> None:
@@ -111,13 +101,13 @@ def test_results_take_the_place_of_what_stood_for_them() -> None:
     waiting = Probe(name="after_timing", outcome="not-run", reason=Reason.OK, message="not timed")
     tripped = replace(waiting, outcome="tripped", reason=Reason.WRONG_AFTER_TIMING)
     correctness = Correctness(checks=(), power=(), probes=(waiting, held))
-    judged = {"probes": [documents.dump_python(tripped)], "floor_ns_per_call": 12.5}
+    judged = TimingJudgement((tripped,), 12.5)
     timing = kernel_timing.timing_of(MEASUREMENT, judged, {"base": "it does not run"})
     assert timing.merged(correctness).probes == (tripped, held)
     assert timing.numbers == {"floor_ns_per_call": 12.5}
     assert timing.refused == {"base": "it does not run"}
     assert timing.measurement is MEASUREMENT
-    unknown = {"probes": [], "floor_ns_per_call": 0.0}
+    unknown = TimingJudgement((), 0.0)
     assert kernel_timing.timing_of(MEASUREMENT, unknown, {}).numbers == {}
 
 
@@ -136,23 +126,21 @@ def ready(**changes: Any) -> dict[str, Any]:
 
 def test_what_is_ready_is_read() -> None:
     """In the order of the record's arms."""
-    prepared, refused = kernel_timing.prepared_of(ready())
+    prepared = read(Opened, ready())
     assert prepared.arms == ("kernel", "base", "torch")
     assert prepared.calls == {"kernel": 100, "base": 100, "torch": 100}
     assert prepared.seconds(("kernel", "base")) == pytest.approx(12e-4)
     assert prepared.host_ns_per_call == {"kernel": 5000.0, "base": 5000.0, "torch": 5000.0}
     assert (prepared.method, prepared.cold, prepared.notes) == ("cuda-graph", True, ("fell back",))
     assert prepared.launch_ns == 900.0
-    assert refused == {"compile": "no compiler"}
-    assert kernel_timing.prepared_of(ready(host_ns_per_call={}))[0].host_ns_per_call == {}
+    assert prepared.refused == {"compile": "no compiler"}
+    assert read(Opened, ready(host_ns_per_call={})).host_ns_per_call == {}
 
 
 def test_long_texts_are_cut() -> None:
     """A kernel that fills a report with its own words gets a few lines of it."""
-    prepared, refused = kernel_timing.prepared_of(
-        ready(notes=["x" * 10_000] * 100, refused={"base": "y" * 10_000})
-    )
-    assert len(prepared.notes) * len(prepared.notes[0]) + len(refused["base"]) < 20_000
+    prepared = read(Opened, ready(notes=["x" * 10_000] * 100, refused={"base": "y" * 10_000}))
+    assert len(prepared.notes) * len(prepared.notes[0]) + len(prepared.refused["base"]) < 20_000
 
 
 LIES: list[Any] = [math.nan, math.inf, -math.inf, -1.0, 1e300, 10**400, None, "many", [], {}]
@@ -162,8 +150,8 @@ LIES: list[Any] = [math.nan, math.inf, -math.inf, -1.0, 1e300, 10**400, None, "m
 @pytest.mark.parametrize("key", ["calls", "batch_seconds", "host_ns_per_call"])
 def test_numbers_that_no_timer_tells_are_refused(key: str, lie: Any) -> None:
     """They would end pytest's own process later on, or stand in its report."""
-    with pytest.raises(MALFORMED):
-        kernel_timing.prepared_of(ready(**{key: {"kernel": lie, "base": 1, "torch": 1}}))
+    with pytest.raises(ValueError, match=key):
+        read(Opened, ready(**{key: {"kernel": lie, "base": 1, "torch": 1}}))
 
 
 @pytest.mark.parametrize(
@@ -186,8 +174,8 @@ def test_numbers_that_no_timer_tells_are_refused(key: str, lie: Any) -> None:
 )
 def test_what_is_no_measurement_is_refused(changes: dict[str, Any]) -> None:
     """A worker under a kernel's control may tell anything."""
-    with pytest.raises(MALFORMED):
-        kernel_timing.prepared_of(ready(**changes))
+    with pytest.raises(ValueError, match="Opened"):
+        read(Opened, ready(**changes))
 
 
 def block(order: str, **changes: Any) -> dict[str, Any]:
@@ -204,7 +192,7 @@ def block(order: str, **changes: Any) -> dict[str, Any]:
 def test_blocks_are_read() -> None:
     """Times by letter, clocks, and reasons."""
     told = {"blocks": [block("KBBK", throttled=["sw-power-cap"]), block("BKKB", sm_mhz=None)]}
-    first, second = kernel_timing.blocks_of(told, ["KBBK", "BKKB"])
+    first, second = kernel_timing.read_blocks(told, ["KBBK", "BKKB"])
     assert first == Block(
         order="KBBK",
         ns_per_call=(1000.0,) * 4,
@@ -213,7 +201,7 @@ def test_blocks_are_read() -> None:
         throttled=("sw-power-cap",),
     )
     assert (second.sm_mhz, second.times("base")) == (None, (1000.0, 1000.0))
-    assert kernel_timing.blocks_of({"blocks": [block("KBBK", sm_mhz=0)]}, ["KBBK"])[0].sm_mhz == 0
+    assert kernel_timing.read_blocks({"blocks": [block("KBBK", sm_mhz=0)]}, ["KBBK"])[0].sm_mhz == 0
 
 
 @pytest.mark.parametrize(
@@ -241,8 +229,8 @@ def test_blocks_are_read() -> None:
 )
 def test_blocks_that_were_not_asked_for_are_refused(blocks: Any) -> None:
     """Other orders, other numbers of them, and times of which no ratio can be taken."""
-    with pytest.raises(MALFORMED):
-        kernel_timing.blocks_of({"blocks": blocks}, ["KBBK"])
+    with pytest.raises(ValueError, match=r"Block|block|time|mean|order"):
+        kernel_timing.read_blocks({"blocks": blocks}, ["KBBK"])
 
 
 anything = st.recursive(
@@ -259,17 +247,17 @@ def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> 
     key = data.draw(st.sampled_from(list(ready())))
     told = ready(**{key: data.draw(anything)}) if data.draw(st.booleans()) else ready()
     try:
-        prepared, _ = kernel_timing.prepared_of(told)
+        prepared = read(Opened, told)
         course = Course(prepared, seed=1, base=RULE if "base" in prepared.arms else None)
 
         def take(orders: Any) -> Any:
             ns = data.draw(times)
             mhz = data.draw(st.none() | st.integers() | st.floats())
             blocks = [block(order, ns_per_call=ns[: len(order)], sm_mhz=mhz) for order in orders]
-            return kernel_timing.blocks_of({"blocks": blocks}, orders)
+            return kernel_timing.read_blocks({"blocks": blocks}, orders)
 
         course.run(take)
-    except MALFORMED:
+    except ValueError:
         return
     found = course.measurement()
     assert documents.load(Measurement, documents.dump(found)) == found
@@ -278,7 +266,7 @@ def test_whatever_is_told_is_refused_or_can_be_reported(data: st.DataObject) -> 
 @given(data=st.data())
 def test_any_times_that_are_taken_make_a_report(data: st.DataObject) -> None:
     """Up to the bounds of what is believed, in whatever order."""
-    prepared, _ = kernel_timing.prepared_of(ready(calls=dict.fromkeys(("kernel", "base", "torch"), 10**9)))
+    prepared = read(Opened, ready(calls=dict.fromkeys(("kernel", "base", "torch"), 10**9)))
     course = Course(
         prepared, seed=1, base=replace(RULE, most_blocks=10), floor=(replace(RULE, most_blocks=10), 1e-3)
     )
@@ -286,7 +274,7 @@ def test_any_times_that_are_taken_make_a_report(data: st.DataObject) -> None:
 
     def take(orders: Any) -> Any:
         blocks = [block(order, ns_per_call=[data.draw(believed) for _ in order]) for order in orders]
-        return kernel_timing.blocks_of({"blocks": blocks}, orders)
+        return kernel_timing.read_blocks({"blocks": blocks}, orders)
 
     course.run(take)
     found = course.measurement()

@@ -14,6 +14,7 @@ from pytest_cgins.core.tensors import pack
 from pytest_cgins.run import sanitizer
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.sanitize import Sanitizers
+from pytest_cgins.verify.messages import PackedInputs, RunKernel, read
 
 torch = pytest.importorskip("torch")
 
@@ -84,9 +85,9 @@ def asked(ask: Callable[..., Any], device: str, module: str, root: str, tools: T
         "outputs": [],
         "context": {},
     }
-    request = {"kernel": kernel, "device": "cpu", "import_root": root}
+    request = {"kernel": kernel, "device": "cpu", "import_root": root, "probes": list(tools)}
     with content:
-        return ask(tools, device, request, [one], [content])
+        return ask(device, read(RunKernel, request), [(read(PackedInputs, one), content)])
 
 
 def test_a_finding_makes_suspect_by_its_tool(stand_in: Path, sanitizers: Sanitizers) -> None:

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from pytest_cgins.building.loading.callable import LoadedKernel
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.run.kernels import KernelCache
 from pytest_cgins.run.timed_copy import Content, Rotating, TimedCopy, exchange
+from pytest_cgins.verify.messages import PackedInputs, read
 
 FIRST, SECOND = torch.linspace(-1, 1, 6), torch.linspace(2, -2, 6)
 MakeContent = Callable[..., Content]
@@ -24,7 +26,7 @@ def content(relu_set: Callable[..., Any]) -> MakeContent:
 
     def make(tensor: torch.Tensor, name: str = "0", mutated: tuple[int, ...] = ()) -> Content:
         one, buffer = relu_set(tensor, name=name, mutated=mutated)
-        return Content(one, Kept(one["tensors"], buffer, "cpu"))
+        return Content(read(PackedInputs, one), Kept(one["tensors"], buffer, "cpu"))
 
     return make
 
@@ -32,7 +34,7 @@ def content(relu_set: Callable[..., Any]) -> MakeContent:
 @pytest.fixture
 def kernel(python_kernel: Callable[[str], Any]) -> MakeKernel:
     """Loads a kernel of `zoo.py`."""
-    return lambda function: KernelCache().load(python_kernel(function))
+    return lambda function: KernelCache().load(read(CompiledKernel, python_kernel(function)))
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def result_of(results: list[Any], index: int) -> torch.Tensor:
 def test_a_content_is_what_was_sent(content: MakeContent) -> None:
     """With the numbers on memory of its own each time."""
     made = content(FIRST, "7", (0,))
-    assert (made.name, made.mutated, made.call.op) == ("7", [0], "torch.nn.functional.relu")
+    assert (made.name, made.mutated, made.call.op) == ("7", (0,), "torch.nn.functional.relu")
     assert [meta.shape for meta in made.outputs] == [(6,)]
     (one,), (other,) = made.kept.unpack(), made.kept.unpack()
     one.zero_()

@@ -210,14 +210,10 @@ def test_into_a_measurement() -> None:
     )  # fmt: skip
     made = Implementation(name="cuda", device="cuda", contract="launcher", sources=())
     kernel = KernelEntry(name="it", op="torch.mm", implementations=(made,), allow_tf32=True)
-    inputs = {
-        "call": documents.dump_python(MM),
-        "tensors": {"metas": [documents.dump_python(one) for one in FACTORS], "spans": []},
-        "outputs": [documents.dump_python(one) for one in PRODUCT],
-        "context": documents.dump_python(Context()),
-        "mutated": [],
-    }
-    found = with_roofline(measured, inputs, kernel, CASE, PEAKS)
+    found = with_roofline(
+        measured, call=MM, tensors=FACTORS, outputs=PRODUCT, mutated=(), context=Context(), kernel=kernel,
+        case=CASE, peaks=PEAKS,
+    )  # fmt: skip
     assert found.roofline is not None
     assert found.roofline.peak_flops_per_s == 1e14
     assert found.notes[0] == "own"

@@ -22,6 +22,7 @@ from pytest_cgins.core.tensors import pack, unpack
 from pytest_cgins.packs.call import flatten, invoke
 from pytest_cgins.packs.store import MANIFEST, open_pack
 from pytest_cgins.verify.judge import JudgeService
+from pytest_cgins.verify.messages import Question, read
 from pytest_cgins.verify.probes import memory_use
 from tests.verify.helpers import call_of, normal
 
@@ -56,6 +57,7 @@ def judged(
     kernel: Kernel | None = None,
     *,
     further: Mapping[str, Any] = MappingProxyType({}),
+    observed: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> tuple[dict[str, Any], Correctness]:
     """Prepare, run a kernel on each set, judge; `further` is of the kernel's entry."""
@@ -63,7 +65,8 @@ def judged(
     prepared, buffers = service.prepare(params, [])
     answers, contents = answered(prepared["sets"], buffers, kernel)
     # Through JSON, as between processes.
-    reply, _ = service.judge(json.loads(json.dumps({**params, "sets": answers})), contents)
+    request = {"question": params, "answers": {"sets": answers, "observed": observed or {}}}
+    reply, _ = service.judge(json.loads(json.dumps(request)), contents)
     return prepared, documents.load_python(Correctness, json.loads(json.dumps(reply["correctness"])))
 
 
@@ -121,7 +124,7 @@ def test_inputs_hold_no_gold(service: JudgeService, softmax: Case) -> None:
     prepared, buffers = service.prepare(parameters(softmax), [])
     for one, buffer in zip(prepared["sets"], buffers, strict=True):
         assert set(one) == {
-            "name", "call", "tensors", "outputs", "context", "mutated", "probe", "op_calls"
+            "name", "call", "tensors", "outputs", "context", "mutated", "probe", "once", "op_calls"
         }  # fmt: skip
         assert len(one["tensors"]["metas"]) == 1
         assert buffer.nbytes == 40 * 60 * 4
@@ -155,7 +158,7 @@ def test_naive_softmax_fails_on_inputs_that_were_not_recorded(service: JudgeServ
 def test_set_without_an_answer_fails(service: JudgeService, softmax: Case) -> None:
     """Leaving a set out is not passing it."""
     params = parameters(softmax)
-    reply, _ = service.judge({**params, "sets": []}, [])
+    reply, _ = service.judge({"question": params, "answers": {"sets": []}}, [])
     correctness = documents.load_python(Correctness, reply["correctness"])
     assert [check.message for check in correctness.checks] == [
         f"the kernel gave no answer ({name} inputs)." for name in ("recorded", "fresh", "edge")
@@ -179,7 +182,7 @@ def test_further_answers_are_held_against_what_was_prepared(
     core = [one for one in prepared["sets"] if not one["probe"]]
     assert len(prepared["sets"]) > len(core) == 3
     answers, contents = answered(core[:asked], buffers[:asked], kernel)
-    reply, _ = service.first_failure(json.loads(json.dumps({**params, "sets": answers})), contents)
+    reply, _ = service.first_failure({"question": params, "answers": {"sets": answers}}, contents)
     assert len(service._prepared) == 1
     if reason is None:
         assert reply["check"] is None
@@ -204,7 +207,7 @@ def test_conduct_that_the_worker_saw_fails(
     prepared, buffers = service.prepare(params, [])
     header, content = pack([unpack(prepared["sets"][0]["tensors"], buffers[0], "cpu")[0].softmax(-1)])
     answer = {"name": "recorded", "tensors": header, **conduct}
-    reply, _ = service.judge({**params, "sets": [answer]}, [content])
+    reply, _ = service.judge({"question": params, "answers": {"sets": [answer]}}, [content])
     correctness = documents.load_python(Correctness, reply["correctness"])
     assert reason in {correctness.checks[0].reason, *(probe.reason for probe in correctness.tripped)}
     assert not correctness.passed
@@ -302,10 +305,10 @@ def test_preparation_is_shared_and_bounded(softmax: Case, tmp_path: Path) -> Non
     other = record(tmp_path / "other", lambda: functional.softmax(normal(10, 20), dim=-1))
     service = JudgeService({"cache_bytes": 1})
     service.prepare(parameters(softmax), [])
-    first = service._preparation(parameters(softmax))[2]
-    assert service._preparation(parameters(replace(softmax, implementation="cuda")))[2] is first
+    first = service._preparation(read(Question, parameters(softmax)))
+    assert service._preparation(read(Question, parameters(replace(softmax, implementation="cuda")))) is first
     service.prepare(parameters(other), [])
-    assert service._preparation(parameters(softmax))[2] is not first
+    assert service._preparation(read(Question, parameters(softmax))) is not first
 
 
 def test_seed_changes_fresh_inputs_only(service: JudgeService, softmax: Case) -> None:
@@ -343,7 +346,9 @@ def test_a_real_answer_to_a_complex_op_is_refused(service: JudgeService, tmp_pat
             {"name": one["name"], "tensors": header}
             for one, (header, _) in zip(prepared["sets"], packed, strict=True)
         ]
-        reply, _ = service.judge({**params, "sets": sets}, [content for _, content in packed])
+        reply, _ = service.judge(
+            {"question": params, "answers": {"sets": sets}}, [content for _, content in packed]
+        )
         assert documents.load_python(Correctness, reply["correctness"]).checks[0].reason is reason
 
 
@@ -382,7 +387,7 @@ def test_memory_is_held_against_what_torch_takes_for_the_same_call(
     case = record(tmp_path / "p", lambda: torch.logsumexp(x, (0, 1)), op="torch.logsumexp")
     entry = {"when": when, "set": "recorded", "moved": 32, "peak": mib << 20}
     _, correctness = judged(
-        JudgeService({}), case, further={"probes": [memory_use.NAME], "observed": {memory_use.NAME: [entry]}}
+        JudgeService({}), case, further={"probes": [memory_use.NAME]}, observed={memory_use.NAME: [entry]}
     )
     (probe,) = [one for one in correctness.probes if one.name == memory_use.NAME]
     assert (probe.outcome == "tripped") is trips, probe.message

@@ -11,6 +11,7 @@ import torch
 from pytest_cgins.config import IndexOutput, ProbeException, Repeatability, Tolerance
 from pytest_cgins.core.model import PROBES, Check, Context, Probe, Reason
 from pytest_cgins.verify.indices import indices_of
+from pytest_cgins.verify.messages import SetAnswer
 from pytest_cgins.verify.probes.registry import SPECS
 from pytest_cgins.verify.random_outputs import draw
 from pytest_cgins.verify.suspicion import Permissions, Second, Suspicions
@@ -234,8 +235,10 @@ def test_several_findings_of_one_probe_are_counted() -> None:
 def test_conduct_and_poison() -> None:
     """Writes out of bounds, changed inputs, lazy outputs and unwritten elements trip their own probes."""
     found = suspicions()
-    entry = {"overrun": "4 bytes behind output 0", "inputs_changed": [1], "unlike": ["Lazy"]}
-    found.take_conduct(entry, "fresh", ["input", "weight"])
+    answer = SetAnswer(
+        name="fresh", tensors={}, overrun="4 bytes behind output 0", inputs_changed=(1,), unlike=("Lazy",)
+    )
+    found.take_conduct(answer, "fresh", ["input", "weight"])
     unwritten = Check(
         rule="form", inputs="edge", passed=False, reason=Reason.UNWRITTEN, message="never written", share=None
     )

@@ -17,6 +17,14 @@ from pytest_cgins.core.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.core.text import nearest
 from pytest_cgins.gate.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
 from pytest_cgins.report import escape
+from pytest_cgins.verify.messages import (
+    AskOutputs,
+    KernelAnswers,
+    OutputMetas,
+    PackedInputs,
+    RunKernel,
+    read,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,40 +106,52 @@ class RemoteKernel:
         )
         device = str(leaves[0].device) if leaves else self._chosen()[0].device
         kernel = self._compiled(device.partition(":")[0])
-        call = documents.dump_python(OpCall(op=self._entry.op, arguments=arguments))
-        described, inputs = transport.pack(leaves)
-        around = documents.dump_python(context.capture())
+        header, inputs = transport.pack(leaves)
+        request = AskOutputs(
+            call=OpCall(op=self._entry.op, arguments=arguments),
+            tensors=header,
+            context=context.capture(),
+            device=device,
+            import_root=str(self._evaluator.config.root),
+        )
         with inputs:
-            return self._run(kernel, device, {"call": call, "tensors": described, "context": around}, inputs)
+            return self._run(kernel, request, inputs)
 
     def _run(
-        self, compiled: CompiledKernel, device: str, request: dict[str, Any], inputs: Buffer
+        self, compiled: CompiledKernel, request: AskOutputs, inputs: Buffer
     ) -> Tensor | tuple[Tensor, ...]:
         from pytest_cgins.core import tensors as transport
 
-        root = {"import_root": str(self._evaluator.config.root), "device": device}
         reply = self._pool.call(
-            "reference", "output_metas", {**request, **root}, [inputs], timeout_s=REFERENCE_TIMEOUT_S
+            "reference",
+            "output_metas",
+            documents.dump_python(request),
+            [inputs],
+            timeout_s=REFERENCE_TIMEOUT_S,
         )
-        outputs = reply.result["outputs"]
-        one_set = {"name": "call", **request, "outputs": outputs}
-        kernel = documents.dump_python(compiled)
-        answer = self._pool.call(
+        outputs = read(OutputMetas, reply.result).outputs
+        packed = PackedInputs(
+            name="call", call=request.call, tensors=request.tensors, outputs=outputs, context=request.context
+        )
+        run = RunKernel(
+            kernel=compiled, device=request.device, sets=(packed,), import_root=request.import_root
+        )
+        reply = self._pool.call(
             role_of("verification", compiled),
             "run",
-            {"kernel": kernel, "sets": [one_set], **root},
+            documents.dump_python(run),
             [inputs],
             timeout_s=self._timeout_s,
             kernel=compiled.key,
         )
-        (result,) = answer.result["sets"]
-        if result["error"]:
+        (answer,) = read(KernelAnswers, reply.result).sets
+        if answer.error:
             raise LaunchError(
-                f"kernel {self._entry.name!r} failed: {escape.lines(result['error']['message'])}",
-                remedy=escape.lines(result["error"]["remedy"]),
+                f"kernel {self._entry.name!r} failed: {escape.lines(answer.error.message)}",
+                remedy=escape.lines(answer.error.remedy),
             )
-        with answer.buffers[0] as buffer:
-            results = tuple(transport.unpack(result["tensors"], buffer, device))[: len(outputs)]
+        with reply.buffers[0] as buffer:
+            results = tuple(transport.unpack(answer.tensors, buffer, request.device))[: len(outputs)]
         return results[0] if len(results) == 1 else results
 
     def _compiled(self, device: str) -> CompiledKernel:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_cgins.core import documents
-from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.model import Case, CompiledKernel
 from pytest_cgins.doctor import tools
 from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.run import environment
+from pytest_cgins.run.kernel_run import Pair
 from pytest_cgins.run.kernel_timing import request_sets
 from pytest_cgins.run.sandbox.fence import Sandbox
 
@@ -107,7 +107,7 @@ class Child:
         folder: Path,
         case: Case,
         compiled: CompiledKernel,
-        pair: tuple[Any, Buffer],
+        pair: Pair,
         *,
         import_root: Path,
         timeout_s: float,
@@ -127,7 +127,7 @@ class Child:
             "kernel": documents.dump_python(compiled),
             "device": case.device,
             "import_root": str(import_root),
-            "set": request_sets([pair])[0],
+            "set": documents.dump_python(request_sets([pair[0]])[0]),
             "content": str(content),
             "warm": WARM_CALLS,
             # A cache of its own: what lies in it afterwards is this kernel's machine code.

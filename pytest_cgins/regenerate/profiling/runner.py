@@ -20,15 +20,15 @@ from typing import Any
 import torch
 
 from pytest_cgins.building.loading.imports import import_from
-from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.model import Context
+from pytest_cgins.core.model import CompiledKernel
 from pytest_cgins.core.tensors import Kept
 from pytest_cgins.packs.context import restore
 from pytest_cgins.packs.ops import trust
 from pytest_cgins.run.kernels import KernelCache, use_device, wait_for_device
 from pytest_cgins.run.sandbox.init import enclose_in_scratch
 from pytest_cgins.run.timed_copy import Content, TimedCopy
+from pytest_cgins.verify.messages import PackedInputs, read
 
 TIMELINE_CALLS = 3
 GO_POLL_S = 0.005
@@ -78,16 +78,16 @@ def main(request: str) -> None:
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
-    one, device = asked["set"], asked["device"]
+    inputs, device = read(PackedInputs, asked["set"]), asked["device"]
+    compiled = read(CompiledKernel, asked["kernel"])
     import_from(asked["import_root"])
-    trust(asked["kernel"]["source"]["op"])
-    kernel = KernelCache().load(asked["kernel"])
-    context = documents.load_python(Context, one["context"])
+    trust(compiled.source.op)
+    kernel = KernelCache().load(compiled)
     with (
         Buffer.from_chunks([Path(asked["content"]).read_bytes()]) as buffer,
-        restore(context, device.partition(":")[0], repeatable=False),
+        restore(inputs.context, device.partition(":")[0], repeatable=False),
     ):
-        content = Content(one, Kept(one["tensors"], buffer, device))
+        content = Content(inputs, Kept(inputs.tensors, buffer, device))
         copy = TimedCopy(kernel, content, device)
 
         def call() -> None:

@@ -30,6 +30,7 @@ from typing import Any, Protocol
 import torch
 
 from pytest_cgins.core.bits import all_same, snapshot
+from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probes.raised import attempt
 from pytest_cgins.verify.probes.registry import When
 
@@ -83,7 +84,7 @@ class Given:
     all of them, as it is after them, or in another process."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
-    error: dict[str, Any] | None = None
+    error: RaisedError | None = None
     """What the kernel raised instead."""
 
 

@@ -29,6 +29,7 @@ import torch
 
 from pytest_cgins.core.bits import all_same
 from pytest_cgins.core.text import counted
+from pytest_cgins.verify.messages import RaisedError
 from pytest_cgins.verify.probes import idle_pairs, memory
 from pytest_cgins.verify.probes.raised import attempt
 from pytest_cgins.verify.probes.repeat import NAME as REPEAT
@@ -64,7 +65,7 @@ class Leak:
         self._trial = trial
         self._around = around
         self._tensors: list[torch.Tensor] = []
-        self._error: dict[str, Any] | None = None
+        self._error: RaisedError | None = None
         self.facts: dict[str, Any] = {}
 
     def deviations(self) -> Iterator[Deviation]:

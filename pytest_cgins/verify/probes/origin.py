@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
+
+from pytest_cgins.verify.messages import KernelRequest
 
 Kind = Literal["kernel", "standard", "installed", "ours", "made"]
 """`made`: code that was compiled from a string, by whoever called it."""
@@ -46,10 +48,10 @@ class Origins:
         self._kinds: dict[str, Kind] = {}
 
     @classmethod
-    def of(cls, request: Mapping[str, Any]) -> Origins:
-        """Those of the kernel of a request, as `Watch` takes it."""
-        source = request["kernel"]["source"]
-        return cls(source["files"], {request.get("import_root", ""), source["import_root"]})
+    def of(cls, request: KernelRequest) -> Origins:
+        """Those of the kernel of a request."""
+        source = request.kernel.source
+        return cls(source.files, {request.import_root, source.import_root})
 
     def has(self, path: str) -> bool:
         """Whether a path lies in the project's folders."""

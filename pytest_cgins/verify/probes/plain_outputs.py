@@ -6,7 +6,7 @@ tensor, and what torch itself puts off: conjugation, negation, zeros without mem
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -22,7 +22,7 @@ def unlike(tensors: Iterable[torch.Tensor], inputs: Iterable[torch.Tensor]) -> l
     return [one for one in found if one]
 
 
-def judge(facts: list[str]) -> str:
+def judge(facts: Sequence[str]) -> str:
     """What is wrong; "" if nothing is."""
-    names = ", ".join(map(str, facts[:4]))
+    names = ", ".join(facts[:4])
     return f"the kernel returned {names} instead of plain tensors: return torch.Tensor" if facts else ""

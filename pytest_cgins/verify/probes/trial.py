@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
+
+from pytest_cgins.verify.messages import RaisedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Deviation:
     """Set of inputs that it answers."""
     tensors: Sequence[torch.Tensor]
     """The answer; () if there is none."""
-    error: dict[str, Any] | None = None
-    """What the kernel raised instead: see `run.worker.describe`."""
+    error: RaisedError | None = None
+    """What the kernel raised instead."""
     reused: bool = False
     """Of `late_work`: the answer to a later set lies on the same memory. Of `fresh_memory`: see there."""

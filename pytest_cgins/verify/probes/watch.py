@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_cgins.building.loading.launcher import Launcher
+from pytest_cgins.verify.messages import KernelRequest
 from pytest_cgins.verify.probes import (
     audit,
     floating_point,
@@ -43,11 +44,10 @@ class Watch:
 
     Args:
         wanted: names of the probes that are switched on.
-        request: the verification request: `kernel`, `device`, `import_root` and `sets`, the first of which may have
-            `op_calls`, what torch's own op runs.
+        request: what is run.
     """
 
-    def __init__(self, wanted: frozenset[str], request: Mapping[str, Any]) -> None:
+    def __init__(self, wanted: frozenset[str], request: KernelRequest) -> None:
         floating_point.restore()
         floating_point.start_threads()
         origins = Origins.of(request) if wanted & {integrity.NAME, snooping.NAME} else Origins((), ())
@@ -55,27 +55,25 @@ class Watch:
         if self._integrity is None:
             integrity.doubt()
         self._snooping = Snooping(origins) if snooping.NAME in wanted else None
-        own: Mapping[str, int] = next(
-            (one["op_calls"] for one in request.get("sets", ()) if one.get("op_calls")), {}
-        )
-        self._calls = _Calls(own, request["device"]) if op_callback.NAME in wanted else None
-        self._poisons = "poison" in wanted and request["kernel"]["source"]["contract"] in (
+        own: Mapping[str, int] = next((packed.op_calls for packed in request.sets if packed.op_calls), {})
+        self._calls = _Calls(own, request.device) if op_callback.NAME in wanted else None
+        self._poisons = "poison" in wanted and request.kernel.source.contract in (
             "python",
             "torch-extension",
         )
         # Held, since a kernel could replace what the classes have.
         self._check = self._checker()
-        source = request["kernel"]["source"]
-        self._source: str = next(iter(source["files"]), "")  # none where a library is installed
-        self._on_cpu = request["device"] == "cpu"
+        source = request.kernel.source
+        self._source: str = next(iter(source.files), "")  # none where a library is installed
+        self._on_cpu = request.device == "cpu"
         self._taken: list[str] | None = None
-        if libraries.NAME in wanted and source["contract"] in ("launcher", "torch-extension"):
-            path = Path(request["kernel"]["library"])
-            self._taken, byways = libraries.look_into(path, source["contract"], source["device"])
+        if libraries.NAME in wanted and source.contract in ("launcher", "torch-extension"):
+            path = Path(request.kernel.library)
+            self._taken, byways = libraries.look_into(path, source.contract, source.device)
             if self._snooping is not None:
                 self._snooping.note_all(byways, self._source)
         self._ran = False
-        self._sets = len(request.get("sets", ()))
+        self._sets = len(request.sets)
         self._recomputed: list[list[str]] = []
         self.spent = False
         """Whether the kernel did something after which no other kernel should run in this process."""

@@ -1,0 +1,475 @@
+"""What workers are asked and what they answer: every message has its type here, and is checked where it arrives.
+
+JSON travels between processes (see `run.protocol`), and beside it the buffers that tensors lie in. A worker that runs a
+kernel is hostile: `read` takes nothing from it that our own service would not tell. Two parts of an answer are checked
+by whoever can: `Header`, which only means something beside its buffer, and `Facts`, whose form each probe knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Annotated, Any, Literal, TypeVar
+
+from annotated_types import Ge, Le, MaxLen
+
+from pytest_cgins.config import ProbeException, Repeatability, Tolerance
+from pytest_cgins.config.model import Claim
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.errors import ProtocolError
+from pytest_cgins.core.measurement import ARM_LETTERS, ArmName
+from pytest_cgins.core.model import (
+    Case,
+    Check,
+    CompiledKernel,
+    Context,
+    Correctness,
+    Environment,
+    OpCall,
+    Probe,
+    TensorMeta,
+)
+from pytest_cgins.timing.block import Block
+from pytest_cgins.timing.measure import Prepared
+from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.verify.probes.registry import ALWAYS, When
+
+T = TypeVar("T")
+
+Header = dict[str, Any]
+"""How tensors lie in a buffer: made and checked by `core.tensors`."""
+Facts = dict[str, Any]
+"""What probes saw, by probe: checked by `verify.suspicion`."""
+_Text = Annotated[str, MaxLen(2**17)]
+"""Twice what `building.loading.exceptions` leaves of a kernel's own words."""
+_Batch = Annotated[int, Ge(1), Le(10**9)]
+_Ns = Annotated[float, Ge(1e-9), Le(1e18)]
+"""Other numbers are no clock's."""
+
+_SHOWN = 600
+_MOST_NOTES = 16
+_SHOWN_FIELD = 100
+
+
+def read(message: type[T], value: Any) -> T:
+    """A message from JSON values.
+
+    Raises:
+        ValueError: it is not such a message. The text says which field is wrong, and shows little of what was sent.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return documents.load_python(message, value)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, wrong["loc"]))[:_SHOWN_FIELD]
+        raise ValueError(f"{message.__name__} {where}: {wrong['msg'][:_SHOWN]}") from None
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"{message.__name__} cannot be read: {type(error).__name__}") from None
+
+
+def serves(
+    request: type[T],
+) -> Callable[
+    [Callable[[Any, T, list[Buffer]], tuple[object, list[Buffer]]]],
+    Callable[[Any, Any, list[Buffer]], tuple[Any, list[Buffer]]],
+]:
+    """Make a method of a service, from a message to a message, what `run.worker` calls: from JSON to JSON."""
+
+    def around(
+        method: Callable[[Any, T, list[Buffer]], tuple[object, list[Buffer]]],
+    ) -> Callable[[Any, Any, list[Buffer]], tuple[Any, list[Buffer]]]:
+        @wraps(method)
+        def served(service: Any, params: Any, buffers: list[Buffer]) -> tuple[Any, list[Buffer]]:
+            try:
+                asked = read(request, params)
+            except ValueError as error:
+                raise ProtocolError(f"what {method.__name__!r} was asked is malformed: {error}") from error
+            answer, results = method(service, asked, buffers)
+            return documents.dump_python(answer), results
+
+        return served
+
+    return around
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Document):
+    """A request or an answer without content."""
+
+
+# ---- sets of inputs, and kernels that are run on them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedInputs(Document):
+    """One set of a case's inputs; its tensors' bytes are in a buffer."""
+
+    name: str
+    """For a worker that runs kernels, a word that tells nothing."""
+    call: OpCall
+    """The call."""
+    tensors: Header
+    """Its argument tensors."""
+    outputs: tuple[TensorMeta, ...]
+    """What a launcher's outputs are allocated by."""
+    context: Context = field(default_factory=Context)
+    """What the call runs under."""
+    mutated: tuple[int, ...] = ()
+    """Indices of the tensors that the op itself changes."""
+    probe: str = ""
+    """The probe that it is there for alone; a worker that runs kernels does not learn it."""
+    once: bool = False
+    """Whether probes do not run it again."""
+    op_calls: dict[str, int] = field(default_factory=dict)
+    """What torch's own op runs, if a probe wants to know."""
+
+    @property
+    def metas(self) -> tuple[TensorMeta, ...]:
+        """How the argument tensors lie."""
+        return tuple(documents.load_python(TensorMeta, meta) for meta in self.tensors["metas"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRequest(Document):
+    """A kernel, and what it is run on."""
+
+    kernel: CompiledKernel
+    """What to load."""
+    device: str
+    """`cpu` or `cuda:0`."""
+    sets: tuple[PackedInputs, ...] = ()
+    """One a buffer."""
+    import_root: str = ""
+    """Folder that the op's module is imported from."""
+    probes: tuple[str, ...] = ()
+    """Those that are switched on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKernel(KernelRequest):
+    """Run a kernel on each set, and again in the ways that probes want."""
+
+    ordinary: bool = False
+    """Put nothing around outputs, and hide our own modules: the process is as a program's own, and no good for others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaisedError(Document):
+    """What a kernel raised, or died of."""
+
+    kind: _Text
+    """Class of the exception."""
+    message: _Text
+    """Its text."""
+    remedy: _Text = ""
+    """What to do about an error of ours."""
+    trace: _Text = ""
+    """The end of its traceback."""
+    phase: Literal["load", "bind", "run", "died"] = "run"
+    """`bind`: arguments are matched; no code of the kernel runs but a launcher's `_workspace`. `died` is said by the parent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAnswer(Document):
+    """A kernel's first answer to a set of inputs. With an error there are no tensors."""
+
+    name: str
+    """The set."""
+    tensors: Header
+    """Outputs, and after them the mutated inputs."""
+    devices: tuple[str, ...] = ()
+    """Where they lie, one a tensor."""
+    inputs_changed: tuple[int, ...] = ()
+    """Tensors that the kernel changed though the op does not."""
+    overrun: _Text = ""
+    """What was written outside of outputs."""
+    unlike: tuple[_Text, ...] = ()
+    """Outputs that are no plain tensors: see `verify.probes.plain_outputs`."""
+    error: RaisedError | None = None
+    """What it raised instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviantAnswer(Document):
+    """A later answer that is not the first one: see `verify.probes.trial.Deviation`."""
+
+    probe: str
+    """Who saw it."""
+    name: str
+    """The set."""
+    tensors: Header
+    """The answer."""
+    error: RaisedError | None = None
+    """What the kernel raised instead."""
+    reused: bool = False
+    """See `Deviation`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelAnswers(Document):
+    """What a kernel gave; one buffer a set, and then one a deviation."""
+
+    sets: tuple[SetAnswer, ...]
+    """In the order in which they were sent."""
+    deviations: tuple[DeviantAnswer, ...] = ()
+    """Answers that differ from them."""
+    observed: Facts = field(default_factory=dict)
+    """What probes saw."""
+
+
+# ---- a kernel that is timed
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Document):
+    """Have the context of a GPU made."""
+
+    device: str
+    """`cpu` or `cuda:0`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTiming(KernelRequest):
+    """Make the arms of a case ready; its sets differ in their numbers alone."""
+
+    limit_s: float = 0.0
+    """Bounds one batch of every arm together."""
+    base: CompiledKernel | None = None
+    """The kernel at the base revision, if that is an arm."""
+    compile: bool = False
+    """Whether torch.compile is an arm."""
+    cache: str = "cold"
+    """`warm`: tensors may stay in it."""
+    longer: float = 1.0
+    """Factor for the length of batches."""
+    fenced: bool = False
+    """Whether a GPU is timed by loops between fences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened(Prepared, Document):
+    """What was made ready. Arms come in the record's order, and long texts are cut."""
+
+    calls: dict[ArmName, _Batch]
+    batch_seconds: dict[ArmName, _Ns]
+    host_ns_per_call: dict[ArmName, _Ns]
+    launch_ns: Annotated[float, Ge(0), Le(1e18)] = 0.0
+    refused: dict[ArmName, str] = field(default_factory=dict)
+    """Why arms that were wanted are not there, by arm."""
+
+    def __post_init__(self) -> None:
+        arms = tuple(arm for arm in ARM_LETTERS if arm in self.arms)
+        if (
+            not {"kernel", "torch"} <= set(arms)
+            or not set(arms) <= self.calls.keys() & self.batch_seconds.keys()
+        ):
+            raise ValueError(f"no measurement of {', '.join(arms) or 'nothing'}")
+        object.__setattr__(self, "arms", arms)
+        object.__setattr__(self, "notes", tuple(note[:_SHOWN] for note in self.notes[:_MOST_NOTES]))
+        object.__setattr__(self, "refused", {arm: why[:_SHOWN] for arm, why in self.refused.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class RunBlocks(Document):
+    """Run blocks of batches."""
+
+    orders: tuple[str, ...]
+    """Letters of the arms, as in `measurement.ARM_LETTERS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedBlock(Document):
+    """One block as a worker tells it: see `timing.block.Block`."""
+
+    order: str
+    ns_per_call: tuple[_Ns, ...]
+    mean_ns_per_call: tuple[_Ns, ...] = ()
+    sm_mhz: Annotated[int, Ge(0), Le(10**6)] | None = None
+    throttled: Annotated[tuple[Annotated[str, MaxLen(_SHOWN)], ...], MaxLen(_MOST_NOTES)] = ()
+
+    def checked(self) -> Block:
+        """The block; ValueError if its parts do not fit each other. A worker that has a false clock tells such ones, too."""
+        return Block(
+            order=self.order,
+            ns_per_call=self.ns_per_call,
+            mean_ns_per_call=self.mean_ns_per_call,
+            sm_mhz=self.sm_mhz,
+            throttled=self.throttled,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TimedBlocks(Document):
+    """The blocks that were asked for."""
+
+    blocks: tuple[TimedBlock, ...]
+    """One an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatCalls(Document):
+    """Call an arm in a row, for whoever times it from outside."""
+
+    arm: ArmName
+    """Which."""
+    calls: int
+    """How often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedAnswer(Document):
+    """An answer that a kernel gave while it was timed: see `verify.probes.after_timing`."""
+
+    name: str
+    """The set."""
+    when: When
+    """Which of its calls."""
+    tensors: Header
+    """Outputs, and after them the mutated inputs."""
+    error: RaisedError | None = None
+    """What it raised instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedTiming(Document):
+    """What there is to judge after a kernel was timed; one buffer an answer."""
+
+    answers: tuple[TimedAnswer, ...]
+    """Of the last calls, and of some afterwards."""
+    observed: Facts
+    """What probes saw."""
+
+
+# ---- the reference worker, which runs no kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Document):
+    """What the reference worker must know to prepare and to judge a case."""
+
+    case: Case
+    """Which."""
+    tolerance: Tolerance
+    """The kernel's."""
+    seed: int
+    """Of the fresh inputs."""
+    import_root: str = ""
+    """Folder that the op's module is imported from."""
+    probes: tuple[str, ...] = ALWAYS
+    """Those that are switched on."""
+    exceptions: tuple[ProbeException, ...] = ()
+    """What the kernel is excused from."""
+    repeatability: Repeatability = field(default_factory=Repeatability)
+    """How far its answers may differ from each other."""
+    claims: tuple[Claim, ...] = ()
+    """What it is said to take beyond what was recorded."""
+    semantics: dict[str, Any] = field(default_factory=dict)
+    """What the user says of the op, as it stands in cgins.yaml."""
+    allow_tf32: bool = False
+    """Whether fp32 products of inputs rounded to TF32 are right."""
+    interpreted: bool = False
+    """Whether the kernel runs in Triton's interpreter."""
+    untimed: str = "the kernel was not timed"
+    """Why it will not be timed, for the probes of timing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCase(Document):
+    """The inputs of a case; one buffer a set."""
+
+    drift: str | None
+    """How torch no longer gives what was recorded; then there are no sets."""
+    sets: tuple[PackedInputs, ...]
+    """Those that decide, and those of probes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeAnswers(Document):
+    """Compare a kernel's answers; the buffers are those of `answers`."""
+
+    question: Question
+    """That of the preparation."""
+    answers: KernelAnswers
+    """Under the sets' own names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement(Document):
+    """What was found of a kernel's answers. A set without an answer is a failed check."""
+
+    correctness: Correctness
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFailure(Document):
+    """The first check that a kernel fails on the sets that decide."""
+
+    check: Check | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTiming(Document):
+    """Judge what was seen of a kernel while it was timed; one buffer an answer."""
+
+    question: Question
+    """That of the preparation."""
+    cold: bool
+    """Whether inputs came from memory."""
+    median_ns_per_call: float
+    """Of the kernel."""
+    launch_ns: float
+    """What the launch of a kernel that does nothing takes."""
+    timing: FinishedTiming
+    """Under the sets' own names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimingJudgement(Document):
+    """Results of the probes of timing."""
+
+    probes: tuple[Probe, ...]
+    floor_ns_per_call: float
+    """0 where no floor is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskOutputs(Document):
+    """Ask for the layouts of what torch returns for a call; the buffer holds its tensors."""
+
+    call: OpCall
+    tensors: Header
+    context: Context = field(default_factory=Context)
+    device: str = "cpu"
+    import_root: str = ""
+    """Folder that the op's module is imported from."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputMetas(Document):
+    """How torch's outputs lie."""
+
+    outputs: tuple[TensorMeta, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine(Document):
+    """Which devices there are."""
+
+    environments: dict[str, Environment]
+    """By `cpu` and `cuda`."""
+    devices: tuple[str, ...]
+    """`cpu`, `cuda:0`, …"""
+    locks: dict[str, str]
+    """Each device's name for `timing.lock`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePeak(Document):
+    """What a device reaches; None where even a copy fails, for want of memory."""
+
+    peaks: MeasuredPeaks | None
