@@ -11,6 +11,7 @@ from pytest_cgins.building.revision.base_kernels import BaseKernel, BaseKernels
 from pytest_cgins.building.revision.checkout import NONE
 from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
 from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, Wanted
 from pytest_cgins.gate.timing_verdict import decide_timing
@@ -19,7 +20,7 @@ from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns, Pair
 from pytest_cgins.timing.lock import timing as timing_lock
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
-from pytest_cgins.timing.roofline import with_roofline
+from pytest_cgins.timing.roofline import factors_dtype, roofline
 from pytest_cgins.verify.messages import OpenTiming, PackedInputs, TimingJudgement
 
 LOCK_WAIT_S = 600.0
@@ -53,22 +54,24 @@ class Outcome:
     died_beside_base: bool = False
     """Whether the worker died with both in it, and did not with the kernel alone."""
 
-    def with_roofline(
-        self, inputs: PackedInputs, kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
-    ) -> Outcome:
-        """The same with the measurement's roofline; `inputs` were timed."""
-        measurement = with_roofline(
-            self.timing.measurement,
-            call=inputs.call,
-            tensors=inputs.metas,
-            outputs=inputs.outputs,
-            mutated=inputs.mutated,
-            context=inputs.context,
-            kernel=kernel,
-            case=case,
-            peaks=peaks,
-        )
-        return replace(self, timing=replace(self.timing, measurement=measurement))
+
+def with_roofline(
+    measurement: Measurement, inputs: PackedInputs, kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
+) -> Measurement:
+    """A measurement on these inputs with its roofline, and what there is to note about it."""
+    found, notes = roofline(
+        inputs.call,
+        inputs.metas,
+        inputs.outputs,
+        inputs.mutated,
+        kernel.work,
+        median_ns_per_call=measurement.kernel.median_ns_per_call,
+        dtype=factors_dtype(case, inputs.context),
+        tf32=kernel.allow_tf32 or inputs.context.float32_matmul_precision != "highest",
+        cache=measurement.cache,
+        peaks=peaks,
+    )
+    return replace(measurement, roofline=found, notes=(*measurement.notes, *notes))
 
 
 class TimingStage:

@@ -9,7 +9,7 @@ is not in the process that the kernel shares.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -42,6 +42,7 @@ from pytest_cgins.timing.rotation import Rotation, last_level_cache_bytes, plan
 from pytest_cgins.timing.timer import TWINS, Arms
 from pytest_cgins.timing.timers import make_timer
 from pytest_cgins.verify.messages import (
+    Facts,
     FinishedTiming,
     Nothing,
     Opened,
@@ -78,7 +79,7 @@ Answer = tuple[TimedAnswer, Buffer]
 class TimingService:
     """Times kernels, in a process that never verified one."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         del settings
         self.fatal = False
         self._kernels = KernelCache()
@@ -280,7 +281,7 @@ class _Opened:
         for copy, left in zip(self._copies, self._kernel.results, strict=True):
             copy.left = left
 
-    def finished(self) -> tuple[list[Answer], dict[str, Any]]:
+    def finished(self) -> tuple[list[Answer], Facts]:
         """See `TimingService.finish`: answers of the last timed calls and of one call afterwards; what probes saw."""
         captured = self._timer.method == "cuda-graph"
         with self._around(), self._watch.timing():
@@ -420,9 +421,9 @@ class _Opened:
 
         return {name: 1e9 * host_seconds_per_call(arm, copies) for name, arm in arms.items()}
 
-    def _probed(self) -> tuple[list[Answer], dict[str, Any]]:
+    def _probed(self) -> tuple[list[Answer], Facts]:
         answers: list[Answer] = []
-        observed: dict[str, Any] = {}
+        observed: Facts = {}
         self._leave()
         if after_timing.NAME in self._probes:
             answers += map(_packed, self._repeats.given())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +31,7 @@ from pytest_cgins.run.trial import SetTrial
 from pytest_cgins.run.worker import become_ordinary, describe
 from pytest_cgins.verify.messages import (
     DeviantAnswer,
+    Facts,
     KernelAnswers,
     Nothing,
     PackedInputs,
@@ -54,7 +55,7 @@ _Deviant = tuple[DeviantAnswer, Buffer]
 class VerificationService:
     """Runs a kernel on sets of inputs and hands its outputs back, bit by bit as they lie."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         del settings
         self.fatal = False
         self._kernels = KernelCache()
@@ -176,7 +177,7 @@ class VerificationService:
         trials = [trial for trial, _ in ran_well]
         probes, device = request.probes, request.device
         deviations: list[_Deviant] = []  # packed at once: the kernel may return the same memory on every run
-        facts: dict[str, Any] = {}
+        facts: Facts = {}
         revised: dict[str, SetAnswer] = {}
         try:
             if late_work.NAME in probes and trials:
@@ -218,13 +219,13 @@ class _Again:
     """What came of running a kernel again."""
 
     deviations: list[_Deviant]
-    facts: dict[str, Any]
+    facts: Facts
     revised: dict[str, SetAnswer] = field(default_factory=dict)
     """First answers with what later runs wrote, by set."""
 
 
 def _result(
-    answers: Sequence[_Answer], deviations: Sequence[_Deviant], observed: dict[str, Any]
+    answers: Sequence[_Answer], deviations: Sequence[_Deviant], observed: Facts
 ) -> tuple[KernelAnswers, list[Buffer]]:
     result = KernelAnswers(
         sets=tuple(answer for answer, _ in answers),
@@ -259,7 +260,7 @@ def _is_direct(request: RunKernel) -> bool:
     return request.kernel.source.contract in on_stream.DIRECT
 
 
-def _not_run(probes: Sequence[str]) -> dict[str, Any]:
+def _not_run(probes: Sequence[str]) -> Facts:
     """Facts of probes that run a kernel again, where it must not be."""
     why = "the kernel wrote outside of its memory, or still does, or broke its process: it was not run again"
     return {name: {"not_run": why} for name in probes}

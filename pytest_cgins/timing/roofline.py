@@ -8,12 +8,11 @@ what no right kernel can pass is `verify.probes.physical_floor`, which knows nei
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
-from pytest_cgins.config import DeclaredWork, KernelEntry
+from pytest_cgins.config import DeclaredWork
 from pytest_cgins.core.expression import ExpressionError
-from pytest_cgins.core.measurement import Measurement, Roofline
+from pytest_cgins.core.measurement import Roofline
 from pytest_cgins.core.model import Case, Context, OpCall, TensorMeta
 from pytest_cgins.core.text import counted
 from pytest_cgins.timing import declared_work
@@ -78,46 +77,6 @@ def roofline(
         bound="compute" if computing > moving else "memory",
     )
     return found, tuple(_doubts(found, cache, declared))
-
-
-def with_roofline(
-    measurement: Measurement,
-    *,
-    call: OpCall,
-    tensors: Sequence[TensorMeta],
-    outputs: Sequence[TensorMeta],
-    mutated: Iterable[int],
-    context: Context,
-    kernel: KernelEntry,
-    case: Case,
-    peaks: MeasuredPeaks,
-) -> Measurement:
-    """A measurement with its roofline, and what there is to note about it.
-
-    Args:
-        measurement: of the case.
-        call: the call that was timed.
-        tensors: its argument tensors.
-        outputs: what it returns.
-        mutated: indices of the tensors that it changes.
-        context: what it ran under.
-        kernel: the case's entry.
-        case: what was timed.
-        peaks: of its device.
-    """
-    found, notes = roofline(
-        call,
-        tensors,
-        outputs,
-        mutated,
-        kernel.work,
-        median_ns_per_call=measurement.kernel.median_ns_per_call,
-        dtype=factors_dtype(case, context),
-        tf32=kernel.allow_tf32 or context.float32_matmul_precision != "highest",
-        cache=measurement.cache,
-        peaks=peaks,
-    )
-    return replace(measurement, roofline=found, notes=(*measurement.notes, *notes))
 
 
 def factors_dtype(case: Case, context: Context) -> str:

@@ -6,7 +6,7 @@ It alone sees gold, torch's answers and the references; the worker that runs ker
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ CACHE_BYTES = 1 << 30
 class JudgeService:
     """Methods take and give messages, and buffers."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         if settings.get(PARENT):
             keep_running(int(settings[PARENT]))
         self._cache_bytes = int(settings.get("cache_bytes", CACHE_BYTES))

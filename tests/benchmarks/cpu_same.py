@@ -38,15 +38,14 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Case, CompiledKernel, Evaluation, Reason, Status, Verdict
 from pytest_cgins.gate.case_timing import Sample
-from pytest_cgins.gate.evaluate import Evaluator, role_of
+from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions, TimingStage
 from pytest_cgins.gate.timing_verdict import confirmation
+from pytest_cgins.gate.verification_stage import Prepared, role_of
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
-from pytest_cgins.run.process import Reply
 from pytest_cgins.timing import lock
 from pytest_cgins.timing.sequential import robust_sigma
-from pytest_cgins.verify.messages import PreparedCase, Question
 
 PROJECT = Path(__file__).resolve().parents[2] / "example_project"
 SPIN = """
@@ -81,16 +80,12 @@ class Verifier(Evaluator):
         super().__init__(*arguments, **named)
         self.ready: list[Ready] = []
 
-    def _timed(
-        self,
-        verified: Evaluation,
-        compiled: CompiledKernel,
-        question: Question,
-        prepared: Reply[PreparedCase],
-    ) -> Evaluation:
-        timeable = kernel_timing.timeable(prepared.result.sets, prepared.buffers)
+    def _timed(self, verified: Evaluation, compiled: CompiledKernel, prepared: Prepared) -> Evaluation:
+        timeable = kernel_timing.timeable(prepared.reply.result.sets, prepared.reply.buffers)
         pairs = [(one, Buffer.adopt(os.dup(buffer.fileno()))) for one, buffer in timeable]
-        self.ready.append(Ready(case=verified.case, compiled=compiled, probes=question.probes, pairs=pairs))
+        self.ready.append(
+            Ready(case=verified.case, compiled=compiled, probes=prepared.question.probes, pairs=pairs)
+        )
         return verified
 
     def fresh_stage(self, seed: int) -> TimingStage:

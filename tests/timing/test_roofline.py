@@ -17,8 +17,10 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.environment_key import key_of
 from pytest_cgins.core.measurement import Arm, Measurement
 from pytest_cgins.core.model import Argument, Autocast, Case, Context, OpCall, TensorMeta, Value
+from pytest_cgins.gate.timing_stage import with_roofline
 from pytest_cgins.timing.measured_peaks import MeasuredPeaks
-from pytest_cgins.timing.roofline import factors_dtype, roofline, with_roofline
+from pytest_cgins.timing.roofline import factors_dtype, roofline
+from pytest_cgins.verify.messages import PackedInputs
 
 PEAKS = MeasuredPeaks(
     key=key_of({"device": "GPU-1"}), copy_bytes_per_s=1e12,
@@ -210,10 +212,9 @@ def test_into_a_measurement() -> None:
     )  # fmt: skip
     made = Implementation(name="cuda", device="cuda", contract="launcher", sources=())
     kernel = KernelEntry(name="it", op="torch.mm", implementations=(made,), allow_tf32=True)
-    found = with_roofline(
-        measured, call=MM, tensors=FACTORS, outputs=PRODUCT, mutated=(), context=Context(), kernel=kernel,
-        case=CASE, peaks=PEAKS,
-    )  # fmt: skip
+    header = {"metas": [documents.dump_python(one) for one in FACTORS], "spans": []}
+    inputs = PackedInputs(name="recorded", call=MM, tensors=header, outputs=tuple(PRODUCT))
+    found = with_roofline(measured, inputs, kernel, CASE, PEAKS)
     assert found.roofline is not None
     assert found.roofline.peak_flops_per_s == 1e14
     assert found.notes[0] == "own"

@@ -15,7 +15,9 @@ from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.errors import CginsError, ConfigError, InfrastructureError, LaunchError
 from pytest_cgins.core.model import Argument, CompiledKernel, OpCall
 from pytest_cgins.core.text import nearest
-from pytest_cgins.gate.evaluate import REFERENCE_TIMEOUT_S, Evaluator, role_of
+from pytest_cgins.gate.evaluate import Evaluator
+from pytest_cgins.gate.reference_worker import REFERENCE_TIMEOUT_S
+from pytest_cgins.gate.verification_stage import role_of
 from pytest_cgins.report import escape
 from pytest_cgins.verify.messages import (
     AskOutputs,

@@ -1,0 +1,65 @@
+"""What the reference worker must know of a case: its kernel's entry in cgins.yaml, and what the run asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cgins.config import Config, KernelEntry
+from pytest_cgins.core.model import Case
+from pytest_cgins.run import kernel_timing
+from pytest_cgins.verify.messages import Question
+from pytest_cgins.verify.probes.registry import switched_on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """Makes the questions of a run."""
+
+    config: Config
+    """The loaded file."""
+    seed: int
+    """Of the fresh inputs."""
+    level: str
+    """Of the probes."""
+    sanitize: tuple[str, ...]
+    """Tools that CUDA kernels are run under."""
+    import_root: Path
+    """Folder that the trusted worker imports ops from."""
+    timing: bool
+    """Whether right kernels are timed."""
+
+    def of(self, case: Case) -> Question:
+        """To prepare and to judge a case."""
+        kernel = self.entry(case)
+        return Question(
+            case=case,
+            tolerance=kernel.tolerance,
+            seed=self.seed,
+            import_root=str(self.import_root),
+            probes=self.probes(case),
+            exceptions=kernel.exceptions,
+            repeatability=kernel.repeatability,
+            claims=kernel.claims,
+            semantics=kernel.semantics.plain(),
+            allow_tf32=kernel.allow_tf32,
+            interpreted=self.is_interpreted(case),
+            untimed=kernel_timing.UNTIMED if self.timing else kernel_timing.NO_TIMING,
+        )
+
+    def entry(self, case: Case) -> KernelEntry:
+        """The case's kernel in cgins.yaml."""
+        return next(entry for entry in self.config.kernels if entry.name == case.kernel)
+
+    def probes(self, case: Case) -> tuple[str, ...]:
+        """Those that are switched on."""
+        excused = [exception.probe for exception in self.entry(case).exceptions]
+        if self.is_interpreted(case):
+            # Triton's interpreter itself keeps some memory of every call.
+            excused.append("memory_leak")
+        return switched_on(self.level, excused, sanitize=self.sanitize)
+
+    def is_interpreted(self, case: Case) -> bool:
+        """Whether the kernel runs in Triton's interpreter."""
+        implementations = self.entry(case).implementations
+        return any(made.interpret for made in implementations if made.name == case.implementation)

@@ -1,0 +1,174 @@
+"""The trusted worker as the gate asks it: it prepares cases and judges answers, and runs no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from pytest_cgins.core import documents
+from pytest_cgins.core.buffers import Buffer
+from pytest_cgins.core.errors import InfrastructureError, ServiceError, WorkerError
+from pytest_cgins.core.model import Check, Correctness, Environment, Reason, Status
+from pytest_cgins.gate.case_timing import Timed
+from pytest_cgins.gate.timing_stage import LOCK_WAIT_S
+from pytest_cgins.run.early_verdict import EndedError, forged, not_the_kernels
+from pytest_cgins.run.pool import WorkerPool
+from pytest_cgins.run.process import Reply
+from pytest_cgins.timing import lock
+from pytest_cgins.timing.measured_peaks import MeasuredPeaks
+from pytest_cgins.verify.messages import (
+    DevicePeak,
+    FirstFailure,
+    JudgeAnswers,
+    Judgement,
+    JudgeTiming,
+    KernelAnswers,
+    Machine,
+    Nothing,
+    PreparedCase,
+    Question,
+    Ready,
+    TimingJudgement,
+    read,
+)
+
+_T = TypeVar("_T")
+REFERENCE_TIMEOUT_S = 600.0
+"""Limit of one request to the trusted worker: four runs of the op on three sets of inputs, some in fp64."""
+
+
+class ReferenceWorker:
+    """Asks the trusted worker of a pool. All methods raise EndedError where there is none, or it has no answer."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        self._machine: Machine | None = None
+
+    def warm(self) -> None:
+        """Have it import torch, and do not wait."""
+        self._pool.warm(["reference"])
+
+    @property
+    def known(self) -> Mapping[str, Environment]:
+        """The devices of this machine, `cpu` and `cuda`; none before `describe`."""
+        return {} if self._machine is None else self._machine.environments
+
+    def describe(self) -> Mapping[str, Environment]:
+        """The devices of this machine, asked for once."""
+        if self._machine is None:
+            self._machine = self._ask("describe", Nothing(), Machine).result
+        return self.known
+
+    def environment_of(self, device: str) -> Environment:
+        """Of a device, after `describe`."""
+        return self.known[device.partition(":")[0]]
+
+    def lock_key(self, device: str) -> str:
+        """What processes that use the same hardware agree on."""
+        return device if self._machine is None else self._machine.locks.get(device, device)
+
+    @contextmanager
+    def beside_no_timing(self, device: str) -> Iterator[None]:
+        """Hold the device with others that verify.
+
+        Raises:
+            EndedError: others time on it all the while.
+        """
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(lock.verifying(self.lock_key(device), wait_s=LOCK_WAIT_S))
+            except InfrastructureError as error:
+                raise EndedError(Status.INFRASTRUCTURE, Reason.DEVICE_BUSY, str(error)) from error
+            yield
+
+    def absence(self, device: str) -> str:
+        """Why a device that was asked for by name is not there, as far as the workers know."""
+        cpu = self.known.get("cpu")
+        built = f"torch {cpu.torch} " if cpu else "torch "
+        built += f"for CUDA {cpu.cuda} finds none" if cpu and cpu.cuda else "is built without CUDA"
+        return (
+            f"no {device.upper()} device: {built}, and --cgins-device={device} asks for it\n"
+            "→ `cgins doctor` says what is missing; --cgins-device=auto skips such cases instead"
+        )
+
+    def peaks(self, device: str) -> MeasuredPeaks | None:
+        """What a device reaches; whoever asks holds its lock."""
+        return self._ask("peaks", Ready(device), DevicePeak).result.peaks
+
+    def prepare(self, question: Question) -> Reply[PreparedCase]:
+        """The inputs of a case; EndedError also where torch no longer gives what was recorded."""
+        prepared = self._ask("prepare", question, PreparedCase)
+        if prepared.result.drift:
+            raise EndedError(Status.TRACE_DRIFT, Reason.GOLD_DRIFT, prepared.result.drift)
+        return prepared
+
+    def judge(self, question: Question, answers: Reply[KernelAnswers]) -> Correctness:
+        """What is found of a kernel's answers."""
+        return self._of_answers("judge", question, answers, Judgement).correctness
+
+    def first_failure(self, question: Question, answers: Reply[KernelAnswers]) -> Check | None:
+        """The first check that a kernel's answers fail on the sets that decide."""
+        return self._of_answers("first_failure", question, answers, FirstFailure).check
+
+    def judge_timing(self, question: Question, timed: Timed) -> TimingJudgement:
+        """What is found of a kernel while it was timed."""
+        request = JudgeTiming(
+            question=question,
+            cold=timed.measurement.cache == "cold",
+            median_ns_per_call=timed.measurement.kernel.median_ns_per_call,
+            launch_ns=timed.launch_ns,
+            timing=timed.reply.result,
+        )
+        with self.beside_no_timing(question.case.device):
+            return self._ask(
+                "judge_timed",
+                request,
+                TimingJudgement,
+                timed.reply.buffers,
+                blame=lambda error: _blamed("timing", error, timed.reply.output),
+            ).result
+
+    def _of_answers(
+        self, method: str, question: Question, answers: Reply[KernelAnswers], answer: type[_T]
+    ) -> _T:
+        return self._ask(
+            method,
+            JudgeAnswers(question=question, answers=answers.result),
+            answer,
+            answers.buffers,
+            blame=lambda error: _blamed("verification", error, answers.output),
+        ).result
+
+    def _ask(
+        self,
+        method: str,
+        request: object,
+        answer: type[_T],
+        buffers: tuple[Buffer, ...] = (),
+        *,
+        blame: Callable[[ServiceError], EndedError] = not_the_kernels,
+    ) -> Reply[_T]:
+        """One request, tried once more if the worker is lost.
+
+        No kernel runs there, so its limit is not the user's, who thinks of kernels.
+        """
+        params = documents.dump_python(request)
+        for last in (False, True):
+            try:
+                reply = self._pool.call("reference", method, params, buffers, timeout_s=REFERENCE_TIMEOUT_S)
+                return replace(reply, result=read(answer, reply.result))
+            except ServiceError as error:
+                raise blame(error) from error
+            except WorkerError as error:
+                if last:
+                    raise EndedError(
+                        Status.INFRASTRUCTURE, Reason.WORKER_LOST, str(error), error.output
+                    ) from error
+        raise AssertionError("the loop above returns or raises")
+
+
+def _blamed(role: str, error: ServiceError, output: str) -> EndedError:
+    """Whose fault it is that the trusted worker cannot judge what another worker told."""
+    return forged(role, error.text, output) if error.kind == "ProtocolError" else not_the_kernels(error)

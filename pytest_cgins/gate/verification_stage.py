@@ -1,0 +1,229 @@
+"""The first stage of a case: its kernel is run on prepared inputs, and its answers are judged."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_cgins.building import stream_lines
+from pytest_cgins.building.revision.base_kernels import BaseKernels
+from pytest_cgins.core.errors import InfrastructureError
+from pytest_cgins.core.model import Case, Check, CompiledKernel, Correctness, Reason, Status
+from pytest_cgins.gate.reference_worker import ReferenceWorker
+from pytest_cgins.run.early_verdict import EndedError
+from pytest_cgins.run.kernel_run import KernelRuns, Pair
+from pytest_cgins.run.process import Reply
+from pytest_cgins.run.sanitize import Sanitizers
+from pytest_cgins.verify.messages import PreparedCase, Question, RunKernel
+from pytest_cgins.verify.probes.registry import SPECS, wrong_when
+
+_DRAWN = frozenset({"sizes", "arguments"})
+"""Probes whose inputs differ from run to run in more than their numbers."""
+AFTER_TIMING = "after_timing"
+"""Probe of which one more call, in a process of its own, is a part."""
+ORDINARY = "/ordinary"
+"""Ends the role of that process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A case as it was prepared."""
+
+    question: Question
+    """What it was prepared for."""
+    reply: Reply[PreparedCase]
+    """Its sets of inputs."""
+
+    @property
+    def case(self) -> Case:
+        """Which."""
+        return self.question.case
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Sets of inputs with their buffers."""
+        return list(zip(self.reply.result.sets, self.reply.buffers, strict=True))
+
+    def close(self) -> None:
+        """Close the buffers."""
+        self.reply.close()
+
+
+class VerificationStage:
+    """Verifies the kernels of one `cgins.yaml`.
+
+    Args:
+        runs: asks workers that run kernels.
+        reference: judges.
+        sanitizers: that CUDA kernels are run under.
+        bases: kernels of the base revision; closed by their owner.
+        import_root: folder that ops are imported from beside kernels.
+        isolated: whether kernels run in processes of their own.
+    """
+
+    def __init__(
+        self,
+        runs: KernelRuns,
+        reference: ReferenceWorker,
+        sanitizers: Sanitizers,
+        bases: BaseKernels,
+        *,
+        import_root: Path,
+        isolated: bool,
+    ) -> None:
+        self._runs = runs
+        self._reference = reference
+        self._sanitizers = sanitizers
+        self._bases = bases
+        self._import_root = str(import_root)
+        self._isolated = isolated
+
+    def run(self, prepared: Prepared, compiled: CompiledKernel) -> tuple[Correctness, str]:
+        """What is found of a kernel, and what it printed.
+
+        Raises:
+            EndedError: it failed before there was anything to compare.
+        """
+        device, request = prepared.case.device, self._request(prepared, compiled)
+        role = role_of("verification", compiled)
+        try:
+            has_past = self._runs.has_run(role, compiled.key)
+            correctness, output = self._judged(prepared, compiled)
+            if not correctness.passed:
+                # Neither the second try nor the next case finds what this one may have left behind.
+                self._runs.renew(role)
+            if has_past and not correctness.passed:
+                again, output = self._judged(prepared, compiled)
+                correctness = _told_again(correctness, again)
+            correctness = self._dated(correctness, prepared, compiled)
+        except EndedError as end:
+            raise end.with_more(self._sanitizers.findings(device, request, prepared.pairs, end=end)) from end
+        # Also in a kernel that was found wrong: compute-sanitizer may say why.
+        sanitized = self._sanitizers.probes(device, request, prepared.pairs)
+        names = {probe.name for probe in sanitized}
+        judged = [probe for probe in correctness.probes if probe.name not in names]
+        return replace(correctness, probes=(*judged, *sanitized)), output
+
+    def wrong_at_base(self, prepared: Prepared, base: CompiledKernel) -> str:
+        """Which check the base's answers fail; "" if they are right. A base that is wrong may well be faster."""
+        try:
+            failed = self._first_failure(role_of("verification", base), prepared, base)
+        except EndedError:
+            return ""  # it did not die when it was timed: the proof stands
+        return failed.message if failed else ""
+
+    def called_elsewhere(
+        self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel
+    ) -> Correctness:
+        """With what the kernel gives after all in a process as a user's own would be, where nothing shows that it is gated."""
+        held = next((probe for probe in correctness.probes if probe.name == AFTER_TIMING), None)
+        if held is None or held.outcome != "held" or not self._isolated:
+            return correctness
+        for _ in range(2):  # what is told was so in a process that had run nothing else
+            if not (wrong := self._wrong_elsewhere(prepared, compiled)):
+                return correctness
+        tripped = replace(held, outcome="tripped", reason=SPECS[held.name].reason, message=wrong)
+        return replace(
+            correctness, probes=tuple(tripped if probe is held else probe for probe in correctness.probes)
+        )
+
+    def _judged(self, prepared: Prepared, compiled: CompiledKernel) -> tuple[Correctness, str]:
+        """What the reference worker says of a kernel's answers on all sets of inputs, and what it printed."""
+        request, role = self._request(prepared, compiled), role_of("verification", compiled)
+        answers, notes = self._runs.run(role, request, prepared.pairs)
+        with closing(answers):
+            correctness = self._reference.judge(prepared.question, answers)
+        correctness = replace(correctness, notes=(*correctness.notes, *notes))
+        return _with_lines(correctness, compiled), answers.output
+
+    def _dated(self, correctness: Correctness, prepared: Prepared, compiled: CompiledKernel) -> Correctness:
+        """Told which faults on drawn inputs the base revision has as well: its last run drew others."""
+        tripped = {probe.name for probe in correctness.probes if probe.outcome == "tripped"} & _DRAWN
+        if not tripped or not all(check.passed for check in correctness.checks):
+            return correctness
+        with suppress(EndedError, InfrastructureError):
+            base = self._bases.of(*kernel_of(prepared.case), compiled)
+            if base.compiled is not None:
+                at_base, _ = self._judged(prepared, base.compiled)
+                tripped &= {probe.name for probe in at_base.probes if probe.outcome == "tripped"}
+            elif base.state != "unchanged":
+                return correctness
+            older = f"\nbase revision {base.revision[:10]} fails this on the same inputs, too: the fault is older than the change"
+            return replace(
+                correctness,
+                probes=tuple(
+                    replace(probe, message=probe.message + older) if probe.name in tripped else probe
+                    for probe in correctness.probes
+                ),
+            )
+        return correctness
+
+    def _wrong_elsewhere(self, prepared: Prepared, compiled: CompiledKernel) -> str:
+        role = role_of("verification", compiled) + ORDINARY
+        try:
+            failed = self._first_failure(role, prepared, compiled, ordinary=True)
+        except EndedError as end:
+            if end.verdict.status is Status.INFRASTRUCTURE:
+                raise
+            wrong = wrong_when("ordinary", "all", end.verdict.message)
+        else:
+            wrong = wrong_when("ordinary", failed.inputs, failed.message) if failed else ""
+        if wrong:
+            self._runs.renew(role)
+        return wrong
+
+    def _first_failure(
+        self, role: str, prepared: Prepared, compiled: CompiledKernel, *, ordinary: bool = False
+    ) -> Check | None:
+        """The first check that a kernel fails without probes; None if it passes all.
+
+        Raises:
+            EndedError: it gave no answers.
+        """
+        core = [pair for pair in prepared.pairs if not pair[0].probe]
+        request = replace(self._request(prepared, compiled), probes=(), ordinary=ordinary)
+        with self._reference.beside_no_timing(prepared.case.device):
+            answers, _ = self._runs.run(role, request, core)
+            with closing(answers):
+                return self._reference.first_failure(prepared.question, answers)
+
+    def _request(self, prepared: Prepared, compiled: CompiledKernel) -> RunKernel:
+        return RunKernel(
+            kernel=compiled,
+            device=prepared.case.device,
+            import_root=self._import_root,
+            probes=prepared.question.probes,
+        )
+
+
+def kernel_of(case: Case) -> tuple[str, str, str]:
+    """Names of kernel and implementation, and device type."""
+    return case.kernel, case.implementation, case.device.split(":")[0]
+
+
+def role_of(role: str, compiled: CompiledKernel) -> str:
+    """Role of the worker for a kernel: Triton decides for a whole process whether it compiles or interprets."""
+    return f"{role}/interpret" if compiled.source.interpret else role
+
+
+def _with_lines(correctness: Correctness, compiled: CompiledKernel) -> Correctness:
+    """With the lines of the source that probably take a kernel off its stream, where that was seen."""
+    lines = stream_lines.suspect(compiled.source.files)
+    return replace(
+        correctness,
+        probes=tuple(
+            replace(probe, message="\n".join([probe.message, *(f"  {line}" for line in lines)]))
+            if probe.reason is Reason.NOT_ON_STREAM
+            else probe
+            for probe in correctness.probes
+        ),
+    )
+
+
+def _told_again(first: Correctness, again: Correctness) -> Correctness:
+    """A failure as a process without a past shows it; where it does not, as it was, and what that says of the kernel."""
+    if not again.passed:
+        return again
+    note = "wrong in a process that had run other cases of this kernel, right in a fresh one: it keeps something between calls"
+    return replace(first, notes=(*first.notes, note))
