@@ -72,7 +72,7 @@ NoiseOf = Callable[[float], Noise]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class TimingTask:
     """What is to be timed, and how it is judged."""
 
     role: str
@@ -137,14 +137,14 @@ class CaseTiming:
         self._lock = lock
         self._fresh = fresh
 
-    def time(self, wanted: Wanted) -> Timed:
+    def time(self, task: TimingTask) -> Timed:
         """Time a case; what comes out slower is timed again in a fresh process.
 
         Raises:
             EndedError: the kernel failed meanwhile.
             InfrastructureError: the device was not to be had.
         """
-        timed = self._without_a_base_that_kills(wanted)
+        timed = self._without_a_base_that_kills(task)
         disputed: tuple[Reason, str] | None = None
         slower: Timed | None = None
         while self._fresh:
@@ -160,26 +160,26 @@ class CaseTiming:
             else:
                 break
             # In other orders of blocks.
-            wanted = replace(wanted, seed=wanted.seed + 1, tests=wanted.tests if slower is None else 1)
-            timed = self._afresh(wanted, timed)
+            task = replace(task, seed=task.seed + 1, tests=task.tests if slower is None else 1)
+            timed = self._afresh(task, timed)
         return timed
 
-    def _afresh(self, wanted: Wanted, before: Timed) -> Timed:
+    def _afresh(self, task: TimingTask, before: Timed) -> Timed:
         """The same in a fresh process."""
         logger.info("slower, or told falsely: timed again in a fresh process")
-        self._runs.renew(wanted.role)
+        self._runs.renew(task.role)
         if before.disputed:
-            self._runs.renew(wanted.role + ALONE)
+            self._runs.renew(task.role + ALONE)
         try:
-            return self._without_a_base_that_kills(wanted)
+            return self._without_a_base_that_kills(task)
         finally:
             before.reply.close()
 
-    def sample(self, wanted: Wanted, blocks: int, *, longer: float = 1.0) -> Sample:
+    def sample(self, task: TimingTask, blocks: int, *, longer: float = 1.0) -> Sample:
         """A fixed number of blocks of kernel and base; nothing is judged.
 
         Args:
-            wanted: without probes; of its gate nothing counts.
+            task: without probes; of its gate nothing counts.
             blocks: how many, or fewer where these take longer than a test may.
             longer: factor for the length of batches.
 
@@ -187,138 +187,138 @@ class CaseTiming:
             EndedError: the kernel failed meanwhile.
             InfrastructureError: the device was not to be had.
         """
-        self._make_ready(wanted)
+        self._make_ready(task)
         with self._lock():
-            opened = self._opened(wanted, longer)
-            ratios = self._ratios(wanted, opened, blocks) if "base" in opened.arms else ()
-            self._finished(wanted).close()
+            opened = self._opened(task, longer)
+            ratios = self._ratios(task, opened, blocks) if "base" in opened.arms else ()
+            self._finished(task).close()
         return Sample(_ns_per_call(opened), ratios, opened.refused)
 
-    def _ratios(self, wanted: Wanted, prepared: Prepared, blocks: int) -> tuple[float, ...]:
-        course = Course(prepared, seed=wanted.seed, base=_ends_late(blocks))
-        course.run(lambda orders: self._blocks(wanted, orders))
+    def _ratios(self, task: TimingTask, prepared: Prepared, blocks: int) -> tuple[float, ...]:
+        course = Course(prepared, seed=task.seed, base=_ends_late(blocks))
+        course.run(lambda orders: self._blocks(task, orders))
         return tuple(course.log_ratios("base"))
 
-    def _without_a_base_that_kills(self, wanted: Wanted) -> Timed:
+    def _without_a_base_that_kills(self, task: TimingTask) -> Timed:
         """A worker that dies with the base in it, and lives without, died of the base."""
         try:
-            return self._once(wanted)
+            return self._once(task)
         except EndedError as end:
-            if wanted.request.base is None or end.verdict.status not in _DEATHS:
+            if task.request.base is None or end.verdict.status not in _DEATHS:
                 raise
-            self._runs.renew(wanted.role)
+            self._runs.renew(task.role)
             try:
-                timed = self._once(replace(wanted, revision="", request=replace(wanted.request, base=None)))
+                timed = self._once(replace(task, revision="", request=replace(task.request, base=None)))
             except EndedError:
                 raise end from None
             first = end.verdict.message.partition("\n")[0]
             why = f"beside it the worker ended: {first}"
             return replace(timed, refused={**timed.refused, "base": why}, died_beside_base=True)
 
-    def _once(self, wanted: Wanted) -> Timed:
+    def _once(self, task: TimingTask) -> Timed:
         # A process that starts while the device is held would keep others waiting.
-        self._make_ready(wanted)
-        if wanted.request.base is not None and self._fresh:
-            self._make_ready(_without_the_kernel(wanted, wanted.request.base))
+        self._make_ready(task)
+        if task.request.base is not None and self._fresh:
+            self._make_ready(_without_the_kernel(task, task.request.base))
         started = time.monotonic()
         with self._lock():
-            opened, longer = self._open(wanted)
-            course = self._course(wanted, opened, seed=wanted.seed)
+            opened, longer = self._open(task)
+            course = self._course(task, opened, seed=task.seed)
             if course.lasting and longer < LONGEST:
-                opened = self._opened(wanted, LONGEST)
+                opened = self._opened(task, LONGEST)
                 opened = replace(opened, notes=(*opened.notes, LENGTHENED))
                 # Other orders: those of before had a part in that they are taken again.
-                course = self._course(wanted, opened, seed=wanted.seed + 2)
-            disputed = self._disputed(wanted, opened, course)
-            reply = self._finished(wanted)
+                course = self._course(task, opened, seed=task.seed + 2)
+            disputed = self._disputed(task, opened, course)
+            reply = self._finished(task)
         seconds = time.monotonic() - started
         measurement = replace(
             course.measurement(),
             seconds=seconds,
-            base_revision=wanted.revision if "base" in opened.arms else "",
+            base_revision=task.revision if "base" in opened.arms else "",
             uncalibrated=self._noise(_ns_per_call(opened)).why if "base" in opened.arms else "",
         )
         return Timed(measurement, reply, opened.launch_ns, opened.refused, disputed=disputed)
 
-    def _disputed(self, wanted: Wanted, prepared: Prepared, course: Course) -> tuple[Reason, str] | None:
+    def _disputed(self, task: TimingTask, prepared: Prepared, course: Course) -> tuple[Reason, str] | None:
         """What speaks against the times of arms that nothing was proven slower than: a false clock may come out undecided."""
-        clock = OutsideClock(prepared, lambda arm, calls: self._repeat(wanted, arm, calls))
-        passing = [one.against for one in course.comparisons() if one.outcome != "slower"]
+        clock = OutsideClock(prepared, lambda arm, calls: self._repeat(task, arm, calls))
+        passing = [test.against for test in course.comparisons() if test.outcome != "slower"]
         for arm in passing:
             if text := clock.dispute(arm, course.told(arm)):
                 return Reason.TAMPERING, text
-        base = wanted.request.base
-        if "base" in passing and base and self._fresh and (text := self._slowdown(wanted, base, clock)):
+        base = task.request.base
+        if "base" in passing and base and self._fresh and (text := self._slowdown(task, base, clock)):
             return Reason.SLOWS_BASE, text
         return None
 
-    def _slowdown(self, wanted: Wanted, base: CompiledKernel, clock: OutsideClock) -> str:
+    def _slowdown(self, task: TimingTask, base: CompiledKernel, clock: OutsideClock) -> str:
         """How the base is slower beside the kernel than in a process that this was never in."""
         # A graph and a loop of the same calls take different times.
-        alone = _without_the_kernel(wanted, base, fenced=clock.prepared.method == "fenced-loop")
+        alone = _without_the_kernel(task, base, fenced=clock.prepared.method == "fenced-loop")
         try:
             other = OutsideClock(self._opened(alone, 1.0), lambda arm, calls: self._repeat(alone, arm, calls))
-            return clock.slowdown(other, lambda: self._runs.stopped(wanted.role))
+            return clock.slowdown(other, lambda: self._runs.stopped(task.role))
         except EndedError as end:
             if end.verdict.status in _DEATHS:
                 return ""  # no doing of the kernel: the base dies by itself
             raise
 
-    def _repeat(self, wanted: Wanted, arm: ArmName, calls: int) -> Took | None:
-        took = self._ask(wanted, "repeat", RepeatCalls(arm, calls), partial(read, Nothing)).took
-        if arm == "kernel" and not wanted.kernel:
-            self._ask(wanted, "look", Nothing(), partial(read, Nothing))
+    def _repeat(self, task: TimingTask, arm: ArmName, calls: int) -> Took | None:
+        took = self._ask(task, "repeat", RepeatCalls(arm, calls), partial(read, Nothing)).took
+        if arm == "kernel" and not task.kernel:
+            self._ask(task, "look", Nothing(), partial(read, Nothing))
         return took
 
-    def _course(self, wanted: Wanted, prepared: Prepared, *, seed: int) -> Course:
+    def _course(self, task: TimingTask, prepared: Prepared, *, seed: int) -> Course:
         """All blocks of what is ready, and a look beyond a proof."""
-        rule = self._rule(wanted, prepared)
+        rule = self._rule(task, prepared)
         course = Course(
             prepared,
             seed=seed,
             base=rule if "base" in prepared.arms else None,
-            floor=(rule, wanted.gate.floor_vs_torch) if wanted.gate.floor_vs_torch else None,
-            warm_wanted=wanted.gate.cache == "warm",
+            floor=(rule, task.gate.floor_vs_torch) if task.gate.floor_vs_torch else None,
+            warm_wanted=task.gate.cache == "warm",
             sums=True,
         )
-        course.run(lambda orders: self._blocks(wanted, orders))
-        course.look_on(lambda orders: self._blocks(wanted, orders))
+        course.run(lambda orders: self._blocks(task, orders))
+        course.look_on(lambda orders: self._blocks(task, orders))
         return course
 
-    def _open(self, wanted: Wanted) -> tuple[Opened, float]:
+    def _open(self, task: TimingTask) -> tuple[Opened, float]:
         """Make ready; with batches so many times as long as the noise of calls of this length wants them."""
-        opened = self._opened(wanted, 1.0)
+        opened = self._opened(task, 1.0)
         longer = self._noise(_ns_per_call(opened)).longer
         if longer > 1:
-            opened = self._opened(wanted, longer)
+            opened = self._opened(task, longer)
         return opened, longer
 
-    def _opened(self, wanted: Wanted, longer: float) -> Opened:
+    def _opened(self, task: TimingTask, longer: float) -> Opened:
         request = replace(
-            wanted.request,
-            sets=kernel_timing.request_sets(inputs for inputs, _ in wanted.pairs),
+            task.request,
+            sets=kernel_timing.request_sets(inputs for inputs, _ in task.pairs),
             limit_s=BATCH_LIMIT_S * longer,
             longer=longer,
         )
-        buffers = [buffer for _, buffer in wanted.pairs]
-        return self._ask(wanted, "open", request, partial(_read_opened, request=request), buffers).result
+        buffers = [buffer for _, buffer in task.pairs]
+        return self._ask(task, "open", request, partial(_read_opened, request=request), buffers).result
 
-    def _blocks(self, wanted: Wanted, orders: Sequence[str]) -> list[Block]:
+    def _blocks(self, task: TimingTask, orders: Sequence[str]) -> list[Block]:
         read_blocks = partial(kernel_timing.read_blocks, orders=orders)
-        return self._ask(wanted, "blocks", RunBlocks(tuple(orders)), read_blocks).result
+        return self._ask(task, "blocks", RunBlocks(tuple(orders)), read_blocks).result
 
-    def _finished(self, wanted: Wanted) -> Reply[FinishedTiming]:
-        names = [inputs.name for inputs, _ in wanted.pairs]
-        return self._ask(wanted, "finish", Nothing(), partial(kernel_timing.read_finished, names=names))
+    def _finished(self, task: TimingTask) -> Reply[FinishedTiming]:
+        names = [inputs.name for inputs, _ in task.pairs]
+        return self._ask(task, "finish", Nothing(), partial(kernel_timing.read_finished, names=names))
 
-    def _make_ready(self, wanted: Wanted) -> None:
-        request = wanted.request
-        kernel = wanted.kernel or request.kernel.key
-        self._runs.make_ready(wanted.role, request.device, timeout_s=wanted.timeout_s, kernel=kernel)
+    def _make_ready(self, task: TimingTask) -> None:
+        request = task.request
+        kernel = task.kernel or request.kernel.key
+        self._runs.make_ready(task.role, request.device, timeout_s=task.timeout_s, kernel=kernel)
 
     def _ask(
         self,
-        wanted: Wanted,
+        task: TimingTask,
         method: str,
         request: object,
         read_answer: Callable[[Any], _T],
@@ -326,23 +326,23 @@ class CaseTiming:
     ) -> Reply[_T]:
         compiles = isinstance(request, OpenTiming) and request.compile
         return self._runs.ask(
-            wanted.role,
+            task.role,
             method,
             request,
             read_answer,
             buffers,
-            timeout_s=wanted.timeout_s + (COMPILE_LIMIT_S if compiles else 0.0),
-            kernel=wanted.kernel or wanted.request.kernel.key,
+            timeout_s=task.timeout_s + (COMPILE_LIMIT_S if compiles else 0.0),
+            kernel=task.kernel or task.request.kernel.key,
         )
 
-    def _rule(self, wanted: Wanted, prepared: Prepared) -> Rule:
-        gate = wanted.gate
+    def _rule(self, task: TimingTask, prepared: Prepared) -> Rule:
+        gate = task.gate
         rule = Rule(
             tolerate=gate.tolerate,
             catch=gate.catch,
             alpha=gate.alpha,
             beta=gate.beta,
-            tests=wanted.tests,
+            tests=task.tests,
             most_blocks=gate.max_blocks,
         )
         return rule.beside_spread(self._noise(_ns_per_call(prepared)).spread_upper)
@@ -355,12 +355,12 @@ def _read_opened(result: Any, request: OpenTiming) -> Opened:
         ValueError: otherwise.
     """
     opened = read(Opened, result)
-    wanted = {"kernel", "torch"}
-    wanted |= {"base"} if request.base is not None else set()
-    wanted |= {"compile"} if request.compile else set()
-    if {*opened.arms, *opened.refused} != wanted or set(opened.arms) & opened.refused.keys():
+    asked = {"kernel", "torch"}
+    asked |= {"base"} if request.base is not None else set()
+    asked |= {"compile"} if request.compile else set()
+    if {*opened.arms, *opened.refused} != asked or set(opened.arms) & opened.refused.keys():
         raise ValueError(
-            f"{sorted(wanted)} were to be timed; there are {opened.arms}, refused {sorted(opened.refused)}"
+            f"{sorted(asked)} were to be timed; there are {opened.arms}, refused {sorted(opened.refused)}"
         )
     return opened
 
@@ -375,10 +375,10 @@ def _ns_per_call(prepared: Prepared) -> float:
     return 1e9 * prepared.batch_seconds["kernel"] / max(1, prepared.calls["kernel"])
 
 
-def _without_the_kernel(wanted: Wanted, base: CompiledKernel, *, fenced: bool = False) -> Wanted:
+def _without_the_kernel(task: TimingTask, base: CompiledKernel, *, fenced: bool = False) -> TimingTask:
     """The base in the place of the kernel, in a process of its own."""
-    request = replace(wanted.request, kernel=base, base=None, compile=False, fenced=fenced)
-    return replace(wanted, role=wanted.role + ALONE, kernel=wanted.request.kernel.key, request=request)
+    request = replace(task.request, kernel=base, base=None, compile=False, fenced=fenced)
+    return replace(task, role=task.role + ALONE, kernel=task.request.kernel.key, request=request)
 
 
 def _told_falsely(disputed: tuple[Reason, str], output: str) -> EndedError:
@@ -400,4 +400,4 @@ def _confirmed(first: Timed, second: Timed) -> Timed:
 
 
 def _alarming(measurement: Measurement) -> bool:
-    return any(one.outcome == "slower" for one in measurement.comparisons)
+    return any(comparison.outcome == "slower" for comparison in measurement.comparisons)

@@ -173,7 +173,7 @@ class Evaluator:
 
     def tests(self) -> int:
         """How many tests of times the cases make: of medians and of sums, against the base revision and a declared floor."""
-        floors = {one.name: one.timing.floor_vs_torch is not None for one in self.config.kernels}
+        floors = {entry.name: entry.timing.floor_vs_torch is not None for entry in self.config.kernels}
         return sum(2 + 2 * floors[case.kernel] for case in self.cases())
 
     @property
@@ -477,8 +477,8 @@ def _fence(sandbox: Sandbox, config: Config, builds: Path, bases: BaseKernels) -
     """With what the kernels of a project need, and without what they are judged by."""
     base = (bases.root,) if bases.root is not None else ()
     builds.mkdir(parents=True, exist_ok=True)  # what is not there when a worker starts, it will never see
-    implementations = (one for entry in config.kernels for one in entry.implementations)
-    sources = (source for one in implementations for source in one.sources)
+    implementations = (made for entry in config.kernels for made in entry.implementations)
+    sources = (source for made in implementations for source in made.sources)
     return sandbox.around(visible=(config.root, builds, *base, *sources), hidden=config.traces)
 
 

@@ -13,7 +13,7 @@ from pytest_cgins.config import Config, KernelEntry
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.model import Case, CompiledKernel, Environment, Reason, Status, Verdict
-from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, Wanted
+from pytest_cgins.gate.case_timing import CaseTiming, Noise, NoiseOf, Sample, Timed, TimingTask
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run import kernel_timing
 from pytest_cgins.run.early_verdict import EndedError
@@ -144,14 +144,14 @@ class TimingStage:
             InfrastructureError: the device was not to be had.
         """
         base = self._base(case, compiled)
-        wanted = self._wanted(case, compiled, base, role=role, probes=probes, pairs=pairs)
-        request = replace(wanted.request, compile=self._options.compile)
-        wanted = replace(wanted, tests=self._tests(), request=request)
+        task = self._task(case, compiled, base, role=role, probes=probes, pairs=pairs)
+        request = replace(task.request, compile=self._options.compile)
+        task = replace(task, tests=self._tests(), request=request)
         noise = self._options.noise(self._environment(case.device))
         timer = CaseTiming(
             self._runs, noise=noise, lock=lambda: self.alone_on(case.device), fresh=self._fresh
         )
-        timed = timer.time(wanted)
+        timed = timer.time(task)
         with closing(timed.reply):
             judged = judge(timed)
         timing = kernel_timing.timing_of(timed.measurement, judged, timed.refused)
@@ -191,10 +191,10 @@ class TimingStage:
             EndedError: the kernel failed meanwhile.
             InfrastructureError: the device was not to be had.
         """
-        wanted = self._wanted(case, compiled, base, role=role, probes=(), pairs=pairs)
-        wanted = replace(wanted, seed=seed)
+        task = self._task(case, compiled, base, role=role, probes=(), pairs=pairs)
+        task = replace(task, seed=seed)
         timer = CaseTiming(self._runs, lock=lambda: self.alone_on(case.device), fresh=self._fresh)
-        return timer.sample(wanted, blocks, longer=longer)
+        return timer.sample(task, blocks, longer=longer)
 
     def renew(self, role: str) -> None:
         """End a worker: what is timed next is timed in a process without a past."""
@@ -204,7 +204,7 @@ class TimingStage:
         """A second build of a kernel: see `BaseKernels.twin`."""
         return self._bases.twin(compiled)
 
-    def _wanted(
+    def _task(
         self,
         case: Case,
         compiled: CompiledKernel,
@@ -213,8 +213,8 @@ class TimingStage:
         role: str,
         probes: tuple[str, ...],
         pairs: list[Pair],
-    ) -> Wanted:
-        entry = next(one for one in self._config.kernels if one.name == case.kernel)
+    ) -> TimingTask:
+        entry = next(entry for entry in self._config.kernels if entry.name == case.kernel)
         request = OpenTiming(
             kernel=compiled,
             base=base.compiled,
@@ -223,7 +223,7 @@ class TimingStage:
             probes=probes,
             cache=entry.timing.cache,
         )
-        return Wanted(
+        return TimingTask(
             role=role,
             request=request,
             pairs=pairs,
@@ -236,7 +236,7 @@ class TimingStage:
 
     def decide(self, verdict: Verdict, case: Case, outcome: Outcome) -> Verdict:
         """The verdict on answers, with that on the time."""
-        entry: KernelEntry = next(one for one in self._config.kernels if one.name == case.kernel)
+        entry: KernelEntry = next(entry for entry in self._config.kernels if entry.name == case.kernel)
         decided = decide_timing(
             verdict,
             outcome.timing.measurement,
@@ -254,7 +254,7 @@ class TimingStage:
     def decide_without_base(self, verdict: Verdict, case: Case, outcome: Outcome, why: str) -> Verdict:
         """The same for a kernel that is slower than a base whose answers are wrong: it cannot be held against that."""
         measured = outcome.timing.measurement
-        others = tuple(one for one in measured.comparisons if one.against != "base")
+        others = tuple(test for test in measured.comparisons if test.against != "base")
         stripped = replace(outcome.timing, measurement=replace(measured, comparisons=others))
         note = f"slower than it, but its answers are wrong: {why}"
         base = replace(outcome.base, state="refused", note=note)

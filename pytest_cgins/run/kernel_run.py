@@ -239,7 +239,7 @@ class KernelRuns:
             return
         # A refusal of one set says nothing of the others: a failure among them comes first, its cause before all.
         name, error = min(
-            failed, key=lambda one: (is_refusal(one[1]), one[1].kind == NOT_RUN, names.index(one[0]))
+            failed, key=lambda pair: (is_refusal(pair[1]), pair[1].kind == NOT_RUN, names.index(pair[0]))
         )
         ended = ended_by(error, request.kernel.source.contract, name, reply.output)
         if ended.verdict.reason in (Reason.OUT_OF_MEMORY, Reason.EXITED):

@@ -194,7 +194,7 @@ class _Opened:
                 ]
                 rotation = _plan_rotation(contents, request)
                 turns = [contents[index % len(contents)] for index in range(rotation.copies)]
-                self._copies = [TimedCopy(kernel, one, self.device) for one in turns]
+                self._copies = [TimedCopy(kernel, content, self.device) for content in turns]
                 self._kernel = Rotating([copy.bare for copy in self._copies])
                 arms = self._arms(turns, base, compiled=request.compile)
                 # Not before the op's own module was imported, whose settings are no doing of the kernel.
@@ -341,9 +341,9 @@ class _Opened:
         answers = [copy.once_more() for _ in range(2)]
         inputs = {*map(address, copy.inputs)}
         return [
-            (Given(copy.name, "held", one), [*map(snapshot, one)])
-            for one in answers
-            if inputs.isdisjoint(map(address, one))
+            (Given(copy.name, "held", answer), [*map(snapshot, answer)])
+            for answer in answers
+            if inputs.isdisjoint(map(address, answer))
         ]
 
     def _require_replays(self, arms: Arms, contents: Sequence[Content]) -> None:
@@ -351,7 +351,7 @@ class _Opened:
         from pytest_cgins.timing.cuda import CaptureError
 
         first = self._copies[0]
-        other = next((one for one in contents if one is not first.content), first.content)
+        other = next((content for content in contents if content is not first.content), first.content)
         for name in TWINS:
             arm = arms.get(name)
             if not isinstance(arm, Rotating):
@@ -360,7 +360,7 @@ class _Opened:
                 graph_replay.require(name, arm, first, other)
             except CaptureError as error:
                 # Who is told the stream may be captured on it, unless a number on the host is an input.
-                on_gpu = all(one.is_cuda for one in first.inputs)
+                on_gpu = all(tensor.is_cuda for tensor in first.inputs)
                 if name == "kernel" and self._is_direct and on_gpu and not first.mutates and error.replayed:
                     self._replayed = Given(other.name, "captured", error.replayed)
                 raise
@@ -405,14 +405,14 @@ class _Opened:
     def _torch_arm(self, turns: Sequence[Content]) -> Rotating:
         derived = is_derived(turns[0].call.op)
         with _capture_stream(self.device) if derived else nullcontext():
-            return Rotating([bound(one.call, one.kept.unpack()) for one in turns])
+            return Rotating([bound(content.call, content.kept.unpack()) for content in turns])
 
     def _compile_arm(self, turns: Sequence[Content]) -> Rotating:
         op = turns[0].call.op
         if is_derived(op):
             raise ValueError("torch.compile takes no backward by itself")
         compiled: Any = torch.compile(resolve(op), dynamic=False)
-        return Rotating([bound(one.call, one.kept.unpack(), instead=compiled) for one in turns])
+        return Rotating([bound(content.call, content.kept.unpack(), instead=compiled) for content in turns])
 
     def _host_times(self, arms: Arms, copies: int) -> dict[ArmName, float]:
         if not self.device.startswith("cuda"):
@@ -428,7 +428,7 @@ class _Opened:
         if after_timing.NAME in self._probes:
             answers += map(_packed, self._repeats.given())
             answers += map(_packed, after_timing.last(self._copies))
-            answers += [_packed(one) for one, before in self._held if not all_same(one.tensors, before)]
+            answers += [_packed(given) for given, before in self._held if not all_same(given.tensors, before)]
             answers += map(_packed, [self._replayed] if self._replayed is not None else [])
         if content_cache.NAME in self._probes:
             calls = [(copy.run, copy.inputs) for copy in self._copies]

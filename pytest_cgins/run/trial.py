@@ -73,7 +73,9 @@ class SetTrial:
     def mutates_integers(self) -> bool:
         """See `verify.probes.trial.Trial.mutates_integers`."""
         dtypes = (self._inputs[index].dtype for index in self._mutated)
-        return any(not (one.is_floating_point or one.is_complex or one == torch.bool) for one in dtypes)
+        return any(
+            not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool) for dtype in dtypes
+        )
 
     def first(self) -> None:
         """Run for the answer that is judged."""
@@ -109,7 +111,7 @@ class SetTrial:
         inputs = self._unpack()
         given = [*map(twin, inputs)]
         bound: list[BoundCall] = []  # not before the first run, whose error is an answer
-        numbers = [one for one in inputs if one.numel() and one.is_floating_point()]
+        numbers = [tensor for tensor in inputs if tensor.numel() and tensor.is_floating_point()]
 
         def run(*, changed: bool = False) -> list[torch.Tensor]:
             for mine, own in zip(inputs, self._unpack(), strict=True):
@@ -192,7 +194,7 @@ class SetTrial:
 
     def _run(self, bound: BoundCall, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """The tensors that the kernel returned, and after them the inputs that the op changes: as objects, the kernel's."""
-        numel = max((one.numel() for one in self._inputs), default=0)
+        numel = max((tensor.numel() for tensor in self._inputs), default=0)
         with restore(self._context, self.device.partition(":")[0]), self._watch.running(numel):
             outputs = [*bound.run(), *(inputs[index] for index in self._mutated)]
             self.unlike += unlike(outputs, inputs)

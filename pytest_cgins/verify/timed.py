@@ -65,7 +65,7 @@ def judge(
             "the op returns no memory of its own: there is nothing that it cannot do without"
         )
     suspicions.trip(physical_floor.NAME, physical_floor.judge(request.median_ns_per_call, floor))
-    probes = (one for one in suspicions.probes() if one.name in TIMED or one.outcome == "tripped")
+    probes = (probe for probe in suspicions.probes() if probe.name in TIMED or probe.outcome == "tripped")
     return TimingJudgement(tuple(probes), floor)
 
 

@@ -22,7 +22,7 @@ from pytest_cgins.gate.case_timing import (
     LONGEST,
     CaseTiming,
     Noise,
-    Wanted,
+    TimingTask,
 )
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.kernel_run import KernelRuns
@@ -196,11 +196,11 @@ def a_kernel(key: str) -> CompiledKernel:
     return CompiledKernel(source=source, library="", key=key, build_seconds=0.0, cached=True)
 
 
-def wanted(*, base: bool = True, compiles: bool = False, **changes: Any) -> Wanted:
+def wanted(*, base: bool = True, compiles: bool = False, **changes: Any) -> TimingTask:
     request = OpenTiming(
         device="cuda:0", kernel=a_kernel("k"), base=a_kernel("b") if base else None, compile=compiles
     )
-    default = Wanted(
+    default = TimingTask(
         role="timing",
         request=request,
         pairs=[(a_set("recorded"), Buffer.from_chunks([b"numbers"]))],
