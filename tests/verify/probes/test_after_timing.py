@@ -247,7 +247,7 @@ def test_an_error_afterwards_is_an_answer() -> None:
     (given,) = after_timing.after([_Raises()])
     assert (given.name, given.when, list(given.tensors)) == ("0", "after", [])
     assert given.error is not None
-    assert given.error["message"] == "ValueError: no more"
+    assert given.error.message == "ValueError: no more"
 
 
 class _Raises:

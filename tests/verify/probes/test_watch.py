@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_cgins.verify.messages import RunKernel, read
 from pytest_cgins.verify.probes.watch import Watch
 
 WATCHED = ("poison", "op_callback", "integrity", "snooping")
@@ -83,7 +84,7 @@ def test_triton_s_interpreter_is_honest(tmp_path: Path) -> None:
 def test_what_is_off_is_not_there(relu_kernel: Callable[[str], dict[str, Any]]) -> None:
     """Without probes a run is a run: no modes, no facts, no time."""
     request = {"kernel": relu_kernel(""), "device": "cpu", "import_root": "", "sets": []}
-    watch = Watch(frozenset(), request)
+    watch = Watch(frozenset(), read(RunKernel, request))
     with watch.loading(), watch.running():
         assert torch._C._len_torch_dispatch_stack() == 0
     assert watch.observed() == {}
@@ -92,13 +93,11 @@ def test_what_is_off_is_not_there(relu_kernel: Callable[[str], dict[str, Any]]) 
 
 def test_a_run_is_observed_in_no_time(relu_kernel: Callable[[str], dict[str, Any]]) -> None:
     """Once a request is set up, a run with all observers costs a fraction of a millisecond."""
-    request = {
-        "kernel": relu_kernel(""),
-        "device": "cpu",
-        "import_root": "",
-        "sets": [{"op_calls": {"relu": 4}}],
-    }
-    watch = Watch(frozenset(WATCHED), request)
+    inputs = {
+        "name": "0", "call": {"op": "torch.relu", "arguments": []}, "tensors": {}, "outputs": [], "op_calls": {"relu": 4},
+    }  # fmt: skip
+    request = {"kernel": relu_kernel(""), "device": "cpu", "sets": [inputs]}
+    watch = Watch(frozenset(WATCHED), read(RunKernel, request))
     with watch.loading():
         pass
     seconds = []
@@ -114,13 +113,11 @@ def test_a_run_is_observed_in_no_time(relu_kernel: Callable[[str], dict[str, Any
 @pytest.mark.parametrize("raises", ["loading", "running"])
 def test_what_a_kernel_raises_is_raised(relu_kernel: Callable[[str], dict[str, Any]], raises: str) -> None:
     """Observers stand aside, and are gone."""
-    request = {
-        "kernel": relu_kernel(""),
-        "device": "cpu",
-        "import_root": "",
-        "sets": [{"op_calls": {"relu": 4}}],
-    }
-    watch = Watch(frozenset(WATCHED), request)
+    inputs = {
+        "name": "0", "call": {"op": "torch.relu", "arguments": []}, "tensors": {}, "outputs": [], "op_calls": {"relu": 4},
+    }  # fmt: skip
+    request = {"kernel": relu_kernel(""), "device": "cpu", "sets": [inputs]}
+    watch = Watch(frozenset(WATCHED), read(RunKernel, request))
     with pytest.raises(ZeroDivisionError), getattr(watch, raises)():
         raise ZeroDivisionError
     watch.observed()
@@ -132,7 +129,7 @@ def test_torch_s_arm_finds_settings_as_they_were(relu_kernel: Callable[[str], di
     request = {"kernel": relu_kernel(""), "device": "cpu", "import_root": "", "sets": []}
     least, threads = torch.tensor([1e-40]), torch.get_num_threads()
     for probes, told in ((frozenset[str](), {}), (frozenset({"integrity"}), {"integrity": 1})):
-        watch = Watch(probes, request)
+        watch = Watch(probes, read(RunKernel, request))
         with watch.timing() as put_back:
             torch.set_num_threads(threads + 1)
             torch.set_flush_denormal(True)
