@@ -164,7 +164,7 @@ def test_who_counted_is_said_of_each() -> None:
 def test_what_judges_knows_nothing_of_what_is_declared() -> None:
     """The probe `physical_floor` rests on the op's least work: neither it nor the judge can see cgins.yaml's `work`."""
     package = files("pytest_cgins")
-    for place in ("verify", "probes", "execute"):
+    for place in ("verify", "run"):
         for file in (package / place).iterdir():
             if file.name.endswith(".py"):
                 text = file.read_text(encoding="utf-8")
