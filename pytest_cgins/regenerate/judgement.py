@@ -1,14 +1,18 @@
-"""What becomes of a candidate by what the gate says of it."""
+"""What becomes of a candidate by what the gate says of it: the one place where that is decided."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.model import Evaluation, Status
+from pytest_cgins.regenerate.events import Stage
 from pytest_cgins.regenerate.model import Attempt, Outcome, Target, Trial
 from pytest_cgins.regenerate.trial import Bench, rejections
+
+_SPEEDS = (Status.SLOWER, Status.BELOW_FLOOR, Status.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,48 +45,153 @@ def moved_error(moved: tuple[str, ...]) -> RegenerateError:
     )
 
 
-def accepted(made: Attempt, target: Target, bench: Bench, touched: tuple[str, ...]) -> Attempt:
+class Judge:
+    """Tries the candidates of one target, and says what became of each.
+
+    Args:
+        target: what is regenerated.
+        bench: runs candidates.
+        goalposts: what no candidate may move.
+        tell: told the number of a candidate and what it is at.
+    """
+
+    def __init__(
+        self, target: Target, bench: Bench, goalposts: Goalposts, tell: Callable[[int, Stage], object]
+    ) -> None:
+        self._target = target
+        self._bench = bench
+        self._goalposts = goalposts
+        self._tell = tell
+
+    def check(self, attempt: Attempt, sources: Mapping[str, str]) -> tuple[Attempt, bool]:
+        """A candidate after the cases on the inputs of the run, and whether it passed them all."""
+        self._tell(attempt.number, "checking")
+        attempt = replace(attempt, trials=(self._bench.check(sources),))
+        self._goalposts.require(sources)
+        if touched := self._goalposts.touched():
+            return _tampered(attempt, touched), False
+        bad = rejections(attempt.trials[-1].evaluations, self._target)
+        return (_rejected(attempt, "failed", bad), False) if bad else (attempt, True)
+
+    def time(
+        self,
+        attempt: Attempt,
+        sources: Mapping[str, str],
+        champion: Attempt,
+        champion_sources: Mapping[str, str] | None,
+    ) -> Attempt:
+        """A candidate that passed its check, after it was timed beside the best one until then.
+
+        Args:
+            attempt: the candidate.
+            sources: its sources.
+            champion: the best one.
+            champion_sources: its sources; None for the incumbent.
+        """
+        self._tell(attempt.number, "timing")
+        times = self._bench.times(sources, champion_sources)
+        attempt = replace(attempt, trials=(*attempt.trials, times))
+        rejected = rejections(times.evaluations, self._target)
+        bad = tuple(evaluation for evaluation in rejected if evaluation.verdict.status not in _SPEEDS)
+        if bad:
+            return _rejected(attempt, "failed", bad)
+        ratio = time_ratio(times.evaluations)
+        base = champion.time_ratio or 1.0
+        is_ablation = attempt.ask is None or attempt.ask.kind == "ablate"
+        beats = not is_ablation and is_proven_faster(times.evaluations)
+        return replace(
+            attempt,
+            outcome="right",
+            reason="faster" if beats else "not-faster",
+            message="no time could be compared"
+            if ratio is None
+            else f"{ratio:.3f} times the time of the best until then",
+            time_ratio=base if ratio is None else base * ratio,
+            beats_champion=beats,
+        )
+
+    def accept(self, attempt: Attempt, sources: Mapping[str, str], alpha_share: float) -> Attempt:
+        """A candidate after the whole gate on held-out inputs.
+
+        Args:
+            attempt: the candidate.
+            sources: its sources.
+            alpha_share: part of the chance of a false alarm that it may use: each candidate is one more chance to be
+                called faster by luck.
+        """
+        self._tell(attempt.number, "accepting")
+        acceptance = self._bench.accept(sources, goal=self._target.goal, alpha_share=alpha_share)
+        attempt = replace(attempt, trials=(*attempt.trials, acceptance))
+        self._goalposts.require(sources)
+        return accepted(attempt, self._target, self._bench.before, self._goalposts.touched())
+
+
+def accepted(
+    attempt: Attempt, target: Target, before: Mapping[str, Status], touched: tuple[str, ...]
+) -> Attempt:
     """An attempt after its acceptance, the last of its trials.
 
     Args:
-        made: the attempt, with its trials.
+        attempt: with its trials.
         target: what is regenerated.
-        bench: that it was tried on.
+        before: statuses of cases as the gate found them, by name.
         touched: files that are not its own and that it changed in its copy.
     """
-    acceptance = made.trials[-1]
+    acceptance = attempt.trials[-1]
     if touched:
-        text = f"it changed files of its copy that are not its own: {', '.join(touched)}"
-        return replace(made, outcome="tampered", reason="guarded-files", message=text)
-    bad = rejections(acceptance.evaluations, target, bench.before)
+        return _tampered(attempt, touched)
+    bad = rejections(acceptance.evaluations, target, before)
     if bad:
-        return judged(made, "not-accepted", bad, made.trials)
+        return _rejected(attempt, "not-accepted", bad)
     if target.goal == "optimise" and not is_faster(acceptance):
         text = "right, and not faster than the kernel that it would replace in any case"
-        return replace(made, outcome="not-accepted", reason="not-faster", message=text)
-    return replace(made, outcome="accepted", reason="ok", message="all cases passed on inputs held out")
+        return replace(attempt, outcome="not-accepted", reason="not-faster", message=text)
+    return replace(attempt, outcome="accepted", reason="ok", message="all cases passed on inputs held out")
 
 
-def judged(
-    made: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...], trials: tuple[Trial, ...]
-) -> Attempt:
-    """An attempt that the gate turned down, in the gate's words."""
-    worst = bad[0]
+def _tampered(attempt: Attempt, touched: tuple[str, ...]) -> Attempt:
+    text = f"it changed files of its copy that are not its own: {', '.join(touched)}"
+    return replace(attempt, outcome="tampered", reason="guarded-files", message=text)
+
+
+def _rejected(attempt: Attempt, outcome: Outcome, bad: tuple[Evaluation, ...]) -> Attempt:
+    """A candidate that the gate turned down, in the gate's words."""
+    worst = bad[0].verdict
+    is_build_error = worst.status is Status.BUILD_ERROR
     lines = [
-        f"{one.case.name}: {one.verdict.status.value} ({one.verdict.reason.value}): {one.verdict.message}"
-        for one in bad
+        f"{evaluation.case.name}: {evaluation.verdict.status.value} ({evaluation.verdict.reason.value}): "
+        f"{evaluation.verdict.message}"
+        for evaluation in bad
     ]
-    log = worst.output if worst.verdict.status is Status.BUILD_ERROR else ""
     return replace(
-        made,
-        outcome="build-error" if worst.verdict.status is Status.BUILD_ERROR else outcome,
-        reason=worst.verdict.reason.value,
+        attempt,
+        outcome="build-error" if is_build_error else outcome,
+        reason=worst.reason.value,
         message="\n\n".join(lines),
-        log=log,
-        trials=trials,
+        log=bad[0].output if is_build_error else "",
     )
 
 
 def is_faster(trial: Trial) -> bool:
     """Whether a case was proven faster."""
-    return any(one.verdict.status is Status.FASTER for one in trial.evaluations)
+    return any(evaluation.verdict.status is Status.FASTER for evaluation in trial.evaluations)
+
+
+def is_proven_faster(evaluations: Iterable[Evaluation]) -> bool:
+    """Whether it is proven faster in a case, and slower in none."""
+    statuses = {evaluation.verdict.status for evaluation in evaluations}
+    return Status.FASTER in statuses and Status.SLOWER not in statuses
+
+
+def time_ratio(evaluations: Iterable[Evaluation]) -> float | None:
+    """Time over the base's: the geometric mean over the cases that were timed beside it; None without any.
+
+    Each case's is the median over blocks of the sequential test, which interleaves both.
+    """
+    logs = [
+        math.log(against.ratio)
+        for evaluation in evaluations
+        if evaluation.measurement is not None
+        and (against := evaluation.measurement.against("base")) is not None
+    ]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None

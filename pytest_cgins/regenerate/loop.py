@@ -13,14 +13,14 @@ from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result, Target
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
-from pytest_cgins.regenerate.repair import Steps
+from pytest_cgins.regenerate.target_loop import Steps
 
 WAIT_S = 1.0
 """How long a provider is waited for before it is asked again."""
 
 
 class Work(Protocol):
-    """One target on its way: `Repair`, `Search`."""
+    """One target on its way."""
 
     target: Target
     """Which."""

@@ -210,7 +210,7 @@ class Attempt(Document):
     seconds: float = 0.0
     """From the answer to the outcome."""
     ask: Ask | None = None
-    """Of a search: what its policy asked for."""
+    """What its policy asked for; None in a repair by a former version."""
     methods: tuple[str, ...] = ()
     """Of a search: ids of the methods that the answer names."""
     complaints: tuple[str, ...] = ()

@@ -36,10 +36,9 @@ from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.proposal.write import check_changeable
 from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
-from pytest_cgins.regenerate.repair import Repair, RepairSettings, Steps
 from pytest_cgins.regenerate.run_status import Ran
 from pytest_cgins.regenerate.search import policies, policy
-from pytest_cgins.regenerate.search.driver import Search, SearchSettings
+from pytest_cgins.regenerate.target_loop import Steps, TargetLoop
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence
@@ -307,15 +306,9 @@ class Run:
         goalposts = Goalposts(
             moved=lambda candidate: self._moved(target, copy, candidate), touched=bench.touched
         )
-        if target.goal == "optimise":
-            return Search(
-                target, self._journal, bench, prompts, self._policy(), settings=self._search_settings(),
-                incumbent=incumbent, check=check, goalposts=goalposts, on_event=self._on_event,
-                remember=self._remember,
-            )  # fmt: skip
-        return Repair(
-            target, self._journal, bench, prompts, self._repair_settings(), incumbent=incumbent, check=check,
-            goalposts=goalposts, on_event=self._on_event,
+        return TargetLoop(
+            target, self._journal, bench, prompts, self._policy(target), settings=self._llm, incumbent=incumbent,
+            check=check, goalposts=goalposts, on_event=self._on_event, remember=self._remember,
         )  # fmt: skip
 
     def _remember(self, tried: tuple[Tried, ...]) -> None:
@@ -325,8 +318,8 @@ class Run:
         except (OSError, JournalError) as error:
             self._journal.tell(f"what was learned of methods is not in {self._methods}: {error}")
 
-    def _policy(self) -> policy.Policy:
-        """The one that the run was begun with."""
+    def _policy(self, target: Target) -> policy.Policy:
+        """A search's is the one that the run was begun with."""
         llm, record = self._llm, self._journal.record
         means = policy.Means(
             models=llm.models.generator,
@@ -335,26 +328,9 @@ class Run:
             rounds=llm.budget.rounds,
             branches=llm.budget.branches,
         )
+        if target.goal != "optimise":
+            return policies.policy("repair", means, llm.budget.repair_attempts)
         return policies.policy(record.policy, means, llm.budget.candidates)
-
-    def _search_settings(self) -> SearchSettings:
-        llm = self._llm
-        return SearchSettings(
-            attempts=llm.budget.candidates,
-            verifiers=llm.models.verifier,
-            max_tokens=llm.max_answer_tokens,
-        )
-
-    def _repair_settings(self) -> RepairSettings:
-        llm = self._llm
-        return RepairSettings(
-            attempts=llm.budget.repair_attempts,
-            generators=llm.models.generator,
-            helpers=llm.models.helper,
-            max_tokens=llm.max_answer_tokens,
-            temperature=llm.temperature.generator,
-            helper_temperature=llm.temperature.helper,
-        )
 
     def _on_event(self, event: Event) -> None:
         spent = self._ledger.spent()
@@ -406,7 +382,7 @@ def _warm_one(works: Sequence[Work], benches: Mapping[str, Bench]) -> None:
     """Have the workers of one target's next candidates import torch while their answers are awaited."""
     for work in works:
         if not work.done and work.target.name in benches:
-            benches[work.target.name].warm(work.awaited if isinstance(work, Search) else 1)
+            benches[work.target.name].warm(work.awaited if isinstance(work, TargetLoop) else 1)
             return
 
 

@@ -7,18 +7,21 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_cgins.config.llm import Budget
+from pytest_cgins.config.llm import Budget, LlmSettings
 from pytest_cgins.core.errors import ProviderError
 from pytest_cgins.regenerate import progress_table, run_status, run_text
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal.journal import Journal, RunRecord
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
-from pytest_cgins.regenerate.model import Advice, Message, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import Message, Request, Result, Target, Usage
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.repair import Repair, RepairSettings, Steps
+from pytest_cgins.regenerate.search.policies import policy
+from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.target_loop import Steps, TargetLoop
 from pytest_cgins.regenerate.trial import Bench
 from tests.regenerate import journals
+from tests.regenerate.search import oracle
 
 TARGET = Target(kernel="k", implementation="cpp", device="cpu", op="o", contract="launcher", goal="repair")
 
@@ -109,33 +112,14 @@ def test_what_a_failed_request_took_counts_in_a_resumed_run(tmp_path: Path) -> N
         assert (row.tokens, row.usd) == (900, 0.25)
 
 
-class Writes:
-    """Prompts that say nothing."""
-
-    def first(self, *_: object) -> tuple[Message, ...]:
-        return (Message(role="user", text="write"),)
-
-    advise = first
-
-    def read_advice(self, text: str) -> Advice:
-        return Advice(text=text)
-
-
-def _repair(journal: Journal) -> Repair:
-    settings = RepairSettings(
-        attempts=1,
-        generators=("m",),
-        helpers=("",),
-        max_tokens=900,
-        temperature=None,
-        helper_temperature=None,
-    )
-    return Repair(
+def _repair(journal: Journal) -> TargetLoop:
+    return TargetLoop(
         TARGET,
         journal,
         cast(Bench, None),
-        Writes(),
-        settings,
+        oracle.Writes(),
+        policy("repair", Means(models=("m",)), 1),
+        settings=LlmSettings(provider="replay", max_answer_tokens=900, runs=journal.folder),
         incumbent={"k.cpp": ""},
         check=lambda _: (),
         goalposts=Goalposts(moved=lambda _: (), touched=lambda: ()),

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from pytest_cgins.config.llm import Budget
+from pytest_cgins.config.llm import Budget, LlmSettings, Models
 from pytest_cgins.core.model import Evaluation
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal.journal import Found, Journal
 from pytest_cgins.regenerate.judgement import Goalposts
 from pytest_cgins.regenerate.loop import Loop
-from pytest_cgins.regenerate.model import Advice, Attempt, Guarded, Message, Request, Result
-from pytest_cgins.regenerate.repair import Repair, RepairSettings
+from pytest_cgins.regenerate.model import Guarded, Request, Result
+from pytest_cgins.regenerate.search.policies import policy
+from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.target_loop import TargetLoop
 from pytest_cgins.regenerate.trial import Bench
 from tests.regenerate import journals
 from tests.regenerate.search import oracle
 
 TARGET = replace(oracle.TARGET, goal="repair")
-
-
-class Writes:
-    """Prompts that say how many attempts and advices they know of."""
-
-    def first(
-        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
-    ) -> tuple[Message, ...]:
-        return (Message(role="user", text=f"{len(attempts)} attempts, {len(advices)} advices"),)
-
-    advise = first
-
-    def read_advice(self, text: str) -> Advice:
-        return Advice(text=text)
 
 
 def repaired(
@@ -53,11 +41,11 @@ def repaired(
     )
     with Journal.resume(folder / ".cgins" / "runs" / journals.RUN) as journal:
         journal.begin(TARGET, Found(evaluations=()), oracle.INCUMBENT, Guarded(files={}))
-        repair = Repair(
-            TARGET, journal, cast(Bench, bench), Writes(),
-            RepairSettings(
-                attempts=attempts, generators=("g", "h"), helpers=("helper",), max_tokens=1000, temperature=None,
-                helper_temperature=None,
+        repair = TargetLoop(
+            TARGET, journal, cast(Bench, bench), oracle.Writes(),
+            policy("repair", Means(models=("g", "h")), attempts),
+            settings=LlmSettings(
+                provider="replay", models=Models(helper=("helper",)), budget=Budget(repair_attempts=attempts), runs=folder
             ),
             incumbent=oracle.INCUMBENT, check=lambda _: (),
             goalposts=Goalposts(moved=lambda _: (), touched=lambda: ()),

@@ -61,13 +61,13 @@ class ContextPrompts:
     def first(
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> tuple[Message, ...]:
-        """For the generator: see `repair.Prompts`."""
+        """For the generator: see `target_loop.Prompts`."""
         return assembly.generator(self._context(sources, attempts, advices))
 
     def advise(
         self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
     ) -> tuple[Message, ...]:
-        """For the helper: see `repair.Prompts`."""
+        """For the helper: see `target_loop.Prompts`."""
         return assembly.helper(self._context(sources, attempts, advices))
 
     def candidate(
@@ -77,7 +77,7 @@ class ContextPrompts:
         sources: Callable[[int], Mapping[str, str]],
         evidence: Evidence | None,
     ) -> tuple[Message, ...]:
-        """For the generator of a search: see `search.driver.SearchPrompts`."""
+        """For the generator of a search: see `target_loop.Prompts`."""
         context = self._context(sources(ask.parent), (), ())
         others = [tree[number] for number in ask.shown]
         shown = [
@@ -104,14 +104,14 @@ class ContextPrompts:
         evidence: Evidence | None,
         answer: str,
     ) -> tuple[str, ...]:
-        """What is wrong with an answer's choice of methods: see `search.driver.SearchPrompts`."""
+        """What is wrong with an answer's choice of methods: see `target_loop.Prompts`."""
         if ask.kind not in ("optimise", "regenerate"):
             return ()
         offered = self._offers(self._context(sources(ask.parent), (), ()), ask, tree, evidence)
         return offered.complaints(answer) if offered is not None else ()
 
     def situation(self) -> Situation | None:
-        """What methods are remembered for: see `search.driver.SearchPrompts`."""
+        """What methods are remembered for: see `target_loop.Prompts`."""
         return methods.situation(self._context(self._incumbent, (), ()))
 
     def _offers(
@@ -127,7 +127,7 @@ class ContextPrompts:
         )
 
     def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
-        """For a verifier of a search: see `search.driver.SearchPrompts`."""
+        """For a verifier of a search: see `target_loop.Prompts`."""
         return assembly.verifier(self._context(sources, (), ()), verifiers.QUESTIONS)
 
     def read_advice(self, text: str) -> Advice:

@@ -187,7 +187,7 @@ def _refusal(trial: Trial, target: Target, bench: Bench, moved: tuple[str, ...])
         return f"it has no case of {target.name}"
     moved += tuple(f"{path} (in the candidate's copy)" for path in bench.touched())
     made = Attempt(number=1, goal=target.goal, outcome="failed", reason="", message="", trials=(trial,))
-    judged = judgement.accepted(made, target, bench, moved)
+    judged = judgement.accepted(made, target, bench.before, moved)
     return "" if judged.outcome == "accepted" else judged.message
 
 

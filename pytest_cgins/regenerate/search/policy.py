@@ -6,9 +6,10 @@ It keeps nothing. A search that was killed and resumed builds the same tree from
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
+from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Ask
 from pytest_cgins.regenerate.search.tree import Tree
 
@@ -37,22 +38,37 @@ class Means:
         return random.Random(f"{self.seed}/{len(tree)}")  # noqa: S311 - a search, no secret
 
 
-class Policy(Protocol):
-    """Decides what is asked for."""
+class Policy(ABC):
+    """Decides what is asked for.
+
+    Args:
+        means: what it has.
+        attempts: most answers that it may ask for.
+    """
 
     name: str
     """As `--cgins-policy` takes it."""
-    ranks: bool
+    searches = True
+    """Whether it is after the fastest of many candidates; else the first right one is accepted."""
+    ranks = False
     """Whether verifiers order the candidates before they are tried."""
 
+    def __init__(self, means: Means, attempts: int) -> None:
+        self._means = means
+        self._attempts = attempts
+
+    @abstractmethod
     def next(self, tree: Tree) -> tuple[Ask, ...]:
-        """What to ask for now, all at once; () if the search has ended."""
-        ...
+        """What to ask for now, all at once; () if there is nothing more to ask for."""
+
+    @abstractmethod
+    def ended(self, tree: Tree) -> str:
+        """Why there is nothing more to ask for, in a line."""
 
     def tries(self, asked: int) -> int:
         """How many of so many candidates of a round are tried, the best ranked ones."""
-        ...
+        return asked
 
-    def ended(self, tree: Tree) -> str:
-        """Why there is nothing more to ask for, in a line."""
-        ...
+    def used_up(self) -> str:
+        """The reason that all policies share."""
+        return f"{counted(self._attempts, 'answer is', 'answers are')} used up"

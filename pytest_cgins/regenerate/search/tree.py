@@ -45,6 +45,10 @@ class Tree:
     def __getitem__(self, number: int) -> Attempt:
         return self._all[number]
 
+    def with_changed(self, candidate: Attempt) -> Tree:
+        """The same tree, with what is known of one candidate by now."""
+        return Tree([candidate if known.number == candidate.number else known for known in self])
+
     def ask(self, number: int) -> Ask:
         """What a candidate came from."""
         return self._asks[number]

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
-from pytest_cgins.config.llm import Budget
+from pytest_cgins.config.llm import Budget, LlmSettings, Models
 from pytest_cgins.core.measurement import Arm, Comparison, Measurement, Power, Roofline
 from pytest_cgins.core.model import Environment, Evaluation, Reason, Status
 from pytest_cgins.regenerate.budget import Ledger
@@ -19,8 +19,10 @@ from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.methods.axis_budget import Gaps
 from pytest_cgins.regenerate.methods.select import Situation
 from pytest_cgins.regenerate.model import (
+    Advice,
     Answer,
     Ask,
+    Attempt,
     Finding,
     Guarded,
     Message,
@@ -31,11 +33,11 @@ from pytest_cgins.regenerate.model import (
 )
 from pytest_cgins.regenerate.profiling.model import SassRow, SignatureCheck
 from pytest_cgins.regenerate.provider import files
-from pytest_cgins.regenerate.search.driver import Search, SearchSettings
 from pytest_cgins.regenerate.search.evidence import Evidence
 from pytest_cgins.regenerate.search.policies import policy
 from pytest_cgins.regenerate.search.policy import Means
 from pytest_cgins.regenerate.search.tree import Tree
+from pytest_cgins.regenerate.target_loop import TargetLoop
 from pytest_cgins.regenerate.trial import Bench
 from pytest_cgins.timing.sequential import median_interval
 from tests.regenerate import journals
@@ -210,10 +212,20 @@ class Model:
 
 
 class Writes:
-    """Prompts that say what was asked, and nothing else."""
+    """Prompts that say what was asked, and nothing else; those of a repair, how many attempts and advices they know of."""
 
     def __init__(self) -> None:
         self.asks: list[Ask] = []
+
+    def first(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        return (Message(role="user", text=f"{len(attempts)} attempts, {len(advices)} advices"),)
+
+    advise = first
+
+    def read_advice(self, text: str) -> Advice:
+        return Advice(text=text)
 
     def candidate(
         self, ask: Ask, tree: Tree, sources: Callable[[int], Mapping[str, str]], evidence: Evidence | None
@@ -257,9 +269,12 @@ def searched(
         journals.journal(folder / "cgins.yaml", TARGET, policy=name)
     with Journal.resume(runs / journals.RUN) as journal:
         journal.begin(TARGET, Found(evaluations=()), INCUMBENT, Guarded(files={}))
-        search = Search(
-            TARGET, journal, cast(Bench, bench), Writes(), policy(name, MEANS, attempts),
-            settings=SearchSettings(attempts=attempts, verifiers=verifiers_asked, max_tokens=1000),
+        settings = LlmSettings(
+            provider="replay", models=Models(verifier=verifiers_asked), max_answer_tokens=1000,
+            budget=Budget(candidates=attempts), runs=runs,
+        )  # fmt: skip
+        search = TargetLoop(
+            TARGET, journal, cast(Bench, bench), Writes(), policy(name, MEANS, attempts), settings=settings,
             incumbent=INCUMBENT, check=check,
             goalposts=Goalposts(moved=moved, touched=lambda: ()),
             on_event=lambda _: None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
-from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import Tree
 
 RETRIES = 3
@@ -22,15 +22,10 @@ VARIANTS = (
 """What the branches of a round differ in."""
 
 
-class Branch:
+class Branch(Policy):
     """Rounds of K branches, each round followed by ablations of its champion."""
 
     name = "branch"
-    ranks = False
-
-    def __init__(self, means: Means, attempts: int) -> None:
-        self._means = means
-        self._attempts = attempts
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """Ablations of a new champion, a repetition, or the next round."""
@@ -44,14 +39,10 @@ class Branch:
             return ()
         return self._branches(tree)
 
-    def tries(self, asked: int) -> int:
-        """All."""
-        return asked
-
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
         if len(tree) >= self._attempts:
-            return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
+            return self.used_up()
         if self._retries(tree) > RETRIES:
             return f"every branch was wrong {counted(RETRIES + 1, 'time')} in a row"
         return f"{counted(self._means.rounds, 'round is', 'rounds are')} done"

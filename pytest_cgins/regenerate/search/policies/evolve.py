@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Ask, Attempt
-from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 
 GENERATIONS = 10
@@ -19,15 +18,11 @@ PROFILED = 3
 """From this generation on, profiles are in the prompt."""
 
 
-class Evolve:
+class Evolve(Policy):
     """A generation's parents are drawn from the archive, the better the likelier."""
 
     name = "evolve"
     ranks = True
-
-    def __init__(self, means: Means, attempts: int) -> None:
-        self._means = means
-        self._attempts = attempts
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """The next generation."""
@@ -64,7 +59,7 @@ class Evolve:
         """Which limit was met."""
         if tree.rounds >= GENERATIONS:
             return f"{GENERATIONS} generations are done"
-        return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
+        return self.used_up()
 
 
 def archive_of(tree: Tree) -> tuple[Attempt, ...]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 
-from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import INCUMBENT, Ask, Attempt
-from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import ROOT, Tree
 
 EXPLORATION = 1.0
@@ -27,15 +26,10 @@ SIBLINGS = 3
 """That failed, which a prompt tells of."""
 
 
-class Mcts:
+class Mcts(Policy):
     """One candidate at a time: the next one hangs where the tree's statistics say."""
 
     name = "mcts"
-    ranks = False
-
-    def __init__(self, means: Means, attempts: int) -> None:
-        self._means = means
-        self._attempts = attempts
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """One more child of the chosen node."""
@@ -59,14 +53,10 @@ class Mcts:
             ),
         )
 
-    def tries(self, asked: int) -> int:
-        """All."""
-        return asked
-
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
         if len(tree) >= self._attempts:
-            return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
+            return self.used_up()
         return f"{STAGNANT} visits brought nothing better below any kernel"
 
 

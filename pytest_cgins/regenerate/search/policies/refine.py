@@ -5,9 +5,8 @@ Its limits are CuTeGen's: ten steps, five fixes of a step that came out wrong, t
 
 from __future__ import annotations
 
-from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.model import Ask, Attempt
-from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.policy import Policy
 from pytest_cgins.regenerate.search.tree import Tree
 
 DEPTH = 10
@@ -22,15 +21,10 @@ STAGNANT = 3
 """After so many steps without gain the search ends."""
 
 
-class Refine:
+class Refine(Policy):
     """A step starts from the champion, and ends with a candidate that is right, or with none."""
 
     name = "refine"
-    ranks = False
-
-    def __init__(self, means: Means, attempts: int) -> None:
-        self._means = means
-        self._attempts = attempts
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """The next answer of this step, or the first of the next one."""
@@ -41,14 +35,10 @@ class Refine:
             return () if tree.rounds >= DEPTH else self._ask(tree, tree.rounds + 1, step=())
         return self._ask(tree, tree.rounds, step)
 
-    def tries(self, asked: int) -> int:
-        """All."""
-        return asked
-
     def ended(self, tree: Tree) -> str:
         """Which limit was met."""
         if len(tree) >= self._attempts:
-            return f"{counted(self._attempts, 'answer is', 'answers are')} used up"
+            return self.used_up()
         if self._stagnates(tree):
             return f"{STAGNANT} steps brought nothing"
         return f"{DEPTH} steps are done"

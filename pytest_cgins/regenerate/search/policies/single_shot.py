@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pytest_cgins.regenerate.model import INCUMBENT, Ask
-from pytest_cgins.regenerate.search.policy import Means
+from pytest_cgins.regenerate.search.policy import Means, Policy
 from pytest_cgins.regenerate.search.tree import Tree
 
 FIXES = 4
 """Most answers after the first, if that did not run."""
 
 
-class SingleShot:
+class SingleShot(Policy):
     """Asks once from the incumbent, without profiles; what comes out wrong is mended."""
 
     name = "single-shot"
-    ranks = False
 
     def __init__(self, means: Means, attempts: int) -> None:
-        self._means = means
-        self._attempts = min(attempts, 1 + FIXES)
+        super().__init__(means, min(attempts, 1 + FIXES))
 
     def next(self, tree: Tree) -> tuple[Ask, ...]:
         """The pass, or the mending of the last answer."""
@@ -36,10 +34,6 @@ class SingleShot:
                 staged=False,
             ),
         )
-
-    def tries(self, asked: int) -> int:
-        """All."""
-        return asked
 
     def ended(self, tree: Tree) -> str:
         """Whether it came out right."""

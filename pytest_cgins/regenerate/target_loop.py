@@ -1,0 +1,486 @@
+"""One target, from its first prompt to an accepted candidate or the end of its attempts.
+
+A policy says what is asked for. A repair asks for one candidate after another, with a helper's advice between them, and
+accepts the first that is right. A search has those that are right timed beside the best one until then, and measures
+the fastest again at the end.
+
+`TargetLoop.steps` is a generator that yields what it wants to be answered, so that many kernels wait for answers at once
+while each candidate has the machine for itself. It keeps nothing that is not in the journal: a run that was killed
+builds the same tree of candidates, batch by batch, and so its policy asks for the same again; what was answered and
+tried is found there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.core.errors import BudgetError
+from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.events import Event, Stage
+from pytest_cgins.regenerate.journal.journal import Journal
+from pytest_cgins.regenerate.judgement import Goalposts, Judge
+from pytest_cgins.regenerate.methods.classes import Tried
+from pytest_cgins.regenerate.methods.sass_signature import Shown
+from pytest_cgins.regenerate.methods.select import Situation
+from pytest_cgins.regenerate.model import (
+    INCUMBENT,
+    Advice,
+    Answer,
+    Ask,
+    Attempt,
+    Message,
+    Request,
+    Result,
+    Role,
+    Target,
+)
+from pytest_cgins.regenerate.prompts import methods
+from pytest_cgins.regenerate.screen import Candidate, Check, Screen
+from pytest_cgins.regenerate.search import lessons, summary, verifiers
+from pytest_cgins.regenerate.search.evidence import Evidence
+from pytest_cgins.regenerate.search.policy import Policy
+from pytest_cgins.regenerate.search.tree import ROOT, Tree
+from pytest_cgins.regenerate.trial import Bench
+
+MOST_ACCEPTANCES = 3
+"""So many champions, the best first, are measured again before a search ends with nothing."""
+
+Requests = tuple[Request, ...]
+Answers = tuple[Answer, ...]
+Steps = Generator[Requests, Answers, Result]
+"""Yields requests, all of which can be asked at once, is sent their answers in the same order, and returns what became of
+the target. None at all, (): it would go on, and lets other targets go on first."""
+Sources = Callable[[int], Mapping[str, str]]
+"""Those of a candidate, by path; of the incumbent for number 0."""
+
+
+class Prompts(Protocol):
+    """Makes the prompts of one target."""
+
+    def first(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        """For the generator of a repair: with all attempts so far, and the last candidate's sources if there is one."""
+        ...
+
+    def advise(
+        self, sources: Mapping[str, str], attempts: tuple[Attempt, ...], advices: tuple[Advice, ...]
+    ) -> tuple[Message, ...]:
+        """For the helper, after an attempt that failed."""
+        ...
+
+    def read_advice(self, text: str) -> Advice:
+        """What the helper said."""
+        ...
+
+    def candidate(
+        self, ask: Ask, tree: Tree, sources: Sources, evidence: Evidence | None
+    ) -> tuple[Message, ...]:
+        """For the generator of a search.
+
+        Args:
+            ask: what the policy wants.
+            tree: all candidates until then.
+            sources: of any of them.
+            evidence: what profilers found in the parent; None if the policy does not want it told.
+        """
+        ...
+
+    def verifier(self, sources: Mapping[str, str]) -> tuple[Message, ...]:
+        """For a verifier, about a candidate that nobody has run."""
+        ...
+
+    def complaints(
+        self, ask: Ask, tree: Tree, sources: Sources, evidence: Evidence | None, answer: str
+    ) -> tuple[str, ...]:
+        """What is wrong with an answer's choice of methods, in words; the other arguments are those of its prompt."""
+        ...
+
+    def situation(self) -> Situation | None:
+        """What methods are remembered for; None where none are offered."""
+        ...
+
+
+class TargetLoop:
+    """The candidates of one target.
+
+    Args:
+        target: what is regenerated.
+        journal: where everything is kept.
+        bench: tries candidates.
+        prompts: makes prompts.
+        policy: says what is asked for.
+        settings: who is asked, and how much it may take.
+        incumbent: sources as they are in the project, by path, main file first.
+        check: the static check of sources.
+        goalposts: what no candidate may move.
+        on_event: told at each stage.
+        remember: takes what was learned of methods, again and again.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        journal: Journal,
+        bench: Bench,
+        prompts: Prompts,
+        policy: Policy,
+        *,
+        settings: LlmSettings,
+        incumbent: Mapping[str, str],
+        check: Check,
+        goalposts: Goalposts,
+        on_event: Callable[[Event], object],
+        remember: Callable[[tuple[Tried, ...]], object] = lambda _: None,
+    ) -> None:
+        self.target = target
+        self._journal = journal
+        self._bench = bench
+        self._prompts = prompts
+        self._policy = policy
+        self._settings = settings
+        self._incumbent = dict(incumbent)
+        self._screen = Screen(target.goal, incumbent, check)
+        self._judge = Judge(target, bench, goalposts, self._tell)
+        self._on_event = on_event
+        self._remember = remember
+        self._tree = Tree()
+        self._advices: list[Advice] = []
+        self._best: Attempt = ROOT
+        budget = settings.budget
+        self._attempts = budget.candidates if policy.searches else budget.repair_attempts
+        self.awaited = 1
+        """How many answers it waits for, while it does."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of it."""
+        return self._journal.result(self.target) is not None
+
+    def steps(self) -> Steps:
+        """Batch after batch, until the policy or the budget ends it."""
+        known = self._journal.result(self.target)
+        if known is not None:
+            return known
+        self._journal.go_on(self.target)
+        why = ""
+        try:
+            while asks := self._policy.next(self._tree):
+                if why := self._near_peak(asks):
+                    break
+                yield from self._batch(asks)
+                self._learn()
+                if any(attempt.outcome == "tampered" for attempt in self._tree):
+                    break
+                yield from self._advise(self._tree[len(self._tree)])
+        except BudgetError as error:
+            # A repair that has nothing right has nothing to end with: it is stopped, and can go on with more.
+            if not self._policy.searches or not len(self._tree):
+                raise
+            why = error.what
+        return self._ended(why or self._policy.ended(self._tree))
+
+    def ended_early(self, state: str, why: str, remedy: str = "") -> Result:
+        """What is known of a target that is not done: it waits, or was stopped; words may have several lines."""
+        result = Result(
+            target=self.target,
+            state="waiting" if state == "waiting" else "stopped",
+            attempts=tuple(self._tree),
+            why=" ".join(why.split("\n")),
+            remedy=" ".join(remedy.split("\n")),
+        )
+        return self._kept(result, {}, result.why)
+
+    # ---- one batch
+
+    def _batch(self, asks: Sequence[Ask]) -> Generator[Requests, Answers, None]:
+        first = len(self._tree) + 1
+        asked = dict(enumerate(asks, first))
+        known = {number: self._known(number, ask) for number, ask in asked.items()}
+        missing = {number: asked[number] for number, attempt in known.items() if attempt is None}
+        if missing:
+            self.awaited = len(missing)
+            self._tell(first, "asking", asks[0].kind if self._policy.searches else "")
+            answers = yield tuple(self._generator_request(number, ask) for number, ask in missing.items())
+            candidates = {
+                number: self._read(number, missing[number], answer)
+                for number, answer in zip(missing, answers, strict=True)
+            }
+            order = yield from self._ranked(candidates, tries=self._policy.tries(len(asks)))
+            if self._policy.searches:
+                self._begin(known.values(), [candidates[number] for number in order])
+                yield ()  # while these are built and checked, other targets begin with theirs
+            for number in order:
+                known[number] = self._tried(candidates[number])
+        done = [attempt for _, attempt in sorted(known.items()) if attempt is not None]
+        for attempt in done:
+            self._screen.remember(attempt)
+            if attempt.beats_champion:
+                self._best = attempt
+        self._tree = Tree((*self._tree, *done))
+
+    def _known(self, number: int, ask: Ask) -> Attempt | None:
+        """What an earlier part of the run made of an attempt; former versions kept no `ask` with those of a repair."""
+        attempt = self._journal.attempt(self.target, number)
+        return replace(attempt, ask=ask) if attempt is not None and attempt.ask is None else attempt
+
+    def _begin(self, known: Iterable[Attempt | None], candidates: Sequence[Candidate]) -> None:
+        """Have all candidates of a batch built and checked from now on, side by side; they are timed in this order.
+
+        Args:
+            known: of the batch, what an earlier part of the run tried before these.
+            candidates: what is to be tried, and what is not.
+        """
+        earlier = [attempt for attempt in known if attempt is not None and attempt.beats_champion]
+        # In the order in which they were tried: by the verifiers' ranks, then by numbers.
+        self._best = max(
+            earlier, key=lambda attempt: (-(attempt.rank or 0.0), attempt.number), default=self._best
+        )
+        triable = [candidate.sources for candidate in candidates if candidate.is_triable]
+        if triable:
+            self._bench.begin(triable, self._champion())
+
+    def _champion(self) -> dict[str, str] | None:
+        """Sources of the best one until now; None for the incumbent."""
+        return None if self._best.number == INCUMBENT else self._sources(self._best.number)
+
+    def _read(self, number: int, ask: Ask, answer: Answer) -> Candidate:
+        candidate = self._screen.read(number, ask, answer, self._sources(ask.parent))
+        if candidate.is_triable:
+            self._screen.remember(candidate.attempt)
+        if not self._policy.searches:
+            return candidate
+        complaints = self._prompts.complaints(
+            ask, self._tree, self._sources, self._shown_evidence(ask), answer.text
+        )
+        attempt = replace(candidate.attempt, methods=methods.chosen(answer.text), complaints=complaints)
+        return replace(candidate, attempt=attempt)
+
+    def _ranked(
+        self, candidates: dict[int, Candidate], *, tries: int
+    ) -> Generator[Requests, Answers, tuple[int, ...]]:
+        """The order in which candidates are tried; those beyond the number of tries are not."""
+        models = self._settings.models.verifier
+        if not self._policy.ranks or not any(models):
+            return tuple(candidates)
+        triable = [number for number, candidate in candidates.items() if candidate.is_triable]
+        asked = {
+            (number, index): self._request(
+                f"attempt-{number:02d}/verifier-{index}",
+                "verifier",
+                model,
+                partial(self._prompts.verifier, candidates[number].sources),
+            )
+            for number in triable
+            for index, model in enumerate(models, 1)
+        }
+        answers = (yield tuple(asked.values())) if asked else ()
+        opinions: dict[int, list[float]] = {number: [] for number in triable}
+        for (number, _), answer in zip(asked, answers, strict=True):
+            opinions[number] += verifiers.opinions(answer.text)
+        ranks = {
+            number: sum(chances) / len(chances) if chances else 0.5 for number, chances in opinions.items()
+        }
+        order = sorted(triable, key=lambda number: (-ranks[number], number))
+        for turn, number in enumerate(order):
+            attempt = replace(candidates[number].attempt, rank=ranks[number])
+            if turn >= tries:
+                text = "verifiers put others before it"
+                attempt = replace(attempt, outcome="not-tried", reason="ranked-below", message=text)
+            candidates[number] = replace(candidates[number], attempt=attempt, is_triable=turn < tries)
+        return (*order, *(number for number in candidates if number not in order))
+
+    # ---- one candidate
+
+    def _tried(self, candidate: Candidate) -> Attempt:
+        """What became of a candidate, written down."""
+        started = time.monotonic()
+        attempt = self._judged(candidate)
+        attempt = replace(attempt, seconds=time.monotonic() - started)
+        self._journal.keep_attempt(self.target, attempt, candidate.sources)
+        if attempt.beats_champion:
+            self._best = attempt
+        return attempt
+
+    def _judged(self, candidate: Candidate) -> Attempt:
+        if not candidate.is_triable:
+            return candidate.attempt
+        attempt, is_right = self._judge.check(candidate.attempt, candidate.sources)
+        if not is_right:
+            return attempt
+        if self._policy.searches:
+            return self._judge.time(attempt, candidate.sources, self._best, self._champion())
+        return self._judge.accept(attempt, candidate.sources, alpha_share=1 / self._attempts)
+
+    # ---- what is asked
+
+    def _generator_request(self, number: int, ask: Ask) -> Request:
+        def messages() -> tuple[Message, ...]:
+            if self._policy.searches:
+                return self._prompts.candidate(ask, self._tree, self._sources, self._shown_evidence(ask))
+            return self._prompts.first(self._sources(ask.parent), tuple(self._tree), tuple(self._advices))
+
+        name = f"attempt-{number:02d}/generator"
+        return self._request(name, "generator", ask.model, messages, temperature=ask.temperature)
+
+    def _advise(self, attempt: Attempt) -> Generator[Requests, Answers, None]:
+        """A helper's advice on an attempt of a repair that failed."""
+        helpers, number = self._settings.models.helper, attempt.number
+        # What was wrong with the form of an answer needs nobody's thought.
+        if attempt.outcome in ("accepted", "unusable", "refused") or not any(helpers):
+            return
+        if self._policy.searches or number >= self._attempts:
+            return
+        advice = self._journal.advice(self.target, number)
+        if advice is None:
+            self._tell(number, "asking the helper", attempt.reason)
+            request = self._request(
+                f"attempt-{number:02d}/helper",
+                "helper",
+                helpers[(number - 1) % len(helpers)],
+                lambda: self._prompts.advise(self._sources(number), tuple(self._tree), tuple(self._advices)),
+                temperature=self._settings.temperature.helper,
+            )
+            (answer,) = yield (request,)
+            advice = self._prompts.read_advice(answer.text if answer.finish in ("stop", "length") else "")
+            self._journal.keep_advice(self.target, number, advice)
+        self._advices.append(advice)
+
+    def _request(
+        self,
+        name: str,
+        role: Role,
+        model: str,
+        messages: Callable[[], tuple[Message, ...]],
+        *,
+        temperature: float | None = None,
+    ) -> Request:
+        """The request as it was first made, or a new one."""
+        request_id = f"{self.target.name}/{name}"
+        known = self._journal.read(Request, self._journal.folder / request_id / "request.json")
+        return known or Request(
+            id=request_id,
+            role=role,
+            model=model,
+            messages=messages(),
+            max_tokens=self._settings.max_answer_tokens,
+            temperature=temperature,
+        )
+
+    # ---- what profilers and machine code say
+
+    def _shown_evidence(self, ask: Ask) -> Evidence | None:
+        return self._evidence(ask.parent) if ask.shows_evidence else None
+
+    def _evidence(self, number: int) -> Evidence | None:
+        """What profilers find in a candidate, asked once; None if it is not right."""
+        if not self._tree[number].is_right:
+            return None
+        known = self._journal.evidence(self.target, number)
+        if known is None:
+            self._tell(number, "profiling")
+            trials = [trial.evaluations for trial in self._tree[number].trials if trial.stage == "times"]
+            timed = trials[-1] if trials else self._journal.before(self.target) if number == INCUMBENT else ()
+            known = self._bench.evidence(self._sources(number), timed)
+            self._journal.keep_evidence(self.target, number, known)
+        return known
+
+    def _near_peak(self, asks: Sequence[Ask]) -> str:
+        """Why the best candidate leaves little to win, if it is profiled for what is asked now; "" else."""
+        champion = self._tree.champion.number
+        if not any(ask.shows_evidence and ask.parent == champion for ask in asks):
+            return ""
+        known = self._evidence(champion)
+        return known.near_peak if known is not None else ""
+
+    def _learn(self) -> None:
+        """What the candidates until now teach about methods."""
+        if not any(attempt.methods for attempt in self._tree):
+            return
+        situation = self._prompts.situation()
+        if situation is None:
+            return
+        tree = self._tree
+        marks = {
+            attempt.number: self._marks(attempt.number)
+            for attempt in tree
+            if attempt.is_right and tree.added(attempt.number) and tree.ask(attempt.number).kind != "ablate"
+        }
+        learned = lessons.lessons(tree, marks, situation, run=self._journal.record.id)
+        if learned != self._journal.tried(self.target):
+            self._journal.keep_tried(self.target, learned)
+            self._remember(learned)
+
+    def _marks(self, number: int) -> dict[str, Shown]:
+        """What machine code says of a candidate's methods, looked at once."""
+        known = self._journal.marks(self.target, number)
+        if known is None:
+            known = self._bench.marks(self._sources(number))
+            if known is None:
+                return {}
+            self._journal.keep_marks(self.target, number, known)
+        return {signature.method: signature.state for signature in known.signatures}
+
+    # ---- the end
+
+    def _ended(self, why: str) -> Result:
+        """What became of the target; `why` nothing more is asked for."""
+        last = self._accept_a_champion() if self._policy.searches else self._tree[len(self._tree)]
+        sources = self._sources(last.number) if last is not None else {}
+        attempts = tuple(self._tree)
+        if last is not None and last.outcome == "accepted":
+            result = Result(target=self.target, state="accepted", attempts=attempts)
+        else:
+            if last is not None and last.outcome == "tampered":
+                why = last.message
+            elif self._policy.searches:
+                why = f"nothing faster in {counted(len(attempts), 'candidate')}: {why}"
+            result = Result(target=self.target, state="failed", attempts=attempts, why=why)
+        self._kept(result, sources if sources != self._incumbent else {}, why)
+        self._tell(len(attempts), "done", result.state)
+        return result
+
+    def _accept_a_champion(self) -> Attempt | None:
+        """The first of the best ones that ends the search, on fresh blocks and held-out inputs; None if none does."""
+        champions = [attempt for attempt in reversed(tuple(self._tree)) if attempt.beats_champion]
+        share = 1 / max(1, sum(1 for attempt in self._tree if attempt.is_right))
+        for champion in champions[:MOST_ACCEPTANCES]:
+            attempt = champion
+            if champion.outcome not in ("accepted", "not-accepted", "tampered"):
+                sources = self._sources(champion.number)
+                attempt = self._judge.accept(champion, sources, share)
+                self._journal.keep_attempt(self.target, attempt, sources)
+                self._tree = self._tree.with_changed(attempt)
+            if attempt.outcome in ("accepted", "tampered"):
+                return attempt
+        return None
+
+    def _kept(self, result: Result, sources: Mapping[str, str], ended: str) -> Result:
+        """A result, written down; a search's with its summary."""
+        if self._policy.searches:
+            summary.write(self._journal, result, ended)
+        self._journal.keep_result(result, sources)
+        return result
+
+    # ----
+
+    def _sources(self, number: int) -> dict[str, str]:
+        """Sources of a candidate that had some, else of the one that it came from."""
+        while number != INCUMBENT:
+            kept = self._journal.sources(self.target, number)
+            if kept:
+                return {path: kept[path] for path in self._incumbent}
+            number = self._tree.ask(number).parent
+        return dict(self._incumbent)
+
+    def _tell(self, number: int, stage: Stage, detail: str = "") -> None:
+        self._on_event(
+            Event(
+                target=self.target.name, attempt=number, attempts=self._attempts, stage=stage, detail=detail
+            )
+        )
