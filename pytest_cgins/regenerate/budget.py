@@ -22,9 +22,17 @@ from dataclasses import dataclass, replace
 from pytest_cgins.config.llm import Budget, Price
 from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate.estimate import Estimate
 from pytest_cgins.regenerate.model import Answer, Request, Usage
-from pytest_cgins.regenerate.spent import Spent, money
+from pytest_cgins.regenerate.provider.prices import priced
+from pytest_cgins.regenerate.spent import Spent, money, spent_by, total
+
+MESSAGE_TOKENS = 16
+"""What a template adds to each message, and once to the whole."""
+FIRST_BYTES_PER_TOKEN = 2.0
+"""Before a model has answered. Source code has three to four; tables of numbers have one with some tokenizers."""
+MOST_BYTES_PER_TOKEN = 4.0
+MARGIN = 1.25
+"""How much denser than the densest prompt so far the next one may be."""
 
 LEAST_ANSWER_TOKENS = 256
 """A shorter answer has no kernel in it: with less left a budget is used up."""
@@ -75,7 +83,7 @@ class Ledger:
     def spent(self) -> Spent:
         """What has been taken, without what is under way."""
         with self._lock:
-            return replace(self._spent(), seconds=self._seconds())
+            return replace(total(self._booked.values()), seconds=self._seconds())
 
     def seconds_left(self, what: str = "the next step") -> float:
         """Seconds until the run must end, infinite without a limit.
@@ -161,7 +169,7 @@ class Ledger:
         """
         least = min(LEAST_ANSWER_TOKENS, request.max_tokens)
         room = request.max_tokens
-        flights, spent = tuple(self._flights.values()), self._spent()
+        flights, spent = tuple(self._flights.values()), total(self._booked.values())
         limit = self.budget.tokens
         if limit is not None:
             reserved = sum(flight.tokens for flight in flights)
@@ -210,40 +218,8 @@ class Ledger:
         return self._prices[model]
 
     def _book(self, request: Request, usage: Usage) -> None:
-        usd = self._cost(request.model, usage)
-        self._booked[request.id] = Spent(
-            requests=1,
-            prompt_tokens=usage.prompt_tokens,
-            answer_tokens=usage.answer_tokens,
-            usd=usd or 0.0,
-            estimated=int(usage.estimated),
-            unpriced=int(usd is None),
-        )
-
-    def _spent(self) -> Spent:
-        booked = self._booked.values()
-        return Spent(
-            requests=len(booked),
-            prompt_tokens=sum(one.prompt_tokens for one in booked),
-            answer_tokens=sum(one.answer_tokens for one in booked),
-            usd=math.fsum(one.usd for one in booked),
-            estimated=sum(one.estimated for one in booked),
-            unpriced=sum(one.unpriced for one in booked),
-        )
-
-    def _cost(self, model: str, usage: Usage) -> float | None:
-        if usage.usd is not None or not model:
-            return usage.usd or 0.0
-        price = self._prices.get(model)
-        if price is None:
-            return None
-        cached = price.cached_input_usd_per_million_tokens
-        asked = price.input_usd_per_million_tokens
-        return (
-            (usage.prompt_tokens - usage.cached_tokens) * asked
-            + usage.cached_tokens * (asked if cached is None else cached)
-            + usage.answer_tokens * price.output_usd_per_million_tokens
-        ) / 1e6
+        known = usage if usage.usd is not None else priced(usage, self._prices.get(request.model))
+        self._booked[request.id] = spent_by(request, known)
 
 
 def _no_room(key: str, used: str, reserved: str, request: Request, need: str) -> BudgetError:
@@ -253,3 +229,35 @@ def _no_room(key: str, used: str, reserved: str, request: Request, need: str) ->
 
 def _used_up(key: str, what: str) -> BudgetError:
     return BudgetError(f"budget.{key} is used up: {what}", remedy=_REMEDY.format(key=key))
+
+
+# ---- how many tokens a prompt may have, before a provider has counted them
+
+
+class Estimate:
+    """Upper bounds of the tokens of prompts, by model."""
+
+    def __init__(self) -> None:
+        self._tokens_per_byte: dict[str, float] = {}
+
+    def tokens(self, request: Request) -> int:
+        """So many at most."""
+        rate = self._tokens_per_byte.get(request.model)
+        rate = 1 / FIRST_BYTES_PER_TOKEN if rate is None else max(rate * MARGIN, 1 / MOST_BYTES_PER_TOKEN)
+        return math.ceil(_nbytes(request) * rate) + _overhead(request)
+
+    def learn(self, request: Request, answer: Answer) -> None:
+        """Take in what a prompt really had; of several tries nobody knows what each had."""
+        nbytes = _nbytes(request)
+        if answer.usage.estimated or answer.tries != 1 or not nbytes or not answer.usage.prompt_tokens:
+            return
+        rate = max(0, answer.usage.prompt_tokens - _overhead(request)) / nbytes
+        self._tokens_per_byte[request.model] = max(rate, self._tokens_per_byte.get(request.model, 0.0))
+
+
+def _nbytes(request: Request) -> int:
+    return sum(len(message.text.encode("utf-8", "surrogatepass")) for message in request.messages)
+
+
+def _overhead(request: Request) -> int:
+    return MESSAGE_TOKENS * (len(request.messages) + 1)

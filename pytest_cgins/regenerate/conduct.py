@@ -22,7 +22,7 @@ from pytest_cgins.regenerate import exchange_place, progress_table, run_status
 from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
-from pytest_cgins.regenerate.run_status import Ran
+from pytest_cgins.regenerate.run_status import Ran, shown_path
 from pytest_cgins.run import environment, sanitizer
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
@@ -148,8 +148,9 @@ def sanitizers() -> tuple[str, ...]:
 
 def summary(journal: Journal, ran: Ran, width: int) -> str:
     """What a run came to, and what to do next."""
-    lost = run_status.lost(journal)
-    rows = progress_table.rows(ran.results, journal.answered(), journal.folder, lost)
+    rows = progress_table.rows(
+        ran.results, lambda target: run_status.spent_on(journal, target), journal.folder
+    )
     lines = [progress_table.text(rows, width).rstrip("\n"), f"cgins: {ran.spent.words()}"]
     lines += [
         f"cgins: cgins proposal show {shown_path(journal.folder / result.proposal)}"
@@ -162,12 +163,6 @@ def summary(journal: Journal, ran: Ran, width: int) -> str:
     if any(result.state in ("waiting", "stopped") for result in ran.results):
         lines.append(f"cgins: to go on: cgins runs resume {journal.record.id}{_where(journal)}")
     return "\n".join(lines) + "\n"
-
-
-def shown_path(path: Path) -> str:
-    """A path as it is shown: from the current folder where it lies below."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def _where(journal: Journal) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cgins.regenerate.model import Answer, Request, Result, Usage
-from pytest_cgins.regenerate.spent import money
+from pytest_cgins.regenerate.model import Result, Target
+from pytest_cgins.regenerate.run_status import shown_path
+from pytest_cgins.regenerate.spent import Spent, money
 from pytest_cgins.report.escape import visible
 
 LEAST_WIDTH = 40
@@ -37,49 +38,29 @@ class Row:
     """Folder of the proposal, or of the last failed sources; "" where there is neither."""
 
 
-def rows(
-    results: Iterable[Result],
-    answered: Iterable[tuple[Request, Answer]],
-    run: Path,
-    lost: Iterable[tuple[Request, Usage]] = (),
-) -> tuple[Row, ...]:
+def rows(results: Iterable[Result], spent: Callable[[Target], Spent], run: Path) -> tuple[Row, ...]:
     """One row a result.
 
     Args:
         results: of the run.
-        answered: all requests of the run whose answers are there.
+        spent: what was spent on a target.
         run: folder of the journal.
-        lost: requests without an answer that took something all the same, and what.
     """
-    took: dict[str, list[tuple[Request, Usage]]] = {}
-    waited_s: dict[str, float] = {}
-    for request, answer in answered:
-        name = request.id.partition("/")[0]
-        took.setdefault(name, []).append((request, answer.usage))
-        waited_s[name] = waited_s.get(name, 0.0) + answer.seconds
-    for request, usage in lost:
-        took.setdefault(request.id.partition("/")[0], []).append((request, usage))
-    return tuple(
-        _row(one, took.get(one.target.name, []), waited_s.get(one.target.name, 0.0), run) for one in results
-    )
+    return tuple(_row(result, spent(result.target), run) for result in results)
 
 
-def _row(result: Result, took: Sequence[tuple[Request, Usage]], waited_s: float, run: Path) -> Row:
+def _row(result: Result, spent: Spent, run: Path) -> Row:
     failed = run / result.target.name / "FAILED"
     where = run / result.proposal if result.proposal else failed if failed.is_dir() else None
-    usages = [usage for _, usage in took]
-    # Who has no name is a person or an agent, whom the run does not pay.
-    costs = [usage.usd if request.model else usage.usd or 0.0 for request, usage in took]
-    known = [usd for usd in costs if usd is not None]
     return Row(
         target=result.target.name,
         outcome=result.state,
         attempts=len(result.attempts),
-        tokens=sum(usage.prompt_tokens + usage.answer_tokens for usage in usages),
-        usd=math.fsum(known) if len(known) == len(costs) else None,
-        seconds=waited_s + math.fsum(one.seconds for one in result.attempts),
+        tokens=spent.tokens,
+        usd=None if spent.unpriced else spent.usd,
+        seconds=spent.seconds + math.fsum(attempt.seconds for attempt in result.attempts),
         why=" → ".join(filter(None, (result.why, result.remedy))),
-        where=_shown(where) if where else "",
+        where=shown_path(where) if where else "",
     )
 
 
@@ -131,11 +112,3 @@ def _time(seconds: float) -> str:
         if whole < 60
         else f"{whole // 60}:{whole % 60:02} min"
     )
-
-
-def _shown(path: Path) -> str:
-    """As a person would write it: relative to the current folder if it lies below."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from pytest_cgins.regenerate.journal.files import is_locked
 from pytest_cgins.regenerate.journal.journal import Journal, load
 from pytest_cgins.regenerate.model import Answer, Request, Result, Role, Target, Usage
 from pytest_cgins.regenerate.provider.files import Failure, failure_in, taken_in
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.spent import Spent, spent_by, total
 
 State = Literal["running", "done", "waiting", "stopped"]
 """A process has it; every target is accepted or failed; answers that come by hand are missing; it can be resumed."""
@@ -77,24 +78,13 @@ def spent_on(
         role: only what this one was asked.
     """
     where = f"{target.name if target else '*'}/attempt-{'*' if attempt is None else f'{attempt:02d}'}"
-    total = Spent()
+    parts = []
     for file in sorted(journal.folder.glob(f"{where}/*/request.json")):
         request, answer = load(Request, file), journal.read(Answer, file.parent / "answer.json")
         usage = answer.usage if answer else taken_in(file.parent)
-        if usage is None or role not in (None, request.role):
-            continue
-        # Who has no name is a person or an agent, whom the run does not pay.
-        priced = usage.usd is not None or not request.model
-        total = Spent(
-            requests=total.requests + 1,
-            prompt_tokens=total.prompt_tokens + usage.prompt_tokens,
-            answer_tokens=total.answer_tokens + usage.answer_tokens,
-            usd=total.usd + (usage.usd or 0.0),
-            estimated=total.estimated + usage.estimated,
-            unpriced=total.unpriced + (not priced),
-            seconds=total.seconds + (answer.seconds if answer else 0.0),
-        )
-    return total
+        if usage is not None and role in (None, request.role):
+            parts.append(spent_by(request, usage, seconds=answer.seconds if answer else 0.0))
+    return total(parts)
 
 
 def lost(journal: Journal) -> tuple[tuple[Request, Usage], ...]:
@@ -121,3 +111,9 @@ def is_proposed(journal: Journal, target: Target) -> bool:
     """Whether there is nothing to propose for a target, or that is done."""
     result = journal.result(target)
     return result is None or result.state != "accepted" or journal.proposal(target).is_dir()
+
+
+def shown_path(path: Path) -> str:
+    """As a person would write it: relative to the current folder if it lies below."""
+    whole = Path(os.path.normpath(path.absolute()))
+    return str(whole.relative_to(Path.cwd())) if whole.is_relative_to(Path.cwd()) else str(whole)

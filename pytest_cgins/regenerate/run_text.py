@@ -17,7 +17,14 @@ from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Result, Target
-from pytest_cgins.regenerate.run_status import State, last_failure, open_request, spent_on, state_of
+from pytest_cgins.regenerate.run_status import (
+    State,
+    last_failure,
+    open_request,
+    shown_path,
+    spent_on,
+    state_of,
+)
 from pytest_cgins.regenerate.search import summary, summary_text
 from pytest_cgins.regenerate.spent import Spent
 from pytest_cgins.regenerate.targets import is_of
@@ -91,16 +98,16 @@ def _head(journal: Journal, state: State) -> Iterator[str]:
     yield f"run {_words(record.id)}: {state}"
     yield _field("began", f"{record.created_at}, {when(record.created_at)}, by pytest-cgins {record.cgins}")
     yield _field("command", record.command or "not known")
-    yield _field("project", f"{_shown(config)}{commit}")
+    yield _field("project", f"{shown_path(config)}{commit}")
     yield _field("asked", f"{record.provider}{f' ({models})' if models else ''}")
     yield _field("candidates", f"seed {record.seed}, baseline {record.baseline}, {timing}, {fence}")
     yield _field("took", f"{_tokens(spent_on(journal))}, {_duration(_worked(journal.folder))}")
-    yield _field("files", _shown(journal.folder))
+    yield _field("files", shown_path(journal.folder))
 
 
 def _next(journal: Journal, state: State) -> Iterator[str]:
     """How to go on."""
-    runs, record = _shown(journal.folder.parent), journal.record
+    runs, record = shown_path(journal.folder.parent), journal.record
     here = "" if runs == ".cgins/runs" else f" --runs {shlex.quote(runs)}"
     again = f"cgins runs resume {shlex.quote(record.id)}{here}"
     if state == "running":
@@ -111,11 +118,11 @@ def _next(journal: Journal, state: State) -> Iterator[str]:
     elif state == "stopped":
         yield f"next: {_words(again)}"
     elif record.made_project:
-        folder = _shown(Path(os.path.normpath(journal.folder.absolute() / record.config)).parent)
+        folder = shown_path(Path(os.path.normpath(journal.folder.absolute() / record.config)).parent)
         yield f"next: pytest --cgins {_words(shlex.quote(folder))}"
     else:
         proposed = [one for one in map(journal.proposal, record.targets) if one.is_dir()]
-        for folder in map(_shown, proposed):
+        for folder in map(shown_path, proposed):
             yield f"next: cgins proposal apply {_words(shlex.quote(folder))}"
         if not proposed:
             yield "next: nothing is proposed; begin a new run"
@@ -146,7 +153,7 @@ def _of_target(journal: Journal, target: Target, state: State) -> Iterator[str]:
         ("FAILED", journal.folder / target.name / "FAILED"),
     ):
         if folder.is_dir():
-            yield _field(kind, _shown(folder))
+            yield _field(kind, shown_path(folder))
 
 
 def _of_search(journal: Journal, target: Target) -> Iterator[str]:
@@ -157,7 +164,7 @@ def _of_search(journal: Journal, target: Target) -> Iterator[str]:
             yield _field(label, text)
         kept = journal.folder / target.name / summary.MARKDOWN
         if kept.exists():
-            yield _field("summary", _shown(kept))
+            yield _field("summary", shown_path(kept))
 
 
 def _stopped(journal: Journal, target: Target, done: bool, asked: bool) -> Iterator[str]:
@@ -209,7 +216,7 @@ def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[
     advice = journal.advice(target, attempt.number)
     if advice is not None and advice.text.strip():
         yield _field("", f"advice: {_first(advice.text)}")
-    yield _field("", _shown(folder))
+    yield _field("", shown_path(folder))
 
 
 def _answer_to(journal: Journal, request_id: str) -> str:
@@ -218,8 +225,8 @@ def _answer_to(journal: Journal, request_id: str) -> str:
 
     folder = exchange_folder(journal) if journal.record.provider == "exchange" else None
     if folder is None:
-        return f"an answer to {_shown(journal.folder / request_id / 'prompt.md')}"
-    return f"{_shown(folder / request_id / 'answer.md')}, the answer to prompt.md beside it"
+        return f"an answer to {shown_path(journal.folder / request_id / 'prompt.md')}"
+    return f"{shown_path(folder / request_id / 'answer.md')}, the answer to prompt.md beside it"
 
 
 # ---- wording
@@ -262,12 +269,3 @@ def _worked(folder: Path) -> float:
         return float((folder / "seconds").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0.0
-
-
-def _shown(path: Path) -> str:
-    """As a person would write it: relative to the current folder if it lies below."""
-    found = Path(os.path.normpath(path.absolute()))
-    try:
-        return str(found.relative_to(Path.cwd()))
-    except ValueError:
-        return str(found)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.core.text import counted
+from pytest_cgins.regenerate.model import Request, Usage
 
 
 def money(usd: float) -> str:
@@ -49,3 +52,31 @@ class Spent:
         return (
             f"{counted(self.tokens, 'token', grouped=True)}{how}, {self.cost()}, {self.seconds / 60:.1f} min"
         )
+
+
+def spent_by(request: Request, usage: Usage, *, seconds: float = 0.0) -> Spent:
+    """What one request took."""
+    return Spent(
+        requests=1,
+        prompt_tokens=usage.prompt_tokens,
+        answer_tokens=usage.answer_tokens,
+        usd=usage.usd or 0.0,
+        estimated=int(usage.estimated),
+        # Who has no name is a person or an agent, whom the run does not pay.
+        unpriced=int(usage.usd is None and bool(request.model)),
+        seconds=seconds,
+    )
+
+
+def total(parts: Iterable[Spent]) -> Spent:
+    """All of them together."""
+    known = tuple(parts)
+    return Spent(
+        requests=sum(part.requests for part in known),
+        prompt_tokens=sum(part.prompt_tokens for part in known),
+        answer_tokens=sum(part.answer_tokens for part in known),
+        usd=math.fsum(part.usd for part in known),
+        estimated=sum(part.estimated for part in known),
+        unpriced=sum(part.unpriced for part in known),
+        seconds=math.fsum(part.seconds for part in known),
+    )

@@ -10,7 +10,7 @@ from tables import document, rows, sections
 
 from pytest_cgins.config import load
 from pytest_cgins.config.llm import API_KEYS, PROVIDERS
-from pytest_cgins.regenerate import budget, estimate
+from pytest_cgins.regenerate import budget
 
 TEXT = document("providers.md")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
@@ -36,6 +36,6 @@ def test_the_figures_of_budgets() -> None:
     """The text has the numbers of the code."""
     text = " ".join(sections(TEXT)["Budgets"].split())
     assert f"less than {budget.LEAST_ANSWER_TOKENS} tokens were left" in text
-    assert (estimate.FIRST_BYTES_PER_TOKEN, estimate.MARGIN) == (2.0, 1.25)
+    assert (budget.FIRST_BYTES_PER_TOKEN, budget.MARGIN) == (2.0, 1.25)
     assert "a token is taken for two bytes" in text
     assert "and a quarter more" in text

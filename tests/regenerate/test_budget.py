@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.config.llm import Budget, Price
 from pytest_cgins.core.errors import BudgetError
-from pytest_cgins.regenerate.budget import LEAST_ANSWER_TOKENS, Ledger
-from pytest_cgins.regenerate.estimate import Estimate
+from pytest_cgins.regenerate.budget import LEAST_ANSWER_TOKENS, Estimate, Ledger
 from pytest_cgins.regenerate.model import Answer, Message, Request, Usage
 from pytest_cgins.regenerate.spent import Spent, money
 

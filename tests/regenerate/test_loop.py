@@ -108,7 +108,9 @@ def test_what_a_failed_request_took_counts_in_a_resumed_run(tmp_path: Path) -> N
         assert (ledger.spent().requests, ledger.spent().tokens, ledger.spent().usd) == (1, 900, 0.25)
         taken = run_status.spent_on(journal)
         assert (taken.requests, taken.tokens, taken.usd) == (1, 900, 0.25)
-        (row,) = progress_table.rows([result], journal.answered(), journal.folder, run_status.lost(journal))
+        (row,) = progress_table.rows(
+            [result], lambda target: run_status.spent_on(journal, target), journal.folder
+        )
         assert (row.tokens, row.usd) == (900, 0.25)
 
 

@@ -17,10 +17,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pytest_cgins.regenerate.events import Event, Stage
-from pytest_cgins.regenerate.model import Answer, Attempt, Request, Result, Target, Usage
+from pytest_cgins.regenerate.model import Attempt, Request, Result, Target, Usage
 from pytest_cgins.regenerate.progress import Board, Progress, ended, fitted, plain
 from pytest_cgins.regenerate.progress_table import Row, rows, text
-from pytest_cgins.regenerate.spent import Spent
+from pytest_cgins.regenerate.spent import Spent, spent_by, total
 from pytest_cgins.report.escape import visible
 
 SPENT = Spent(requests=3, prompt_tokens=41_000, answer_tokens=203, usd=0.42, seconds=186.0)
@@ -216,30 +216,24 @@ def result(kernel: str, state: str, attempts: int = 1, **more: str) -> Result:
     return Result(target=target, state=state, attempts=made, **more)
 
 
-def answered(kernel: str, usd: float | None, model: str = "m", tokens: int = 1000) -> tuple[Request, Answer]:
-    asked = Request(
-        id=f"{kernel}-cpu-cpp/attempt-01/generator", role="generator", model=model, messages=(), max_tokens=9
-    )
-    usage = Usage(prompt_tokens=tokens, cached_tokens=0, answer_tokens=234, usd=usd)
-    return asked, Answer(text="", finish="stop", model=model, usage=usage, seconds=2.5)
+def spent(kernel: str, *usd: float | None, model: str = "m", tokens: int = 1000) -> dict[str, Spent]:
+    """What answers of these prices have taken, by the target's name."""
+    request = Request(id="r", role="generator", model=model, messages=(), max_tokens=9)
+    usages = [Usage(prompt_tokens=tokens, cached_tokens=0, answer_tokens=234, usd=price) for price in usd]
+    return {f"{kernel}-cpu-cpp": total(spent_by(request, usage, seconds=2.5) for usage in usages)}
 
 
 def test_rows(tmp_path: Path) -> None:
     """Tokens, money and time of a target are those of its answers and attempts; a price that is missing is unknown."""
     (tmp_path / "b-cpu-cpp/FAILED").mkdir(parents=True)
+    taken = {**spent("a", 0.25, 0.5), **spent("b", 1.0, None), **spent("c", None, model="")}
     found = rows(
         [
             result("a", "accepted", 1, proposal="proposals/a-cpu-cpp"),
             result("b", "failed", 5, why="no valid kernel in 5 attempts"),
             result("c", "waiting", 0, why="for an answer"),
         ],
-        [
-            answered("a", 0.25),
-            answered("a", 0.5),
-            answered("b", 1.0),
-            answered("b", None),
-            answered("c", None, model=""),
-        ],
+        lambda target: taken[target.name],
         tmp_path,
     )
     assert found == (
@@ -260,7 +254,8 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         result("a", "accepted", 1, proposal="proposals/a-cpu-cpp"),
         result("b", "failed", 5, why="no valid kernel in 5 attempts"),
     ]
-    found = text(rows(results, [answered("a", 0.25, tokens=41_000), answered("b", None)], run), 80)
+    taken = {**spent("a", 0.25, tokens=41_000), **spent("b", None)}
+    found = text(rows(results, lambda target: taken[target.name], run), 80)
     assert found.splitlines() == [
         "kernel     outcome   attempts  tokens      cost  time",
         "a-cpu-cpp  accepted         1  41,234  0.25 USD  12 s",

@@ -21,7 +21,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.packs.store import open_pack
-from pytest_cgins.regenerate import conduct, new_kernel
+from pytest_cgins.regenerate import new_kernel, run_status
 from pytest_cgins.regenerate.journal.files import read_files
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Result, Target
@@ -91,7 +91,7 @@ def settle(config: Config, ran: Ran) -> tuple[str, ...]:
         RegenerateError: a source is there already, and another one.
     """
     if any(result.state in ("waiting", "stopped") for result in ran.results):
-        return (f"kernels come into {conduct.shown_path(config.root)} when the run is done",)
+        return (f"kernels come into {run_status.shown_path(config.root)} when the run is done",)
     journal = Journal.read_only(ran.journal)
     accepted = [one for one in ran.results if one.state == "accepted"]
     others = [one for one in ran.results if one.state != "accepted"]
@@ -100,14 +100,14 @@ def settle(config: Config, ran: Ran) -> tuple[str, ...]:
         overlay = journal.overlay(result.target)
         sources = read_files(journal.folder / result.target.name / "final")
         written = _write(new_kernel.reloaded(config, overlay), result.target, sources)
-        lines += [f"wrote {conduct.shown_path(path)}" for path in written]
+        lines += [f"wrote {run_status.shown_path(path)}" for path in written]
         _enter(config.file, overlay, result.target)
     lines += [_left_out(journal, result) for result in others]
     configuration.load(config.file)
     if accepted:
-        lines.append(f"next: pytest --cgins {conduct.shown_path(config.root)}")
+        lines.append(f"next: pytest --cgins {run_status.shown_path(config.root)}")
     else:
-        lines.append(f"{conduct.shown_path(config.file)} has traces, and no kernel: none was accepted")
+        lines.append(f"{run_status.shown_path(config.file)} has traces, and no kernel: none was accepted")
     return tuple(lines)
 
 
@@ -183,5 +183,5 @@ def _enter(file: Path, overlay: Mapping[str, str], target: Target) -> None:
 
 def _left_out(journal: Journal, result: Result) -> str:
     failed = journal.folder / result.target.name / "FAILED"
-    last = f"; its last source is in {conduct.shown_path(failed)}" if failed.is_dir() else ""
+    last = f"; its last source is in {run_status.shown_path(failed)}" if failed.is_dir() else ""
     return f"no kernel for {result.target.op}: {result.target.name} {result.state}{last}"
