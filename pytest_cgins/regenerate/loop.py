@@ -4,39 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.journal.journal import Journal
-from pytest_cgins.regenerate.model import Answer, Request, Result, Target
+from pytest_cgins.regenerate.model import Answer, Request, Result
 from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
-from pytest_cgins.regenerate.target_loop import Steps
+from pytest_cgins.regenerate.target_loop import Steps, TargetLoop
 
 WAIT_S = 1.0
 """How long a provider is waited for before it is asked again."""
-
-
-class Work(Protocol):
-    """One target on its way."""
-
-    target: Target
-    """Which."""
-
-    @property
-    def done(self) -> bool:
-        """Whether it is known what became of it."""
-        ...
-
-    def steps(self) -> Steps:
-        """From one batch of requests to the next."""
-        ...
-
-    def ended_early(self, state: str, why: str, remedy: str = "") -> Result:
-        """What is known of a target that waits, or was stopped."""
-        ...
 
 
 class _Asked:
@@ -51,7 +30,7 @@ class _Asked:
 class _Running:
     """A target on its way."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: TargetLoop) -> None:
         self.work = work
         self.steps: Steps = work.steps()
         self.asked: list[_Asked] = []
@@ -103,7 +82,7 @@ class Loop:
 
     def __init__(
         self,
-        works: Sequence[Work],
+        works: Sequence[TargetLoop],
         journal: Journal,
         provider: Provider,
         ledger: Ledger,

@@ -25,7 +25,7 @@ from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts, moved_error
-from pytest_cgins.regenerate.loop import Loop, Work
+from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.machine import Machine
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried
@@ -38,7 +38,7 @@ from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
 from pytest_cgins.regenerate.run_status import Ran
 from pytest_cgins.regenerate.search import policies, policy
-from pytest_cgins.regenerate.target_loop import Steps, TargetLoop
+from pytest_cgins.regenerate.target_loop import TargetLoop
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
 from pytest_cgins.run.sandbox.builds import BuildFence
@@ -188,14 +188,15 @@ class Run:
             machine = Machine(self._config, reference, self._conditions.environment)
             provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
             stack.callback(provider.close)
-            works: list[Work] = []
+            works: list[TargetLoop] = []
             benches: dict[str, Bench] = {}
             copies: dict[str, ProjectCopy] = {}
+            results: dict[str, Result] = {}
             for target in self._journal.record.targets:
                 try:
                     copy = self._copy_of(target, folder)
                 except CginsError as error:
-                    works.append(_NoWork(target, self._journal, error))
+                    results[target.name] = self._without_work(target, error)
                     continue
                 copies[target.name] = copy
                 bench = benches[target.name] = self._bench(target, copy, reference, room)
@@ -213,7 +214,20 @@ class Run:
                     self._journal, self._config, copies.get(result.target.name), result
                 ),
             )
-            return Ran(journal=self._journal.folder, results=loop.run(), spent=self._ledger.spent())
+            results |= {result.target.name: result for result in loop.run()}
+            in_order = tuple(results[target.name] for target in self._journal.record.targets)
+            return Ran(journal=self._journal.folder, results=in_order, spent=self._ledger.spent())
+
+    def _without_work(self, target: Target, error: CginsError) -> Result:
+        """What is known of a target that is done; else why it cannot be worked on."""
+        known = self._journal.result(target)
+        if known is None:
+            known = _unasked(target, "stopped", error)
+            known = replace(known, attempts=self._journal.attempts(target))
+            self._journal.keep_result(known, {})
+        elif run_status.is_proposed(self._journal, target):
+            known = proposed(self._journal, self._config, None, known)
+        return known
 
     def _copy_of(self, target: Target, folder: Path) -> ProjectCopy:
         """Where candidates are tried.
@@ -279,7 +293,7 @@ class Run:
             before=before,
         )
 
-    def _work_on(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> Work:
+    def _work_on(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> TargetLoop:
         kept = self._journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
         allowed, libraries, headers = imports_of(incumbent), uses_libraries(incumbent), copy.headers()
@@ -378,49 +392,12 @@ def _key(one: Evaluation) -> tuple[str, str, str]:
     return one.case.kernel, one.case.implementation, one.case.device.partition(":")[0]
 
 
-def _warm_one(works: Sequence[Work], benches: Mapping[str, Bench]) -> None:
+def _warm_one(works: Sequence[TargetLoop], benches: Mapping[str, Bench]) -> None:
     """Have the workers of one target's next candidates import torch while their answers are awaited."""
     for work in works:
         if not work.done and work.target.name in benches:
-            benches[work.target.name].warm(work.awaited if isinstance(work, TargetLoop) else 1)
+            benches[work.target.name].warm(work.awaited)
             return
-
-
-class _NoWork:
-    """A target that nobody is asked about: it is known what became of it, or it cannot be worked on.
-
-    Args:
-        target: which.
-        journal: of the run.
-        error: why it cannot.
-    """
-
-    def __init__(self, target: Target, journal: Journal, error: CginsError) -> None:
-        self.target = target
-        self._journal = journal
-        self._error = error
-
-    @property
-    def done(self) -> bool:
-        """Whether it is known what became of it."""
-        return self._journal.result(self.target) is not None
-
-    def steps(self) -> Steps:
-        """To the end at once."""
-        yield from ()
-        known = self._journal.result(self.target)
-        if known is None or not run_status.is_proposed(self._journal, self.target):
-            raise self._error
-        return known
-
-    def ended_early(self, state: str, why: str, remedy: str = "") -> Result:  # noqa: ARG002
-        """What is known of it, else why it cannot be worked on."""
-        known = self._journal.result(self.target)
-        if known is None:
-            known = _unasked(self.target, "stopped", self._error)
-            known = replace(known, attempts=self._journal.attempts(self.target))
-            self._journal.keep_result(known, {})
-        return known
 
 
 def _unasked(target: Target, state: Literal["failed", "stopped"], error: CginsError) -> Result:

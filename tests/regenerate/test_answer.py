@@ -135,7 +135,6 @@ def test_dress(dress: str) -> None:
     draft = read(answer(dress), {CU: OLD})
     assert draft.files == {CU: NEW}
     assert draft.changed == (CU,)
-    assert "rows<<<" not in draft.prose or "diff bare" in dress or "Apply" in dress
 
 
 def test_two_files() -> None:
@@ -198,9 +197,3 @@ def test_tabs_are_kept() -> None:
 def test_cut_off_after_the_code() -> None:
     """An answer cut off in the prose behind its code is used."""
     assert read(answer(f"```cuda {CU}\n{NEW}```\nThis is", "length"), {CU: OLD}).files == {CU: NEW}
-
-
-def test_prose() -> None:
-    """The words around the code are kept for the journal."""
-    draft = read(answer(f"Before.\n```cuda {CU}\n{NEW}```\nAfter."), {CU: OLD})
-    assert draft.prose == "Before.\nAfter."

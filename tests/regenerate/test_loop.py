@@ -82,7 +82,7 @@ RECORD = RunRecord(
 
 
 def _looped(journal: Journal, provider: Silent, ledger: Ledger) -> Result:
-    (result,) = Loop([Asks()], journal, provider, ledger).run()
+    (result,) = Loop([cast(TargetLoop, Asks())], journal, provider, ledger).run()
     return result
 
 

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_cgins.core import documents
     from pytest_cgins.core.console import new_table, print_table
     from pytest_cgins.regenerate.journal.journal import Journal
-    from pytest_cgins.regenerate.search.verifier_scores import scores
+    from pytest_cgins.regenerate.search.verifiers import scores
 
     found = scores(Journal.read_only(run_folder(arguments)))
     if arguments.json:

@@ -17,7 +17,6 @@ from pytest_cgins.regenerate.answers import characters, diffs, fences, json_answ
 from pytest_cgins.regenerate.answers.edits import Edit, LineEdit, apply_edit, apply_line_edits
 from pytest_cgins.regenerate.model import Answer
 
-MAXIMUM_PROSE = 16_000
 MAXIMUM_ANSWER = 4 << 20
 MAXIMUM_EDITS = 200
 SHAPES = (
@@ -43,8 +42,6 @@ class Draft:
     """Path relative to the project, and whole new text, of every own source, changed or not."""
     changed: tuple[str, ...]
     """Those that differ from what they were."""
-    prose: str
-    """The rest of the answer, for the journal, cut to a length."""
 
 
 @dataclass(slots=True)
@@ -92,9 +89,8 @@ def read(answer: Answer, sources: Mapping[str, str]) -> Draft:
     own = {path: _plain(source) for path, source in sources.items()}
     pieces = fences.cut(text)
     _refuse_open(pieces, is_cut=is_cut)
-    proposed, prose = _gather(pieces, own, is_cut=is_cut)
-    files = _assemble(proposed, own)
-    return _checked(files, sources, prose)
+    files = _assemble(_gather(pieces, own, is_cut=is_cut), own)
+    return _checked(files, sources)
 
 
 def _plain(text: str) -> str:
@@ -123,8 +119,8 @@ def _refuse_open(pieces: fences.Pieces, *, is_cut: bool) -> None:
         raise _truncated("inside a fenced block")
 
 
-def _gather(pieces: fences.Pieces, own: Mapping[str, str], *, is_cut: bool) -> tuple[_Proposed, str]:
-    """All that the pieces propose, and the prose without it."""
+def _gather(pieces: fences.Pieces, own: Mapping[str, str], *, is_cut: bool) -> _Proposed:
+    """All that the pieces propose."""
     proposed, prose, paths = _Proposed(), pieces.prose, tuple(own)
     for block in pieces.blocks:
         _gather_block(block, own, proposed)
@@ -138,10 +134,9 @@ def _gather(pieces: fences.Pieces, own: Mapping[str, str], *, is_cut: bool) -> t
             if is_cut and not prose[where[0] :].rstrip().endswith(("}", "]")):
                 raise _truncated("inside its JSON")
             _take_json(prose[where[0] : where[1]], paths, proposed, is_certain=True)
-            prose = prose[: where[0]] + prose[where[1] :]
         elif diffs.is_diff(prose):
             proposed.edits += [(True, edit) for edit in diffs.read(prose, "", paths)]
-    return proposed, prose
+    return proposed
 
 
 def _gather_block(block: fences.Block, own: Mapping[str, str], proposed: _Proposed) -> None:
@@ -257,7 +252,7 @@ def _edited(path: str, text: str, proposed: _Proposed) -> str:
     return text
 
 
-def _checked(files: Mapping[str, str], sources: Mapping[str, str], prose: str) -> Draft:
+def _checked(files: Mapping[str, str], sources: Mapping[str, str]) -> Draft:
     changed = tuple(path for path, text in files.items() if text != versions.ended(_plain(sources[path])))
     for path in changed:
         if not files[path].strip():
@@ -277,7 +272,7 @@ def _checked(files: Mapping[str, str], sources: Mapping[str, str], prose: str) -
     final = {
         path: _as_kept(files[path], sources[path]) if path in changed else sources[path] for path in files
     }
-    return Draft(files=final, changed=changed, prose=prose.strip()[:MAXIMUM_PROSE])
+    return Draft(files=final, changed=changed)
 
 
 def _as_kept(text: str, source: str) -> str:

@@ -1,16 +1,21 @@
 """What verifiers say of a candidate that nobody has run, and how often they were right.
 
 Their word orders the queue and decides nothing: what they doubt is tried later, or not at all where there is no time for
-all. Each is scored by what the gate found of what was tried.
+all. Each is scored by what the gate found of what was tried, question by question: the mean of opinions orders the queue,
+and hides whose opinion is worth having. In robust-kbench's own log the verifier of memory says no to most kernels that
+were right.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cgins.core.document_base import Document
+from pytest_cgins.core.model import Reason, Status
+from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Attempt
 
 QUESTIONS = {
@@ -19,6 +24,11 @@ QUESTIONS = {
     "numbers": "its results are those of the op, in every case of the contract",
 }
 """What is asked, by the word that an answer's line begins with."""
+MEMORY_REASONS = (
+    Reason.OUT_OF_BOUNDS, Reason.INPUT_CHANGED, Reason.CRASHED, Reason.ABORTED, Reason.ILLEGAL_ADDRESS, Reason.NOT_REPEATABLE,
+    Reason.MEMCHECK, Reason.RACECHECK, Reason.INITCHECK, Reason.SYNCCHECK,
+)  # fmt: skip
+"""What the gate finds where a kernel's accesses are wrong, or its threads race."""
 _LINE = re.compile(r"^\W*(?P<what>\w+)\W*:\W*(?P<share>\d{1,3})\s*%", re.MULTILINE)
 
 
@@ -50,21 +60,86 @@ class Score(Document):
 
 def opinions(text: str) -> list[float]:
     """Chances that an answer gives, 0 to 1, one a question that it has a line for: `compiles: 90%`."""
-    return list(said(text).values())
+    return list(opinions_by_question(text).values())
 
 
-def said(text: str) -> dict[str, float]:
+def opinions_by_question(text: str) -> dict[str, float]:
     """The same by question, in the order of `QUESTIONS`."""
     found = {match["what"].lower(): min(100, int(match["share"])) / 100 for match in _LINE.finditer(text)}
     return {name: found[name] for name in QUESTIONS if name in found}
 
 
 def score(attempts: Iterable[Attempt]) -> Score:
-    """Over all candidates that were ranked and tried."""
-    tried = [(one.rank >= 0.5, one.is_right) for one in attempts if one.rank is not None and one.trials]
-    return Score(
-        right_and_said_so=tried.count((True, True)),
-        wrong_and_said_right=tried.count((True, False)),
-        right_and_doubted=tried.count((False, True)),
-        wrong_and_doubted=tried.count((False, False)),
+    """Of the mean opinions, over all candidates that were ranked and tried."""
+    return _score(
+        [
+            (attempt.rank >= 0.5, attempt.is_right)
+            for attempt in attempts
+            if attempt.rank is not None and attempt.trials
+        ]
     )
+
+
+def _score(pairs: list[tuple[bool, bool]]) -> Score:
+    """Of pairs: whether an opinion says "right", and whether the candidate was."""
+    return Score(
+        right_and_said_so=pairs.count((True, True)),
+        wrong_and_said_right=pairs.count((True, False)),
+        right_and_doubted=pairs.count((False, True)),
+        wrong_and_doubted=pairs.count((False, False)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierScore(Document):
+    """One model's opinions on one question."""
+
+    model: str
+    """Who was asked."""
+    question: str
+    """`compiles`, `memory` or `numbers`."""
+    score: Score
+    """An opinion of at least one half says "right"; what the gate found is the truth."""
+
+
+def scores(journal: Journal) -> tuple[VerifierScore, ...]:
+    """Of all models and questions of a run, over candidates that were tried."""
+    attempts = {
+        f"{target.name}/attempt-{one.number:02d}": one
+        for target in journal.record.targets
+        for one in journal.attempts(target)
+    }
+    opinions: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
+    for request, answer in journal.answered():
+        attempt = attempts.get(request.id.rpartition("/")[0])
+        if request.role != "verifier" or attempt is None:
+            continue
+        facts = truths(attempt)
+        for question, chance in opinions_by_question(answer.text).items():
+            if question in facts:
+                opinions[request.model, question].append((chance >= 0.5, facts[question]))
+    order = list(QUESTIONS)
+    return tuple(
+        VerifierScore(model=model, question=question, score=_score(pairs))
+        for (model, question), pairs in sorted(
+            opinions.items(), key=lambda item: (item[0][0], order.index(item[0][1]))
+        )
+    )
+
+
+def truths(attempt: Attempt) -> dict[str, bool]:
+    """What the gate found of a candidate, by question; without those that it did not get to.
+
+    A kernel that was not built tells nothing of its numbers, and so does one that crashed.
+    """
+    verdicts = [one.verdict for trial in attempt.trials for one in trial.evaluations]
+    if not verdicts:
+        return {}
+    if any(one.status is Status.BUILD_ERROR for one in verdicts):
+        return {"compiles": False}
+    if any(one.reason in MEMORY_REASONS for one in verdicts):
+        return {"compiles": True, "memory": False}
+    found = {"compiles": True, "memory": True}
+    if any(one.status is Status.INCORRECT for one in verdicts):
+        return {**found, "numbers": False}
+    return {**found, "numbers": True} if attempt.is_right else found

@@ -11,7 +11,7 @@ import pytest
 from pytest_cgins.app import cli
 from pytest_cgins.core.model import Evaluation, Reason, Status
 from pytest_cgins.regenerate.model import Message, Request, Trial
-from pytest_cgins.regenerate.search.verifier_scores import scores, truths
+from pytest_cgins.regenerate.search.verifiers import scores, truths
 from tests.regenerate import journals
 
 TARGET = journals.target("scale", goal="optimise")
