@@ -31,7 +31,7 @@ Files = Mapping[str, str]
 """Sources of a candidate, by path."""
 
 
-class Room:
+class CandidatePool:
     """What the candidates of all targets of a run share: threads, compilers, and how many processes may lie in wait.
 
     Args:
@@ -72,7 +72,7 @@ class Room:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-class MakesEvaluator(Protocol):
+class EvaluatorFactory(Protocol):
     """Makes the evaluator of one candidate."""
 
     def __call__(
@@ -94,7 +94,7 @@ class Checked:
     """How long that took; the wait for its build and for processes is in it."""
 
 
-class Place:
+class Slot:
     """Where one candidate lies, and the processes that it is tried in."""
 
     def __init__(self, copy: ProjectCopy) -> None:
@@ -125,41 +125,41 @@ class Place:
                 evaluator.pool.end()
 
 
-class SideBySide:
+class ConcurrentCandidates:
     """The candidates that are under way for one target.
 
     Args:
         copy: the folder of the first candidate; the others have folders beside it.
         evaluator: makes evaluators.
         check: tries a candidate, until it is told to stop.
-        room: shared with other targets.
+        pool: shared with other targets.
     """
 
     def __init__(
         self,
         copy: ProjectCopy,
-        evaluator: MakesEvaluator,
+        evaluator: EvaluatorFactory,
         check: Callable[[Evaluator, threading.Event], Checked],
-        room: Room,
+        pool: CandidatePool,
     ) -> None:
         self._copy = copy
         self._evaluator = evaluator
         self._check = check
-        self._room = room
+        self._pool = pool
         # With cores to spare, workers import torch while the kernel is compiled.
         self._starts_early = default_jobs() > CORES
-        self._places: list[Place] = []
-        self._under_way: list[Place] = []
+        self._slots: list[Slot] = []
+        self._under_way: list[Slot] = []
         self._builds: BuildQueue | None = None
         self._stopped = threading.Event()
 
     def warm(self, count: int) -> None:
         """Start the workers that will check so many candidates, and wait for nothing."""
         self._finish()
-        for place in self._first(min(count, self._room.threads)):
-            if place.checker is None:
-                place.checker = self._evaluator(place.copy, self._ahead(), None, timing=False)
-                place.checker.warm()
+        for slot in self._first(min(count, self._pool.threads)):
+            if slot.checker is None:
+                slot.checker = self._evaluator(slot.copy, self._ahead(), None, timing=False)
+                slot.checker.warm()
 
     def begin(self, candidates: Sequence[Files], champion: Files | None, *, timed: bool) -> None:
         """Build and check candidates from now on; what was begun before is at an end.
@@ -172,71 +172,70 @@ class SideBySide:
         self._finish()
         self._under_way = self._first(len(candidates))
         builds = self._ahead()
-        for place, files in zip(self._under_way, candidates, strict=True):
-            place.copy.put(files)
-            place.files, place.champion = dict(files), champion
-            place.checker = place.checker or self._evaluator(place.copy, builds, None, timing=False)
+        for slot, files in zip(self._under_way, candidates, strict=True):
+            slot.copy.put(files)
+            slot.files, slot.champion = dict(files), champion
+            slot.checker = slot.checker or self._evaluator(slot.copy, builds, None, timing=False)
             # The builds alone: a worker starts when it is its candidate's turn.
-            place.checker.supply.build_ahead(
-                (one.kernel, one.implementation, one.device.partition(":")[0])
-                for one in place.checker.cases()
+            slot.checker.supply.build_ahead(
+                (one.kernel, one.implementation, one.device.partition(":")[0]) for one in slot.checker.cases()
             )
-        for place in self._under_way:
-            place.checked = self._room.submit(self._tried, place, builds, timed)
+        for slot in self._under_way:
+            slot.checked = self._pool.submit(self._tried, slot, builds, timed)
 
-    def place_of(self, files: Files) -> Place | None:
+    def slot_of(self, files: Files) -> Slot | None:
         """Where a candidate that is under way lies."""
         return next((one for one in self._under_way if one.files == files), None)
 
-    def timer(self, place: Place, champion: Files | None) -> Evaluator:
+    def timer(self, slot: Slot, champion: Files | None) -> Evaluator:
         """The evaluator that times a candidate beside a champion; closed when the batch is at its end."""
-        if place.timer is None or place.champion != champion:
-            if place.timer is not None:
-                place.timer.retire()
-            place.timer, place.champion = None, champion
-            place.timer = self._evaluator(place.copy, self._ahead(), champion, timing=True)
-        return place.timer
+        if slot.timer is None or slot.champion != champion:
+            if slot.timer is not None:
+                slot.timer.retire()
+            slot.timer, slot.champion = None, champion
+            slot.timer = self._evaluator(slot.copy, self._ahead(), champion, timing=True)
+        return slot.timer
 
-    def alone(self, place: Place) -> Checked:
+    def alone(self, slot: Slot) -> Checked:
         """Check a candidate once more, when no other one is: side by side it may have lacked what others had."""
-        self._room.wait()
-        checker = place.checker = self._evaluator(place.copy, self._ahead(), None, timing=False)
-        place.checked = Future()
+        self._pool.wait()
+        checker = slot.checker = self._evaluator(slot.copy, self._ahead(), None, timing=False)
+        slot.checked = Future()
         try:
-            place.checked.set_result(self._check(checker, self._stopped))
+            slot.checked.set_result(self._check(checker, self._stopped))
         finally:
             checker.retire()
-            place.checker = None
-        return place.checked.result()
+            slot.checker = None
+        return slot.checked.result()
 
     def close(self) -> None:
         """End all that is under way, at once."""
         self._stopped.set()
-        for place in self._places:
-            place.stop()
+        for slot in self._slots:
+            slot.stop()
         if self._builds is not None:
             self._builds.close()
         self._finish()
-        for place in self._places:
-            place.close()
+        for slot in self._slots:
+            slot.close()
         self._end_builds()
         self._stopped.clear()
 
-    def _tried(self, place: Place, builds: BuildQueue, timed: bool) -> Checked:
+    def _tried(self, slot: Slot, builds: BuildQueue, timed: bool) -> Checked:
         """In a thread: check a candidate, and have the worker ready that will time it."""
-        assert place.checker is not None
-        checker, started = place.checker, time.monotonic()
+        assert slot.checker is not None
+        checker, started = slot.checker, time.monotonic()
         try:
             case, *_ = checker.cases()
             early = self._starts_early and not checker.is_doomed(case)
             if (early or checker.can_build(case)) and not self._stopped.is_set():
-                if timed and self._may_wait(place):
-                    place.timer = self._evaluator(place.copy, builds, place.champion, timing=True)
-                self._have_started(checker, place.timer)
+                if timed and self._may_wait(slot):
+                    slot.timer = self._evaluator(slot.copy, builds, slot.champion, timing=True)
+                self._have_started(checker, slot.timer)
             found = self._check(checker, self._stopped)
         finally:
             checker.retire()
-            place.checker = None
+            slot.checker = None
         return replace(found, seconds=time.monotonic() - started)
 
     def _have_started(self, checker: Evaluator, timer: Evaluator | None) -> None:
@@ -250,21 +249,21 @@ class SideBySide:
                 timer.wait_until_ready("timing")
             checker.wait_until_ready("verification")
 
-    def _may_wait(self, place: Place) -> bool:
+    def _may_wait(self, slot: Slot) -> bool:
         """Whether a process may be started for a candidate before it is its turn to be timed: memory is bounded."""
-        if place.waits is None and self._room.waiting.acquire(blocking=False):
-            place.waits = self._room.waiting
-        return place.waits is not None
+        if slot.waits is None and self._pool.waiting.acquire(blocking=False):
+            slot.waits = self._pool.waiting
+        return slot.waits is not None
 
-    def _first(self, count: int) -> list[Place]:
-        while len(self._places) < count:
-            number = len(self._places)
-            self._places.append(Place(self._copy.beside(number) if number else self._copy))
-        return self._places[:count]
+    def _first(self, count: int) -> list[Slot]:
+        while len(self._slots) < count:
+            number = len(self._slots)
+            self._slots.append(Slot(self._copy.beside(number) if number else self._copy))
+        return self._slots[:count]
 
     def _ahead(self) -> BuildQueue:
         if self._builds is None:
-            self._builds = BuildQueue(beside=self._room.builds)
+            self._builds = BuildQueue(beside=self._pool.builds)
         return self._builds
 
     def _finish(self) -> None:
@@ -274,7 +273,7 @@ class SideBySide:
         wait([one.checked for one in self._under_way if one.checked is not None and not one.checked.cancel()])
         # Processes with a GPU take their time to end.
         with ThreadPoolExecutor(max(1, len(self._under_way))) as ending:
-            list(ending.map(Place.close, self._under_way))
+            list(ending.map(Slot.close, self._under_way))
         self._under_way = []
         self._end_builds()
 

@@ -18,7 +18,7 @@ WAIT_S = 1.0
 """How long a provider is waited for before it is asked again."""
 
 
-class _Asked:
+class _OpenRequest:
     """A request, on its way to its answer."""
 
     def __init__(self, request: Request) -> None:
@@ -27,19 +27,19 @@ class _Asked:
         self.answer: Answer | None = None
 
 
-class _Running:
+class _TargetRun:
     """A target on its way."""
 
     def __init__(self, work: TargetLoop) -> None:
         self.work = work
         self.steps: Steps = work.steps()
-        self.asked: list[_Asked] = []
+        self.asked: list[_OpenRequest] = []
         self.result: Result | None = None
 
     @property
-    def open(self) -> list[_Asked]:
+    def open(self) -> list[_OpenRequest]:
         """Requests without an answer."""
-        return [one for one in self.asked if one.answer is None] if self.result is None else []
+        return [request for request in self.asked if request.answer is None] if self.result is None else []
 
     def begin(self) -> None:
         """To the first requests, or the end."""
@@ -47,7 +47,7 @@ class _Running:
 
     def go_on(self) -> None:
         """With all answers, to the next requests, or the end."""
-        answers = tuple(one.answer for one in self.asked if one.answer is not None)
+        answers = tuple(request.answer for request in self.asked if request.answer is not None)
         self._go(lambda: self.steps.send(answers))
 
     def give_up(self, error: BudgetError) -> None:
@@ -61,7 +61,7 @@ class _Running:
     def _go(self, step: Callable[[], tuple[Request, ...]]) -> None:
         self.asked = []
         try:
-            self.asked = [_Asked(request) for request in step()]
+            self.asked = [_OpenRequest(request) for request in step()]
         except StopIteration as end:
             self.result = end.value
 
@@ -91,7 +91,7 @@ class Loop:
         check: Callable[[], object] = lambda: None,
         on_result: Callable[[Result], Result] = lambda result: result,
     ) -> None:
-        self._running = [_Running(work) for work in works]
+        self._running = [_TargetRun(work) for work in works]
         self._journal = journal
         self._provider = provider
         self._ledger = ledger
@@ -107,9 +107,9 @@ class Loop:
         except BaseException as error:
             # What ends the run ends its targets. The reason must not hide the error, as where the disk is full.
             with suppress(Exception):
-                for one in self._running:
-                    if one.result is None:
-                        self._stop(one, error)
+                for run in self._running:
+                    if run.result is None:
+                        self._stop(run, error)
             raise
 
     def _run(self) -> tuple[Result, ...]:
@@ -117,63 +117,63 @@ class Loop:
             self._book(request, answer)
         for request, usage in run_status.lost(self._journal):
             self._ledger.lose(request, usage)
-        for one in self._running:
-            self._advance(one, one.begin)
-        while any(one.result is None for one in self._running):
+        for run in self._running:
+            self._advance(run, run.begin)
+        while any(run.result is None for run in self._running):
             self._check()
             # All that can be asked is, before a candidate is tried: prompts of all kernels go out in one go.
-            answered = sum(self._answers(one) for one in self._running)
-            ready = [one for one in self._running if one.result is None and not one.open]
-            for one in ready:
-                self._go_on(one)
+            answered = sum(self._answers(run) for run in self._running)
+            ready = [run for run in self._running if run.result is None and not run.open]
+            for run in ready:
+                self._go_on(run)
             if not answered and not ready and not self._wait():
                 break
-        return tuple(one.result for one in self._running if one.result is not None)
+        return tuple(run.result for run in self._running if run.result is not None)
 
-    def _stop(self, one: _Running, error: BaseException) -> None:
+    def _stop(self, run: _TargetRun, error: BaseException) -> None:
         """Keep why a target goes no further."""
         if isinstance(error, CginsError):
-            one.result = one.work.ended_early("stopped", error.what, error.remedy)
+            run.result = run.work.ended_early("stopped", error.what, error.remedy)
         elif isinstance(error, KeyboardInterrupt):
-            one.result = one.work.ended_early("stopped", "interrupted")
+            run.result = run.work.ended_early("stopped", "interrupted")
         else:
-            said = f"the run ended with {type(error).__name__}: {error}"
-            one.result = one.work.ended_early("stopped", said, "report this")
+            why = f"the run ended with {type(error).__name__}: {error}"
+            run.result = run.work.ended_early("stopped", why, "report this")
 
-    def _go_on(self, one: _Running) -> None:
+    def _go_on(self, run: _TargetRun) -> None:
         try:
-            self._ledger.seconds_left(f"{one.work.target.name}'s next step")
+            self._ledger.seconds_left(f"{run.work.target.name}'s next step")
         except BudgetError as error:
-            self._give_up(one, error)
+            self._give_up(run, error)
         else:
-            self._advance(one, one.go_on)
+            self._advance(run, run.go_on)
 
-    def _give_up(self, one: _Running, error: BudgetError) -> None:
+    def _give_up(self, run: _TargetRun, error: BudgetError) -> None:
         """What the budget does not allow any more."""
-        self._advance(one, lambda: one.give_up(error))
+        self._advance(run, lambda: run.give_up(error))
 
-    def _advance(self, one: _Running, step: Callable[[], object]) -> None:
+    def _advance(self, run: _TargetRun, step: Callable[[], object]) -> None:
         """What one target cannot go on with is no other's business."""
         try:
             step()
-            if one.result is not None:
-                one.result = self._on_result(one.result)
+            if run.result is not None:
+                run.result = self._on_result(run.result)
         except CginsError as error:
-            self._stop(one, error)
+            self._stop(run, error)
 
-    def _answers(self, one: _Running) -> int:
+    def _answers(self, run: _TargetRun) -> int:
         """How many answers came; a target that cannot be asked any more is stopped."""
         came = 0
-        for asked in one.open:
-            asked.answer = self._ask(one, asked)
-            if asked not in one.asked or one.result is not None:
+        for asked in run.open:
+            asked.answer = self._ask(run, asked)
+            if asked not in run.asked or run.result is not None:
                 break
             if asked.answer is not None:
                 self._journal.keep_answer(asked.request, asked.answer)
                 came += 1
         return came
 
-    def _ask(self, one: _Running, asked: _Asked) -> Answer | None:
+    def _ask(self, run: _TargetRun, asked: _OpenRequest) -> Answer | None:
         """The answer, if it is there."""
         place = self._journal.folder / asked.request.id
         try:
@@ -183,17 +183,17 @@ class Loop:
         except BudgetError as error:
             # What others in flight have reserved may come free again.
             if not self._ledger.under_way():
-                self._give_up(one, error)
+                self._give_up(run, error)
             return None
         except ProviderError as error:
             self._ledger.lose(asked.request, files.taken_in(place))
-            self._stop(one, error)
+            self._stop(run, error)
             return None
         if answer is not None:
             self._book(asked.request, answer)
         return answer
 
-    def _begin(self, asked: _Asked) -> None:
+    def _begin(self, asked: _OpenRequest) -> None:
         """Have a request's place ready, and its worst case within the budget.
 
         Raises:
@@ -219,21 +219,21 @@ class Loop:
 
     def _wait(self) -> bool:
         """Whether answers come by themselves and there is time; else all that have none wait for somebody, or stop."""
-        waiting = [one for one in self._running if one.result is None]
+        waiting = [run for run in self._running if run.result is None]
         if not waiting:
             return True
         try:
             self._ledger.seconds_left("the answers that are awaited")
         except BudgetError as error:
             # What comes after all is kept by the courier, for when the run is resumed.
-            for one in waiting:
-                self._stop(one, error)
+            for run in waiting:
+                self._stop(run, error)
             return False
         self._on_wait()
         if self._provider.wait(WAIT_S):
             return True
-        for one in waiting:
-            missing = [asked.request.id for asked in one.open]
+        for run in waiting:
+            missing = [asked.request.id for asked in run.open]
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            one.result = one.work.ended_early("waiting", f"for an answer to {missing[0]}{more}")
+            run.result = run.work.ended_early("waiting", f"for an answer to {missing[0]}{more}")
         return False

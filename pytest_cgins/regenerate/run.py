@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,23 +21,22 @@ from pytest_cgins.gate.evaluate import worker_environment
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import exchange_place, guard, run_status, scratch, static_check
 from pytest_cgins.regenerate.budget import Ledger
-from pytest_cgins.regenerate.candidate_pool import Room
+from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.events import Event
-from pytest_cgins.regenerate.incumbent import imports_of, uses_libraries
 from pytest_cgins.regenerate.journal.journal import RUN_VERSION, Found, Journal, RunRecord, new_id, now
 from pytest_cgins.regenerate.judgement import Goalposts, moved_error
 from pytest_cgins.regenerate.loop import Loop
 from pytest_cgins.regenerate.machine import Machine
 from pytest_cgins.regenerate.methods import memory_file
 from pytest_cgins.regenerate.methods.classes import Tried
-from pytest_cgins.regenerate.model import Finding, Guarded, Result, Target
+from pytest_cgins.regenerate.model import Guarded, Result, Target
 from pytest_cgins.regenerate.new_kernel import reloaded
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.prompts.target_prompts import ContextPrompts
 from pytest_cgins.regenerate.proposal.write import check_changeable
 from pytest_cgins.regenerate.proposing import proposed
 from pytest_cgins.regenerate.provider import of_settings
-from pytest_cgins.regenerate.run_status import Ran
+from pytest_cgins.regenerate.run_status import RunResult
 from pytest_cgins.regenerate.search import policies, policy
 from pytest_cgins.regenerate.target_loop import TargetLoop
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
@@ -173,7 +173,7 @@ class Run:
         self._ledger = Ledger(llm.budget, llm.prices, earlier_s=journal.seconds)
         self._methods = config.root / memory_file.FOLDER / memory_file.NAME
 
-    def work(self) -> Ran:
+    def work(self) -> RunResult:
         """Go on until every target is done, waits, or was stopped.
 
         Raises:
@@ -183,8 +183,8 @@ class Run:
             folder = stack.enter_context(scratch.folder())
             environment = {**worker_environment(), **self._conditions.environment}
             reference = stack.enter_context(WorkerPool(env=environment))
-            room = self._room()
-            stack.callback(room.close)
+            pool = self._candidate_pool()
+            stack.callback(pool.close)
             machine = Machine(self._config, reference, self._conditions.environment)
             provider = of_settings(_provided(self._journal, self._llm), run=self._journal.record.id)
             stack.callback(provider.close)
@@ -199,10 +199,10 @@ class Run:
                     results[target.name] = self._without_work(target, error)
                     continue
                 copies[target.name] = copy
-                bench = benches[target.name] = self._bench(target, copy, reference, room)
+                bench = benches[target.name] = self._bench(target, copy, reference, pool)
                 stack.callback(bench.close)
                 works.append(self._work_on(target, copy, bench, machine))
-            stack.callback(room.stop)
+            stack.callback(pool.stop)
             loop = Loop(
                 works,
                 self._journal,
@@ -216,7 +216,7 @@ class Run:
             )
             results |= {result.target.name: result for result in loop.run()}
             in_order = tuple(results[target.name] for target in self._journal.record.targets)
-            return Ran(journal=self._journal.folder, results=in_order, spent=self._ledger.spent())
+            return RunResult(journal=self._journal.folder, results=in_order, spent=self._ledger.spent())
 
     def _without_work(self, target: Target, error: CginsError) -> Result:
         """What is known of a target that is done; else why it cannot be worked on."""
@@ -264,12 +264,12 @@ class Run:
         known = {*kept.files, *now.files}
         return (*own, *guard.goalposts(changed, known, project, incumbent, candidate))
 
-    def _room(self) -> Room:
+    def _candidate_pool(self) -> CandidatePool:
         sandbox = self._conditions.sandbox
         fence = BuildFence(sandbox) if sandbox is not None else None
-        return Room(BuildQueue(cache=self._conditions.cache, fence=fence))
+        return CandidatePool(BuildQueue(cache=self._conditions.cache, fence=fence))
 
-    def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool, room: Room) -> Bench:
+    def _bench(self, target: Target, copy: ProjectCopy, reference: WorkerPool, pool: CandidatePool) -> Bench:
         record, conditions = self._journal.record, self._conditions
         settings = TrialSettings(
             seed=record.seed,
@@ -288,7 +288,7 @@ class Run:
             copy,
             settings,
             reference=reference,
-            room=room,
+            pool=pool,
             trusted_root=self._config.root,
             before=before,
         )
@@ -296,23 +296,13 @@ class Run:
     def _work_on(self, target: Target, copy: ProjectCopy, bench: Bench, machine: Machine) -> TargetLoop:
         kept = self._journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
-        allowed, libraries, headers = imports_of(incumbent), uses_libraries(incumbent), copy.headers()
-
-        def findings(sources: Mapping[str, str]) -> tuple[Finding, ...]:
-            return static_check.check(
-                sources,
-                op=target.op,
-                contract=target.contract,
-                allow_libraries=libraries,
-                allowed_imports=allowed,
-                headers=headers,
-            )
-
-        def check(sources: Mapping[str, str]) -> tuple[Finding, ...]:
-            # What a person wrote into the kernel may stay there.
-            known = {(one.file, one.code, one.message) for one in findings(incumbent)}
-            return tuple(one for one in findings(sources) if (one.file, one.code, one.message) not in known)
-
+        check = partial(
+            static_check.check_beside,
+            incumbent,
+            op=target.op,
+            contract=target.contract,
+            headers=copy.headers(),
+        )
         prompts = ContextPrompts(
             target, copy, incumbent, lambda: machine.hardware(target.device), self._journal.before(target),
             memory=lambda: memory_file.read(self._methods),

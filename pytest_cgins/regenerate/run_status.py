@@ -18,7 +18,7 @@ State = Literal["running", "done", "waiting", "stopped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class RunResult:
     """What a run came to."""
 
     journal: Path
@@ -95,7 +95,7 @@ def lost(journal: Journal) -> tuple[tuple[Request, Usage], ...]:
     return tuple((request, usage) for request, usage in taken if usage is not None)
 
 
-def done(journal: Journal) -> Ran | None:
+def done(journal: Journal) -> RunResult | None:
     """What a run came to, if nothing of it is left to do; then the project may be another one by now."""
     results = []
     for target in journal.record.targets:
@@ -104,7 +104,7 @@ def done(journal: Journal) -> Ran | None:
             return None
         where = str(proposal.relative_to(journal.folder)) if result.state == "accepted" else ""
         results.append(replace(result, proposal=where))
-    return Ran(journal=journal.folder, results=tuple(results), spent=spent_on(journal))
+    return RunResult(journal=journal.folder, results=tuple(results), spent=spent_on(journal))
 
 
 def is_proposed(journal: Journal, target: Target) -> bool:

@@ -221,7 +221,7 @@ def _of_attempt(journal: Journal, target: Target, attempt: Attempt) -> Iterator[
 
 def _answer_to(journal: Journal, request_id: str) -> str:
     """Where an answer is to be written, as far as that is known."""
-    from pytest_cgins.regenerate.conduct import exchange_folder
+    from pytest_cgins.regenerate.run_setup import exchange_folder
 
     folder = exchange_folder(journal) if journal.record.provider == "exchange" else None
     if folder is None:

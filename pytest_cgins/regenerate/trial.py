@@ -25,7 +25,7 @@ from pytest_cgins.core.text import counted
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
 from pytest_cgins.regenerate import scratch
-from pytest_cgins.regenerate.candidate_pool import Checked, Files, Room, SideBySide
+from pytest_cgins.regenerate.candidate_pool import CandidatePool, Checked, ConcurrentCandidates, Files
 from pytest_cgins.regenerate.model import Goal, Target, Trial
 from pytest_cgins.regenerate.profiling import disassembly, environment, ncu, selection, tidy
 from pytest_cgins.regenerate.profiling.model import SassRow, TidyFinding
@@ -73,7 +73,7 @@ class Bench:
         copy: where its candidates are put.
         settings: of the run.
         reference: a pool whose trusted worker all targets share; closed by its owner.
-        room: likewise.
+        pool: likewise.
         trusted_root: folder that ops are imported from.
         before: statuses of cases as the gate found them, by name: a kernel that shares a source with this one, and was
             wrong before, does not count against a candidate.
@@ -86,7 +86,7 @@ class Bench:
         settings: TrialSettings,
         *,
         reference: WorkerPool,
-        room: Room,
+        pool: CandidatePool,
         trusted_root: Path,
         before: Mapping[str, Status] | None = None,
     ) -> None:
@@ -100,13 +100,13 @@ class Bench:
         self._environments: tuple[Environment, ...] = ()
         self._lately = copy
         self._crowned: Files | None = None
-        self._room = room
-        self._side_by_side = SideBySide(copy, self._made, self._checked, room)
+        self._pool = pool
+        self._candidates = ConcurrentCandidates(copy, self._made, self._checked, pool)
 
     def warm(self, count: int = 1) -> None:
         """Start the workers of the next candidates, while their answers are awaited."""
         self._reference.warm(["reference"])
-        self._side_by_side.warm(count)
+        self._candidates.warm(count)
 
     def begin(self, candidates: Sequence[Files], champion: Files | None) -> None:
         """Build and check candidates side by side from now on; `check` waits for each.
@@ -117,7 +117,7 @@ class Bench:
         """
         self._reference.warm(["reference"])
         self._crown(champion)
-        self._side_by_side.begin(candidates, champion, timed=self._settings.timing)
+        self._candidates.begin(candidates, champion, timed=self._settings.timing)
 
     def touched(self) -> tuple[str, ...]:
         """Files that changed in the copy in which a candidate was tried last, and are not its own."""
@@ -125,35 +125,39 @@ class Bench:
 
     def check(self, files: Mapping[str, str]) -> Trial:
         """Whether a candidate is right on the inputs of the run; ends at the third case that is not."""
-        place = self._side_by_side.place_of(files)
-        if place is None:
+        slot = self._candidates.slot_of(files)
+        if slot is None:
             self._reference.warm(["reference"])
-            self._side_by_side.begin([files], None, timed=False)
-            place = self._side_by_side.place_of(files)
-        assert place is not None
-        assert place.checked is not None
-        found = place.checked.result()
+            self._candidates.begin([files], None, timed=False)
+            slot = self._candidates.slot_of(files)
+        assert slot is not None
+        assert slot.checked is not None
+        found = slot.checked.result()
         if any(one.verdict.reason is Reason.OUT_OF_MEMORY for one in found.evaluations):
-            found = self._side_by_side.alone(place)
-        self._lately = place.copy
+            found = self._candidates.alone(slot)
+        self._lately = slot.copy
         notes = (f"{counted(found.left, 'more case was', 'more cases were')} not run",) if found.left else ()
         return self._trial("check", found.evaluations, self._settings.seed, found.seconds, notes)
 
     def _checked(self, evaluator: Evaluator, stopped: threading.Event) -> Checked:
         """In a thread of its own: one case after the other, until enough is known."""
         started = time.monotonic()
-        found: list[Evaluation] = []
+        evaluations: list[Evaluation] = []
         cases = sorted(evaluator.cases(), key=self._passed_before)
         for case in cases:
             if stopped.is_set():
                 break
-            found.append(on_its_device(evaluator.evaluate(case)))
-            failures = [one for one in found if one.verdict.status.outcome == "fail"]
-            if len(failures) >= ENOUGH_FAILURES or any(_concerns_all(one) for one in failures):
+            evaluations.append(on_its_device(evaluator.evaluate(case)))
+            statuses = [evaluation.verdict.status for evaluation in evaluations]
+            failures = sum(status.outcome == "fail" for status in statuses)
+            # What cannot be built comes out no better in any other case.
+            if failures >= ENOUGH_FAILURES or Status.BUILD_ERROR in statuses:
                 break
         self._environments = evaluator.environments() or self._environments
         return Checked(
-            evaluations=tuple(found), left=len(cases) - len(found), seconds=time.monotonic() - started
+            evaluations=tuple(evaluations),
+            left=len(cases) - len(evaluations),
+            seconds=time.monotonic() - started,
         )
 
     def times(self, files: Mapping[str, str], champion: Mapping[str, str] | None) -> Trial:
@@ -167,23 +171,20 @@ class Bench:
         started = time.monotonic()
         if not self._settings.timing:
             return self._trial("times", right, self._settings.seed, 0.0, ())
-        place = self._side_by_side.place_of(files)
-        assert place is not None
-        assert place.checked is not None
+        slot = self._candidates.slot_of(files)
+        assert slot is not None
+        assert slot.checked is not None
         self._crown(champion)
-        evaluator = self._side_by_side.timer(place, champion)
-        found = [blameless(evaluator.time(one)) for one in place.checked.result().evaluations]
-        return self._trial("times", found, self._settings.seed, time.monotonic() - started, ())
+        evaluator = self._candidates.timer(slot, champion)
+        timed = [blameless(evaluator.time(checked)) for checked in slot.checked.result().evaluations]
+        return self._trial("times", timed, self._settings.seed, time.monotonic() - started, ())
 
-    def evidence(
-        self, files: Mapping[str, str], timed: Sequence[Evaluation], *, sm_count: int = 0
-    ) -> Evidence:
+    def evidence(self, files: Mapping[str, str], timed: Sequence[Evaluation]) -> Evidence:
         """What profilers find in a candidate that is right, on the case with the most bytes; never raises for them.
 
         Args:
             files: the candidate.
             timed: what its times are, as far as they were taken.
-            sm_count: multiprocessors of the device; 0 if that is not known.
         """
         self._put(files)
         evaluator = self._evaluator(self._alone(), seed=self._settings.seed, timing=False)
@@ -196,7 +197,7 @@ class Bench:
         finally:
             evaluator.close()
         measured = next((one.measurement for one in timed if one.case.name == case.name), None)
-        return evidence.gathered(profile, measured, tidied=self._tidied(), sm_count=sm_count)
+        return evidence.gathered(profile, measured, tidied=self._tidied())
 
     def _tidied(self) -> tuple[TidyFinding, ...]:
         """What clang-tidy says of the candidate in the first copy, where it is installed."""
@@ -212,10 +213,10 @@ class Bench:
         """Which methods left their mark in the machine code of a candidate that is right; None if there is no GPU's."""
         if self._target.device != "cuda":
             return None
-        place = self._side_by_side.place_of(files)
-        if place is None:
+        slot = self._candidates.slot_of(files)
+        if slot is None:
             self._put(files)
-        copy = self._copy if place is None else place.copy
+        copy = self._copy if slot is None else slot.copy
         check, sandbox = disassembly.signatures(), self._settings.sandbox
         evaluator = self._evaluator(
             copy.with_implementation(alone=True), seed=self._settings.seed, timing=False
@@ -247,22 +248,21 @@ class Bench:
         at_once = must_win and self._copy.base_is_incumbent
         if at_once:
             whole = _with_alpha(whole, alpha_share)
-        found = self._all(whole, seed=seed, baseline=base if is_timed else NONE)
-        if must_win and not at_once and not rejections(found, self._target, self.before):
+        evaluations = self._all(whole, seed=seed, baseline=base if is_timed else NONE)
+        if must_win and not at_once and not rejections(evaluations, self._target, self.before):
             alone = _with_alpha(self._alone(), alpha_share)
-            found = [
-                *_others(found, self._target),
-                *self._all(alone, seed=seed, baseline=self._copy.against_incumbent),
-            ]
-        return self._trial("acceptance", found, seed, time.monotonic() - started, ())
+            others = [evaluation for evaluation in evaluations if not is_of(evaluation.case, self._target)]
+            own = self._all(alone, seed=seed, baseline=self._copy.against_incumbent)
+            evaluations = [*others, *own]
+        return self._trial("acceptance", evaluations, seed, time.monotonic() - started, ())
 
     def close(self) -> None:
         """End all that is under way."""
-        self._side_by_side.close()
+        self._candidates.close()
 
     def _put(self, files: Files) -> None:
         """Have a candidate in the project's first copy, alone: nothing is under way any more."""
-        self._side_by_side.close()
+        self._candidates.close()
         self._copy.put(files)
         self._lately = self._copy
 
@@ -274,14 +274,14 @@ class Bench:
     def _alone(self) -> Config:
         return self._copy.with_implementation(alone=True)
 
-    def _all(self, config: Config, *, seed: int, baseline: str, sanitize: bool = True) -> list[Evaluation]:
+    def _all(self, config: Config, *, seed: int, baseline: str) -> list[Evaluation]:
         timing = self._settings.timing
         evaluator = self._evaluator(
             config,
             seed=seed,
             timing=timing,
             baseline=baseline,
-            sanitize=sanitize,
+            sanitize=True,
             compiles=self._settings.compile,
         )
         try:
@@ -290,10 +290,8 @@ class Bench:
             self._environments = evaluator.environments() or self._environments
             evaluator.close()
 
-    def _made(
-        self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool
-    ) -> Evaluator:
-        """See `MakesEvaluator`."""
+    def _made(self, copy: ProjectCopy, builds: BuildQueue, champion: Files | None, *, timing: bool) -> Evaluator:
+        """See `EvaluatorFactory`."""
         baseline = NONE if not timing else INCUMBENT if champion is None else CHAMPION
         config = copy.with_implementation(alone=True)
         return self._evaluator(
@@ -322,7 +320,7 @@ class Bench:
             sanitize=settings.sanitize if sanitize and self._target.device == "cuda" else (),
             sandbox=settings.sandbox,
             environment=settings.environment,
-            builds=builds or self._room.builds,
+            builds=builds or self._pool.builds,
             reference=self._reference,
             trusted_root=self._root,
         )
@@ -410,15 +408,6 @@ def blameless(evaluation: Evaluation) -> Evaluation:
             remedy="resume the run once that is mended; the answer is kept",
         )
     return on_its_device(evaluation)
-
-
-def _others(found: Iterable[Evaluation], target: Target) -> list[Evaluation]:
-    return [one for one in found if not is_of(one.case, target)]
-
-
-def _concerns_all(evaluation: Evaluation) -> bool:
-    """Whether no other case can come out better: it cannot be built."""
-    return evaluation.verdict.status is Status.BUILD_ERROR
 
 
 def _with_alpha(config: Config, share: float) -> Config:

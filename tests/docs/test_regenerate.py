@@ -10,7 +10,7 @@ from tables import document, sections
 from walk import blocks, commands, links
 
 from pytest_cgins.app import cli
-from pytest_cgins.regenerate.conduct import EXIT_WAITING
+from pytest_cgins.regenerate.run_setup import EXIT_WAITING
 
 PACKAGE = Path(cli.__file__).parents[1]
 GUIDE = document("regenerate.md")

@@ -212,7 +212,7 @@ def drive(kernels: Sequence[str]) -> int:
     """Repair kernels of the project in the current folder, as `pytest --cgins-regenerate` does after its tests."""
     from pytest_cgins import config
     from pytest_cgins.building.revision.checkout import NONE
-    from pytest_cgins.regenerate import conduct, run, targets
+    from pytest_cgins.regenerate import run, run_setup, targets
     from pytest_cgins.regenerate.project_copy import head
 
     loaded = config.load(Path("cgins.yaml").absolute())
@@ -221,11 +221,11 @@ def drive(kernels: Sequence[str]) -> int:
         for entry in loaded.kernels
         if entry.name in kernels
     ]
-    settings = conduct.settings_of(loaded, conduct.Asked())
+    settings = run_setup.settings_of(loaded, run_setup.RunOptions())
     record = {"seed": 7, "baseline": NONE, "base_commit": head(loaded.root), "timing": False}
     with run.begin(loaded, settings, wanted, (), record=record) as journal:
-        return conduct.exit_code(
-            conduct.worked(journal, loaded, settings, sandbox=conduct.sandbox_of("auto"))
+        return run_setup.exit_code(
+            run_setup.carry_out(journal, loaded, settings, sandbox=run_setup.sandbox_of("auto"))
         )
 
 

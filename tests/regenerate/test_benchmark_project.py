@@ -14,7 +14,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.errors import ConfigError, RecordError, RegenerateError
 from pytest_cgins.regenerate.gins import benchmark_project
 from pytest_cgins.regenerate.model import Result, Target
-from pytest_cgins.regenerate.run_status import Ran
+from pytest_cgins.regenerate.run_status import RunResult
 from pytest_cgins.regenerate.spent import Spent
 from tests.regenerate import journals
 
@@ -56,7 +56,7 @@ def overlays(config: Config, targets: Iterable[Target], top: str = "") -> dict[s
     }
 
 
-def ran(config: Config, states: Mapping[Target, str], text: str = "right\n") -> Ran:
+def ran(config: Config, states: Mapping[Target, str], text: str = "right\n") -> RunResult:
     """A run with these ends, each of whose final or last sources is `text`."""
     run = journals.journal(config.file, *states, overlays=overlays(config, states), made_project=True)
     results = []
@@ -66,7 +66,7 @@ def ran(config: Config, states: Mapping[Target, str], text: str = "right\n") -> 
         if state in ("accepted", "failed"):
             result = journals.settle(run, one, state, {f"kernels/{one.kernel}.cpp": text})
         results.append(result)
-    return Ran(journal=run.folder, results=tuple(results), spent=Spent())
+    return RunResult(journal=run.folder, results=tuple(results), spent=Spent())
 
 
 def kernels(config: Config) -> list[str]:

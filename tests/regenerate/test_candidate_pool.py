@@ -19,7 +19,7 @@ from pytest_cgins.config import Config
 from pytest_cgins.core.model import Case, Evaluation, Reason, Status
 from pytest_cgins.gate.evaluate import Evaluator, worker_environment
 from pytest_cgins.regenerate import candidate_pool, targets
-from pytest_cgins.regenerate.candidate_pool import Room
+from pytest_cgins.regenerate.candidate_pool import CandidatePool
 from pytest_cgins.regenerate.project_copy import ProjectCopy
 from pytest_cgins.regenerate.trial import Bench, TrialSettings
 from pytest_cgins.run.pool import WorkerPool
@@ -69,7 +69,7 @@ def make_bench(
 ) -> Iterator[Callable[..., tuple[Bench, ProjectCopy]]]:
     """Makes a bench with a copy of its own, and ends it."""
     made: list[Bench] = []
-    rooms: list[Room] = []
+    pools: list[CandidatePool] = []
 
     def make(*, threads: int = 0, baseline: str = NONE, **settings: object) -> tuple[Bench, ProjectCopy]:
         (entry,) = project.kernels
@@ -78,18 +78,18 @@ def make_bench(
             project, "relu", "cpp", "cpu", tmp_path / f"bench-{len(made)}" / "copy", baseline=baseline
         )
         known = TrialSettings(seed=3, sandbox=None, cache=tmp_path / "cache", **settings)  # type: ignore[arg-type]
-        room = Room(BuildQueue(cache=tmp_path / "cache"), threads=threads)
-        rooms.append(room)
-        made.append(Bench(target, copy, known, reference=reference, room=room, trusted_root=project.root))
+        pool = CandidatePool(BuildQueue(cache=tmp_path / "cache"), threads=threads)
+        pools.append(pool)
+        made.append(Bench(target, copy, known, reference=reference, pool=pool, trusted_root=project.root))
         return made[-1], copy
 
     yield make
-    for room in rooms:
-        room.stop()
+    for pool in pools:
+        pool.stop()
     for bench in made:
         bench.close()
-    for room in rooms:
-        room.close()
+    for pool in pools:
+        pool.close()
 
 
 def compiled(records: Mapping[int, logging.LogRecord] | list[logging.LogRecord]) -> int:

@@ -10,7 +10,7 @@ import pytest
 from pytest_cgins import config as configuration
 from pytest_cgins.config.llm import LlmSettings
 from pytest_cgins.core.errors import RegenerateError
-from pytest_cgins.regenerate import conduct, exchange_place, run_status
+from pytest_cgins.regenerate import exchange_place, run_setup, run_status
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.provider.exchange import Exchange
 from tests.regenerate import journals
@@ -26,7 +26,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _settings(config: Path, llm: str) -> LlmSettings:
-    return conduct.settings_of(configuration.load(config), conduct.Asked(llm=llm))
+    return run_setup.settings_of(configuration.load(config), run_setup.RunOptions(llm=llm))
 
 
 def _waiting(config: Path, run: str, *kernels: str, llm: str = "exchange:hand") -> Journal:
@@ -34,7 +34,7 @@ def _waiting(config: Path, run: str, *kernels: str, llm: str = "exchange:hand") 
     targets = [journals.target(kernel) for kernel in kernels]
     own = exchange_place.own_folder(_settings(config, llm), config.parent, run)
     made = journals.journal(config, *targets, id=run, provider="exchange", llm=llm, exchange=own)
-    folder = conduct.exchange_folder(made)
+    folder = run_setup.exchange_folder(made)
     assert folder is not None
     exchange_place.claim(made, folder)
     for target in targets:
@@ -50,7 +50,7 @@ def test_each_run_has_a_folder_of_its_own(config: Path) -> None:
     for run in (journals.RUN, OTHER):
         made = _waiting(config, run, "gelu", llm="exchange")
         folder = config.parent / ".cgins" / "exchange" / run
-        assert conduct.exchange_folder(made) == folder
+        assert run_setup.exchange_folder(made) == folder
         prompt = folder / "gelu-cpu-cpp/attempt-01/generator/prompt.md"
         assert f"`cgins runs resume {run}`" in prompt.read_text()
 
@@ -58,7 +58,7 @@ def test_each_run_has_a_folder_of_its_own(config: Path) -> None:
 def test_a_run_of_an_earlier_version_keeps_its_folder(config: Path) -> None:
     """What was begun when all runs shared the usual folder finds its answers there."""
     run = journals.journal(config, journals.target(), provider="exchange", llm="exchange")
-    assert conduct.exchange_folder(run) == config.parent / ".cgins" / "exchange"
+    assert run_setup.exchange_folder(run) == config.parent / ".cgins" / "exchange"
 
 
 def test_a_folder_that_is_named_is_shared_by_target(config: Path) -> None:

@@ -15,8 +15,8 @@ from pytest_cgins.core.errors import BudgetError
 from pytest_cgins.core.model import Trace
 from pytest_cgins.packs.store import read_manifest
 from pytest_cgins.regenerate import provider, task_judge
-from pytest_cgins.regenerate.conduct import EXIT_WAITING
 from pytest_cgins.regenerate.model import Answer, Usage
+from pytest_cgins.regenerate.run_setup import EXIT_WAITING
 from pytest_cgins.regenerate.task_judge import Task
 
 EXAMPLE = Path(__file__).parents[2] / "example_project"

@@ -47,7 +47,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     from pytest_cgins import config as configuration
     from pytest_cgins.app.commands import evidence
     from pytest_cgins.gate.calibration import Calibrations
-    from pytest_cgins.regenerate import ablation, conduct
+    from pytest_cgins.regenerate import ablation, run_setup
     from pytest_cgins.regenerate.profiling import render, selection
 
     config = configuration.load(arguments.config)
@@ -61,12 +61,12 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     variants = [_variant(*one) for one in arguments.without]
     settings = ablation.Settings(
         seed=random.SystemRandom().randrange(2**31) if arguments.seed is None else arguments.seed,
-        sandbox=conduct.sandbox_of(arguments.sandbox),
+        sandbox=run_setup.sandbox_of(arguments.sandbox),
         cases=arguments.case,
         noise=Calibrations().noise,
     )
     if settings.sandbox is None:
-        print(conduct.UNFENCED, file=sys.stderr)
+        print(run_setup.UNFENCED, file=sys.stderr)
     one = implementations[0]
     made = ablation.ablate(config, (entry.name, one.name, one.device), variants, settings, say=evidence.say)
     evidence.write(made, arguments, FILE)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal.journal import Journal
     from pytest_cgins.regenerate.new_kernel import NewKernel
-    from pytest_cgins.regenerate.run_status import Ran
+    from pytest_cgins.regenerate.run_status import RunResult
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -127,9 +127,9 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
 
 
 def run_generate(arguments: argparse.Namespace) -> int:
-    """Generate; the exit code is that of `conduct.exit_code`."""
+    """Generate; the exit code is that of `run_setup.exit_code`."""
     from pytest_cgins import config as configuration
-    from pytest_cgins.regenerate import conduct, new_kernel
+    from pytest_cgins.regenerate import new_kernel, run_setup
     from pytest_cgins.regenerate.project_copy import top_of
 
     config = configuration.load(arguments.config)
@@ -147,12 +147,12 @@ def run_generate(arguments: argparse.Namespace) -> int:
     ]
     if len({one.target.name for one in planned}) < len(planned):
         raise ConfigError("an op is named twice", remedy="name each once")
-    return conduct.exit_code(_ran(arguments, config, planned))
+    return run_setup.exit_code(_ran(arguments, config, planned))
 
 
 def run_benchmark(arguments: argparse.Namespace) -> int:
-    """Record, generate, and keep what was accepted; the exit code is that of `conduct.exit_code`."""
-    from pytest_cgins.regenerate import conduct
+    """Record, generate, and keep what was accepted; the exit code is that of `run_setup.exit_code`."""
+    from pytest_cgins.regenerate import run_setup
     from pytest_cgins.regenerate.gins import benchmark_project
 
     folder = arguments.out or Path(arguments.file.stem)
@@ -161,7 +161,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     config, planned = benchmark_project.prepare(
         arguments.file, folder, language=arguments.implementation, contract=arguments.contract
     )
-    return conduct.exit_code(_ran(arguments, config, planned, made_project=True))
+    return run_setup.exit_code(_ran(arguments, config, planned, made_project=True))
 
 
 def _require_device(language: str) -> None:
@@ -189,16 +189,16 @@ def _ran(
     planned: Sequence[NewKernel],
     *,
     made_project: bool = False,
-) -> Ran | None:
+) -> RunResult | None:
     from pytest_cgins.building.revision.checkout import NONE
-    from pytest_cgins.regenerate import conduct, run
+    from pytest_cgins.regenerate import run, run_setup
     from pytest_cgins.regenerate.project_copy import head
 
-    asked = conduct.Asked(llm=arguments.llm, model=arguments.model, runs=arguments.runs)
-    settings = conduct.settings_of(config, asked)
-    sandbox = conduct.sandbox_of(arguments.sandbox)
+    asked = run_setup.RunOptions(llm=arguments.llm, model=arguments.model, runs=arguments.runs)
+    settings = run_setup.settings_of(config, asked)
+    sandbox = run_setup.sandbox_of(arguments.sandbox)
     if sandbox is None:
-        print(conduct.UNFENCED, file=sys.stderr)
+        print(run_setup.UNFENCED, file=sys.stderr)
     record = {
         "llm": arguments.llm,
         "model": arguments.model,
@@ -213,10 +213,10 @@ def _ran(
     targets = [one.target for one in planned]
     overlays = {one.target.name: one.overlay for one in planned}
     with run.begin(config, settings, targets, (), record=record, overlays=overlays) as journal:
-        return settled(journal, config, conduct.worked(journal, config, settings, sandbox=sandbox))
+        return settled(journal, config, run_setup.carry_out(journal, config, settings, sandbox=sandbox))
 
 
-def settled(journal: Journal, config: Config, ran: Ran | None) -> Ran | None:
+def settled(journal: Journal, config: Config, ran: RunResult | None) -> RunResult | None:
     """The same, with what was accepted in the project that `cgins run` made."""
     from pytest_cgins.regenerate.gins import benchmark_project
 

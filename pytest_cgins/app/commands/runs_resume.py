@@ -11,7 +11,7 @@ from pytest_cgins.core.errors import ConfigError
 if TYPE_CHECKING:
     from pytest_cgins.config import Config
     from pytest_cgins.regenerate.journal.journal import Journal
-    from pytest_cgins.regenerate.run_status import Ran
+    from pytest_cgins.regenerate.run_status import RunResult
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -39,14 +39,14 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run_resume(arguments: argparse.Namespace) -> int:
-    """Go on; the exit code is that of `conduct.exit_code`.
+    """Go on; the exit code is that of `run_setup.exit_code`.
 
     Raises:
         JournalError: there is no such run, or another process works on it.
         ConfigError: it began in a sandbox, and is to go on without.
     """
     from pytest_cgins.app.commands import generate
-    from pytest_cgins.regenerate import conduct, run_status
+    from pytest_cgins.regenerate import run_setup, run_status
     from pytest_cgins.regenerate.journal.journal import Journal
 
     with Journal.resume(generate.run_folder(arguments)) as journal:
@@ -56,7 +56,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
                 f"run {record.id} began in a sandbox, and goes on in one",
                 remedy="leave --cgins-sandbox=off out, or begin a new run with it",
             )
-        config = conduct.config_of(journal)
+        config = run_setup.config_of(journal)
         if arguments.give_up:
             run_status.give_up(journal)
         ran = run_status.done(journal)
@@ -66,20 +66,20 @@ def run_resume(arguments: argparse.Namespace) -> int:
             ran = _worked(journal, config)
         ran = generate.settled(journal, config, ran)
         _publish(journal, config, ran)
-        return conduct.exit_code(ran)
+        return run_setup.exit_code(ran)
 
 
-def _worked(journal: Journal, config: Config) -> Ran | None:
-    from pytest_cgins.regenerate import conduct
+def _worked(journal: Journal, config: Config) -> RunResult | None:
+    from pytest_cgins.regenerate import run_setup
 
-    settings = conduct.settings_of(config, conduct.asked_of(journal))
-    sandbox = conduct.sandbox_of("auto" if journal.record.sandbox else "off")
+    settings = run_setup.settings_of(config, run_setup.options_of(journal))
+    sandbox = run_setup.sandbox_of("auto" if journal.record.sandbox else "off")
     if sandbox is None:
-        print(conduct.UNFENCED, file=sys.stderr)
-    return conduct.worked(journal, config, settings, sandbox=sandbox)
+        print(run_setup.UNFENCED, file=sys.stderr)
+    return run_setup.carry_out(journal, config, settings, sandbox=sandbox)
 
 
-def _publish(journal: Journal, config: Config, ran: Ran | None) -> None:
+def _publish(journal: Journal, config: Config, ran: RunResult | None) -> None:
     """Also of a run that was done: it may have been killed before that."""
     if ran is None or journal.record.pull_requests == "off":
         return

@@ -44,10 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_cgins import config as configuration
     from pytest_cgins.core import documents
     from pytest_cgins.core.errors import PackError
-    from pytest_cgins.regenerate import conduct, provider, task_judge
+    from pytest_cgins.regenerate import provider, run_setup, task_judge
 
     config = configuration.load(arguments.config, require_traces=False)
-    settings = conduct.settings_of(config, conduct.Asked(llm=arguments.llm, model=arguments.model))
+    settings = run_setup.settings_of(config, run_setup.RunOptions(llm=arguments.llm, model=arguments.model))
     tasks = [task for folder in arguments.packs for task in _tasks(folder, config.root, arguments.op)]
     if not tasks:
         raise PackError(
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"cgins: {counted(len(missing), 'answer is', 'answers are')} awaited, the first to {where}; then run this again",
             file=sys.stderr,
         )
-        return conduct.EXIT_WAITING
+        return run_setup.EXIT_WAITING
     return 0
 
 

@@ -30,7 +30,7 @@ from pytest_cgins.report.escape import visible
 
 if TYPE_CHECKING:
     from pytest_cgins.regenerate.journal.journal import RunRecord
-    from pytest_cgins.regenerate.run_status import Ran
+    from pytest_cgins.regenerate.run_status import RunResult
 
 Choice = Literal["auto", "draft", "off"]
 LIMIT_S = 1800.0
@@ -48,7 +48,7 @@ ENDING_S = 10.0
 _BOOT = "import sys; from pytest_cgins.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
-def of_run(record: RunRecord, ran: Ran, config: Path) -> Iterator[str]:
+def of_run(record: RunRecord, ran: RunResult, config: Path) -> Iterator[str]:
     """Do with the proposals of a run what it was begun with, and say what came of it, a line each.
 
     What has been opened by an earlier part of the run is left as it is.

@@ -13,7 +13,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.app.session import pinning, publish
 from pytest_cgins.core.errors import CginsError, SandboxUnavailable
 from pytest_cgins.core.options import BASELINE
-from pytest_cgins.regenerate import conduct, run
+from pytest_cgins.regenerate import run, run_setup
 from pytest_cgins.regenerate import targets as choice
 from pytest_cgins.regenerate.project_copy import head
 
@@ -40,7 +40,7 @@ class Regeneration:
 
     def pytest_report_header(self) -> list[str]:
         """Say what protects nothing."""
-        return [] if self._sandbox is not None else [conduct.UNFENCED]
+        return [] if self._sandbox is not None else [run_setup.UNFENCED]
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep it for its exit code."""
@@ -87,7 +87,7 @@ class Regeneration:
         settings = self._settings(loaded)
         terminalreporter.section("cgins: regenerate", sep="=")
         with run.begin(loaded, settings, wanted, evaluations, record=self._record(loaded)) as journal:
-            ran = conduct.worked(
+            ran = run_setup.carry_out(
                 journal,
                 loaded,
                 settings,
@@ -98,7 +98,7 @@ class Regeneration:
         if ran is None:
             raise KeyboardInterrupt
         if any(result.state == "waiting" for result in ran.results):
-            self._exit(conduct.EXIT_WAITING)
+            self._exit(run_setup.EXIT_WAITING)
         for line in publish.of_run(journal.record, ran, file):
             terminalreporter.write_line(f"cgins: {line}")
 
@@ -125,18 +125,18 @@ class Regeneration:
 
     def _settings(self, loaded: Config) -> LlmSettings:
         option = self._config.getoption
-        asked = conduct.Asked(
+        asked = run_setup.RunOptions(
             llm=option("--cgins-llm") or "",
             model=option("--cgins-model") or "",
             policy=option("--cgins-policy") or "",
             runs=option("--cgins-runs") or "",
             here=self._config.invocation_params.dir,
         )
-        return conduct.settings_of(loaded, asked)
+        return run_setup.settings_of(loaded, asked)
 
 
 def _sandbox(config: pytest.Config) -> Sandbox | None:
     try:
-        return conduct.sandbox_of(config.getoption("--cgins-sandbox"))
+        return run_setup.sandbox_of(config.getoption("--cgins-sandbox"))
     except SandboxUnavailable as error:
         raise pytest.UsageError(f"--cgins-regenerate: {error}") from error

@@ -31,7 +31,7 @@ from pytest_cgins.regenerate.provider import files
 if TYPE_CHECKING:
     from pytest_cgins.core.model import Contract
     from pytest_cgins.regenerate.new_kernel import Language, NewKernel
-    from pytest_cgins.regenerate.run_status import Ran
+    from pytest_cgins.regenerate.run_status import RunResult
 
 _BOOT = """
 import sys
@@ -75,7 +75,7 @@ def prepare(
         raise
 
 
-def settle(config: Config, ran: Ran) -> tuple[str, ...]:
+def settle(config: Config, ran: RunResult) -> tuple[str, ...]:
     """Write what was accepted into the project: sources, and entries in cgins.yaml.
 
     Nothing is touched while a target waits or can be resumed. What is done is not done twice.

@@ -23,7 +23,7 @@ from pathlib import Path
 from pytest_cgins import config as configuration
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.text import counted
-from pytest_cgins.regenerate import conduct
+from pytest_cgins.regenerate import run_setup
 from pytest_cgins.regenerate.journal.files import read_files
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Attempt, Target
@@ -123,7 +123,7 @@ def _sources(journal: Journal, target: Target, stem: str) -> Iterator[tuple[str,
 
 def _main(journal: Journal, target: Target, found: Mapping[str, str]) -> str:
     """The file that the answer began with, which is how the journal's project lists it; the first of the names else."""
-    for entry in conduct.config_of(journal).kernels:
+    for entry in run_setup.config_of(journal).kernels:
         for one in entry.implementations:
             if (entry.name, one.name, one.device) == (target.kernel, target.implementation, target.device):
                 listed = [
@@ -134,7 +134,7 @@ def _main(journal: Journal, target: Target, found: Mapping[str, str]) -> str:
 
 
 def _pairs(journal: Journal, ops: Mapping[str, str], out: Path) -> list[Path]:
-    config = conduct.config_of(journal)
+    config = run_setup.config_of(journal)
     with tempfile.TemporaryDirectory(prefix="cgins-export-") as folder:
         told = Path(folder) / "told.json"
         order = {

@@ -135,25 +135,25 @@ def _bench(stack: ExitStack, config: Config, target: Target, copy: ProjectCopy) 
     from pytest_cgins.gate.calibration import Calibrations
     from pytest_cgins.gate.evaluate import worker_environment
     from pytest_cgins.gate.timing_stage import TimingOptions
-    from pytest_cgins.regenerate import conduct
-    from pytest_cgins.regenerate.candidate_pool import Room
+    from pytest_cgins.regenerate import run_setup
+    from pytest_cgins.regenerate.candidate_pool import CandidatePool
     from pytest_cgins.regenerate.trial import Bench, TrialSettings
     from pytest_cgins.run.pool import WorkerPool
     from pytest_cgins.run.sandbox.builds import BuildFence
 
-    sandbox = conduct.sandbox_of("on")
+    sandbox = run_setup.sandbox_of("on")
     settings = TrialSettings(
         seed=0,
         sandbox=sandbox,
-        sanitize=conduct.sanitizers(),
+        sanitize=run_setup.sanitizers(),
         noise=TimingOptions(noise=Calibrations().noise),
     )
     reference = stack.enter_context(WorkerPool(env=worker_environment()))
-    room = Room(BuildQueue(fence=BuildFence(sandbox) if sandbox is not None else None))
-    stack.callback(room.close)
-    bench = Bench(target, copy, settings, reference=reference, room=room, trusted_root=config.root)
+    pool = CandidatePool(BuildQueue(fence=BuildFence(sandbox) if sandbox is not None else None))
+    stack.callback(pool.close)
+    bench = Bench(target, copy, settings, reference=reference, pool=pool, trusted_root=config.root)
     stack.callback(bench.close)
-    stack.callback(room.stop)
+    stack.callback(pool.stop)
     return bench
 
 

@@ -46,7 +46,6 @@ def gathered(
     measured: Measurement | None,
     *,
     tidied: Sequence[TidyFinding] = (),
-    sm_count: int = 0,
 ) -> Evidence:
     """What a profile and the times of the same case come to.
 
@@ -54,7 +53,6 @@ def gathered(
         profile: of the candidate.
         measured: its times; None if it was not timed.
         tidied: what clang-tidy says of its sources.
-        sm_count: multiprocessors of the device; 0 if that is not known.
     """
     roofline = measured.roofline if measured is not None else None
     counted = profiled_gaps.of_counters(profile.kernels)
@@ -71,7 +69,7 @@ def gathered(
     return Evidence(
         case=profile.case,
         gaps=gaps,
-        figures=triggers.figures(measured, profile, sm_count=sm_count),
+        figures=triggers.figures(measured, profile),
         near_peak=peak.reason if peak.stop else "",
         lines=(*_lines(profile, gaps, peak.reason), *map(_remark, tidied[:_MOST_REMARKS])),
         degraded=profile.degraded,

@@ -7,12 +7,18 @@ hides, and where honest kernels and cheats look alike, it lets both pass.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Collection, Mapping
 
+from pytest_cgins.core import syntax
 from pytest_cgins.regenerate.model import Finding
 from pytest_cgins.regenerate.static_check import cpp, python_tree
 
 MAXIMUM_FINDINGS = 40
+_LIBRARIES = re.compile(
+    r"#\s*include\s*[<\"](?:cublas|cudnn|cusparse|cufft|cusolver|mkl|cblas|dnnl|oneapi)", re.IGNORECASE
+)
 
 
 def check(
@@ -53,3 +59,55 @@ def check(
     unique = {(each.file, each.line, each.code, each.message): each for each in found}
     order = {path: index for index, path in enumerate(files)}
     return tuple(sorted(unique.values(), key=lambda each: (order[each.file], each.line)))[:MAXIMUM_FINDINGS]
+
+
+def check_beside(
+    incumbent: Mapping[str, str],
+    files: Mapping[str, str],
+    *,
+    op: str,
+    contract: str,
+    headers: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Look through a candidate's sources: what a person wrote into the incumbent may stay, and be used anew.
+
+    Args:
+        incumbent: the sources that the candidate would replace.
+        files: the candidate's, and the other arguments as of `check`.
+        op: likewise.
+        contract: likewise.
+        headers: likewise.
+    """
+
+    def findings(sources: Mapping[str, str]) -> tuple[Finding, ...]:
+        return check(
+            sources,
+            op=op,
+            contract=contract,
+            allow_libraries=any(_LIBRARIES.search(text) for text in incumbent.values()),
+            allowed_imports=_imports_of(incumbent),
+            headers=headers,
+        )
+
+    known = {(finding.file, finding.code, finding.message) for finding in findings(incumbent)}
+    return tuple(
+        finding for finding in findings(files) if (finding.file, finding.code, finding.message) not in known
+    )
+
+
+def _imports_of(files: Mapping[str, str]) -> frozenset[str]:
+    """Modules that Python sources import, by their whole names; relative ones keep their dots."""
+    names: set[str] = set()
+    for path, text in files.items():
+        if not path.endswith(".py"):
+            continue
+        try:
+            tree = syntax.module(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue  # an incumbent that is broken allows nothing
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                names.add("." * node.level + (node.module or ""))
+    return frozenset(names)

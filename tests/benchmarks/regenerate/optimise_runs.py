@@ -15,7 +15,7 @@ from pytest_cgins import config as configuration
 from pytest_cgins.core import documents
 from pytest_cgins.core.model import SessionReport
 from pytest_cgins.core.options import RUNS_FOLDER
-from pytest_cgins.regenerate import conduct, run, run_status, targets
+from pytest_cgins.regenerate import run, run_setup, run_status, targets
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.project_copy import head
 
@@ -37,7 +37,7 @@ def begin(project: Path, report: Path, *, sandbox: bool) -> None:
             "sandbox": sandbox,
             "command": "optimise.py",
         }
-        settings = conduct.settings_of(config, conduct.Asked())
+        settings = run_setup.settings_of(config, run_setup.RunOptions())
         chosen = targets.choose(config, found.evaluations, tuple(KERNELS))
         with run.begin(config, settings, chosen, found.evaluations, record=record):
             pass
@@ -50,7 +50,7 @@ def of_policy(work: Path, policy: str) -> Journal | None:
 
 def prompts(journal: Journal) -> list[Path]:
     """All that are asked and not taken up yet, answered or not; of one target there may be several."""
-    folder = conduct.exchange_folder(journal)
+    folder = run_setup.exchange_folder(journal)
     left = [one for one in journal.record.targets if journal.result(one) is None]
     asked = [
         file.parent

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from pytest_cgins.core import documents
-from pytest_cgins.regenerate import conduct, run_status
+from pytest_cgins.regenerate import run_setup, run_status
 from pytest_cgins.regenerate.journal.journal import Journal, runs_in
 from pytest_cgins.regenerate.model import Attempt, Target, Trial
 
@@ -33,7 +33,7 @@ def journals(runs: Path) -> tuple[Journal, ...]:
 
 def prompts(journal: Journal) -> tuple[Path, ...]:
     """Prompts of a run that are asked and not taken up yet, answered or not."""
-    folder = conduct.exchange_folder(journal)
+    folder = run_setup.exchange_folder(journal)
     asked = [
         run_status.open_request(journal, one) for one in journal.record.targets if journal.result(one) is None
     ]

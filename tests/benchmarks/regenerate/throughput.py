@@ -41,7 +41,7 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.options import POLICIES
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.regenerate import conduct, run, static_check, targets
+from pytest_cgins.regenerate import run, run_setup, static_check, targets
 from pytest_cgins.regenerate.events import Event
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.judgement import Goalposts
@@ -165,7 +165,7 @@ def main() -> int:
     record = {"seed": 7, "baseline": NONE, "base_commit": head(loaded.root)}
     with run.begin(loaded, settings, [target], (), record=record) as journal:
         conditions = run.Conditions(
-            sandbox=conduct.sandbox_of(arguments.sandbox), noise=TimingOptions(noise=Calibrations().noise),
+            sandbox=run_setup.sandbox_of(arguments.sandbox), noise=TimingOptions(noise=Calibrations().noise),
             on_event=stages,
         )  # fmt: skip
         began = time.monotonic()

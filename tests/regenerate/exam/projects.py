@@ -74,7 +74,7 @@ def make(
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """A run that has ended."""
 
     code: int
@@ -100,7 +100,7 @@ class Ran:
         return journals.load(Request, place) if place.exists() else None
 
 
-def regenerate(project: Path, *options: str) -> Ran:
+def regenerate(project: Path, *options: str) -> RunResult:
     """Run pytest with the gate and regeneration, untimed, in a process of its own."""
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
     for name in ("CI", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
@@ -117,7 +117,7 @@ def regenerate(project: Path, *options: str) -> Ran:
     )
     runs = journals.runs_in(project / ".cgins/runs")
     assert len(runs) == 1, done.stdout + done.stderr
-    return Ran(
+    return RunResult(
         code=done.returncode,
         out=done.stdout + done.stderr,
         project=project,

@@ -29,7 +29,7 @@ def _answer(asked: Any) -> Reply:
 
 
 @pytest.fixture(scope="session")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[projects.Ran]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[projects.RunResult]:
     """All right answers, one for each kernel."""
     folder = tmp_path_factory.mktemp("exam") / "project"
     projects.record(folder, OP)
@@ -56,7 +56,7 @@ def test_a_right_answer_is_read(name: str) -> None:
 
 @pytest.mark.exam
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_answer_is_accepted(ran: projects.Ran, name: str) -> None:
+def test_a_right_answer_is_accepted(ran: projects.RunResult, name: str) -> None:
     """The first answer is the kernel: it passes check and acceptance, and its source has nothing of the dress."""
     (attempt,) = ran.attempts(name)
     assert attempt.outcome == "accepted", f"{RIGHT[name].title}: {attempt.reason}: {attempt.message}"

@@ -44,7 +44,7 @@ KERNELS = {
 class Exam:
     """The run, and what the server of it was asked."""
 
-    ran: projects.Ran
+    ran: projects.RunResult
     server: LlmServer
     files: Mapping[str, bytes]
     """Of the project, before."""

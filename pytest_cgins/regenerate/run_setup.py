@@ -22,7 +22,7 @@ from pytest_cgins.regenerate import exchange_place, progress_table, run_status
 from pytest_cgins.regenerate.interrupts import Interrupts
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.progress import Progress
-from pytest_cgins.regenerate.run_status import Ran, shown_path
+from pytest_cgins.regenerate.run_status import RunResult, shown_path
 from pytest_cgins.run import environment, sanitizer
 from pytest_cgins.run.sandbox.fence import Sandbox
 from pytest_cgins.run.sandbox.outside import has_gpu
@@ -34,7 +34,7 @@ UNFENCED = "cgins: no sandbox: kernels that a model wrote run with all that you 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunOptions:
     """What the command line says of a run."""
 
     llm: str = ""
@@ -49,7 +49,7 @@ class Asked:
     """Folder in which it was given: its relative paths start there."""
 
 
-def settings_of(config: Config, asked: Asked) -> LlmSettings:
+def settings_of(config: Config, asked: RunOptions) -> LlmSettings:
     """Who is asked.
 
     Raises:
@@ -88,7 +88,7 @@ def sandbox_of(choice: str) -> Sandbox | None:
     return made
 
 
-def worked(
+def carry_out(
     journal: Journal,
     config: Config,
     settings: LlmSettings,
@@ -96,7 +96,7 @@ def worked(
     sandbox: Sandbox | None,
     workers: Mapping[str, str] | None = None,
     file: TextIO | None = None,
-) -> Ran | None:
+) -> RunResult | None:
     """Do what a journal says, and show it; None after Ctrl-C.
 
     Args:
@@ -146,7 +146,7 @@ def sanitizers() -> tuple[str, ...]:
     return ("memcheck",) if has_gpu() and sanitizer.find() else ()
 
 
-def summary(journal: Journal, ran: Ran, width: int) -> str:
+def summary(journal: Journal, ran: RunResult, width: int) -> str:
     """What a run came to, and what to do next."""
     rows = progress_table.rows(
         ran.results, lambda target: run_status.spent_on(journal, target), journal.folder
@@ -180,23 +180,23 @@ def config_of(journal: Journal) -> Config:
     return configuration.load(file, require_traces=False, require_sources=False)
 
 
-def asked_of(journal: Journal) -> Asked:
+def options_of(journal: Journal) -> RunOptions:
     """What the command line said when the run began."""
     record = journal.record
     here = Path(os.path.normpath(journal.folder.absolute() / record.here))
-    return Asked(llm=record.llm, model=record.model, here=here)
+    return RunOptions(llm=record.llm, model=record.model, here=here)
 
 
 def exchange_folder(journal: Journal) -> Path | None:
     """Where answers are written by hand; None if the project does not say it any more."""
     try:
-        settings = settings_of(config_of(journal), asked_of(journal))
+        settings = settings_of(config_of(journal), options_of(journal))
     except CginsError:
         return None
     return exchange_place.folder_of(journal, settings)
 
 
-def exit_code(ran: Ran | None) -> int:
+def exit_code(ran: RunResult | None) -> int:
     """Of a command: 0 if all were accepted, 1 if one was not, 7 if one waits for answers, 130 after Ctrl-C."""
     if ran is None:
         return 130
