@@ -8,9 +8,9 @@ from contextlib import suppress
 from pytest_cgins.core.errors import BudgetError, CginsError, ProviderError
 from pytest_cgins.regenerate import run_status
 from pytest_cgins.regenerate.budget import Ledger
+from pytest_cgins.regenerate.inquiry import Inquiry
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.model import Answer, Request, Result
-from pytest_cgins.regenerate.provider import files
 from pytest_cgins.regenerate.provider.base import Provider
 from pytest_cgins.regenerate.target_loop import Steps, TargetLoop
 
@@ -18,26 +18,18 @@ WAIT_S = 1.0
 """How long a provider is waited for before it is asked again."""
 
 
-class _OpenRequest:
-    """A request, on its way to its answer."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.is_asked = False
-        self.answer: Answer | None = None
-
-
 class _TargetRun:
     """A target on its way."""
 
-    def __init__(self, work: TargetLoop) -> None:
+    def __init__(self, work: TargetLoop, inquire: Callable[[Request], Inquiry]) -> None:
         self.work = work
         self.steps: Steps = work.steps()
-        self.asked: list[_OpenRequest] = []
+        self.asked: list[Inquiry] = []
         self.result: Result | None = None
+        self._inquire = inquire
 
     @property
-    def open(self) -> list[_OpenRequest]:
+    def open(self) -> list[Inquiry]:
         """Requests without an answer."""
         return [request for request in self.asked if request.answer is None] if self.result is None else []
 
@@ -61,7 +53,7 @@ class _TargetRun:
     def _go(self, step: Callable[[], tuple[Request, ...]]) -> None:
         self.asked = []
         try:
-            self.asked = [_OpenRequest(request) for request in step()]
+            self.asked = [self._inquire(request) for request in step()]
         except StopIteration as end:
             self.result = end.value
 
@@ -91,14 +83,13 @@ class Loop:
         check: Callable[[], object] = lambda: None,
         on_result: Callable[[Result], Result] = lambda result: result,
     ) -> None:
-        self._running = [_TargetRun(work) for work in works]
+        self._running = [_TargetRun(work, self._inquiry) for work in works]
         self._journal = journal
         self._provider = provider
         self._ledger = ledger
         self._on_wait = on_wait
         self._check = check
         self._on_result = on_result
-        self._booked: set[str] = set()
 
     def run(self) -> tuple[Result, ...]:
         """Until each target is done, waits for answers that come by hand, or was stopped."""
@@ -114,7 +105,7 @@ class Loop:
 
     def _run(self) -> tuple[Result, ...]:
         for request, answer in self._journal.answered():
-            self._book(request, answer)
+            self._ledger.settle(request, answer)
         for request, usage in run_status.lost(self._journal):
             self._ledger.lose(request, usage)
         for run in self._running:
@@ -165,57 +156,28 @@ class Loop:
         """How many answers came; a target that cannot be asked any more is stopped."""
         came = 0
         for asked in run.open:
-            asked.answer = self._ask(run, asked)
+            answer = self._ask(run, asked)
             if asked not in run.asked or run.result is not None:
                 break
-            if asked.answer is not None:
-                self._journal.keep_answer(asked.request, asked.answer)
+            if answer is not None:
+                self._journal.keep_answer(asked.request, answer)
                 came += 1
         return came
 
-    def _ask(self, run: _TargetRun, asked: _OpenRequest) -> Answer | None:
+    def _ask(self, run: _TargetRun, asked: Inquiry) -> Answer | None:
         """The answer, if it is there."""
-        place = self._journal.folder / asked.request.id
         try:
-            if not asked.is_asked:
-                self._begin(asked)
-            answer = self._provider.ask(asked.request, place)
+            return asked.ask(self._provider)
         except BudgetError as error:
             # What others in flight have reserved may come free again.
             if not self._ledger.under_way():
                 self._give_up(run, error)
-            return None
         except ProviderError as error:
-            self._ledger.lose(asked.request, files.taken_in(place))
             self._stop(run, error)
-            return None
-        if answer is not None:
-            self._book(asked.request, answer)
-        return answer
+        return None
 
-    def _begin(self, asked: _OpenRequest) -> None:
-        """Have a request's place ready, and its worst case within the budget.
-
-        Raises:
-            BudgetError: it does not fit.
-        """
-        place = self._journal.folder / asked.request.id
-        if not self._journal.was_asked(asked.request):
-            asked.request = self._ledger.require(asked.request)
-            self._journal.place(asked.request)
-        elif files.failure_in(place) is not None:
-            # An earlier part of the run asked in vain, and the remedy has been heeded meanwhile: it is asked anew.
-            asked.request = self._ledger.require(asked.request)
-            self._journal.write(place / files.REQUEST, asked.request)
-            files.retract_failure(place)
-        elif asked.request.id not in self._booked:
-            self._ledger.resume(asked.request)
-        asked.is_asked = True
-
-    def _book(self, request: Request, answer: Answer) -> None:
-        if request.id not in self._booked:
-            self._booked.add(request.id)
-            self._ledger.settle(request, answer)
+    def _inquiry(self, request: Request) -> Inquiry:
+        return Inquiry(request, self._journal.folder / request.id, self._ledger, self._journal.place)
 
     def _wait(self) -> bool:
         """Whether answers come by themselves and there is time; else all that have none wait for somebody, or stop."""

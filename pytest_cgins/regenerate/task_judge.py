@@ -20,6 +20,7 @@ from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.model import Trace
 from pytest_cgins.core.text import counted
 from pytest_cgins.regenerate.budget import Ledger
+from pytest_cgins.regenerate.inquiry import Inquiry
 from pytest_cgins.regenerate.model import Answer, Message, Request
 from pytest_cgins.regenerate.prompts import blocks, calls, definitions
 from pytest_cgins.regenerate.provider import files
@@ -149,37 +150,26 @@ def judged(
         ProviderError: there will be no answer.
     """
     ledger = Ledger(settings.budget, settings.prices)
-    wanted = {task.id: request(task, settings) for task in tasks}
-    found: dict[str, Opinion] = {}
-    begun: dict[str, tuple[Request, Path, bool]] = {}
+    asked = {task.id: _inquiry(request(task, settings), folder, ledger) for task in tasks}
+    opinions: dict[str, Opinion] = {}
     while True:
         for task in tasks:
-            if task.id in found:
-                continue
-            if task.id not in begun:
-                begun[task.id] = _begin(wanted[task.id], folder, ledger)
-            asked, place, is_new = begun[task.id]
-            answer = provider.ask(asked, place)
-            if answer is not None:
-                if is_new:
-                    ledger.settle(asked, answer)
-                found[task.id] = read(task, answer)
-                say(f"{task.pack}: {task.op} ({len(found)} of {len(tasks)})")
-        if len(found) == len(tasks) or not provider.wait(WAIT_S):
-            return [found.get(task.id) for task in tasks]
+            if task.id not in opinions and (answer := asked[task.id].ask(provider)) is not None:
+                opinions[task.id] = read(task, answer)
+                say(f"{task.pack}: {task.op} ({len(opinions)} of {len(tasks)})")
+        if len(opinions) == len(tasks) or not provider.wait(WAIT_S):
+            return [opinions.get(task.id) for task in tasks]
 
 
-def _begin(asked: Request, folder: Path, ledger: Ledger) -> tuple[Request, Path, bool]:
-    """A request within the budget, its place, and whether it was not asked before."""
+def _inquiry(asked: Request, folder: Path, ledger: Ledger) -> Inquiry:
     digest = hashlib.sha256(documents.dump(asked).encode()).hexdigest()[:12]
     place = folder / f"{asked.id.removeprefix('judge/')}-{digest}"
-    if files.is_settled(place) and files.failure_in(place) is None:
-        return asked, place, False
-    place.mkdir(parents=True, exist_ok=True)
-    asked = ledger.require(asked)
-    files.retract_failure(place)
-    files.write_json(place / files.REQUEST, asked)
-    return asked, place, True
+
+    def keep(request: Request) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        files.write_json(place / files.REQUEST, request)
+
+    return Inquiry(asked, place, ledger, keep, counts_earlier=False)
 
 
 def _definition(task: Task) -> str:

@@ -253,10 +253,6 @@ class Journal:
         """Digests when the run began."""
         return self.read(Guarded, self.folder / target.name / "guarded.json")
 
-    def was_asked(self, request: Request) -> bool:
-        """Whether a request was made before, here or in an earlier part of the run."""
-        return (self.folder / request.id / "request.json").exists()
-
     def place(self, request: Request) -> Path:
         """The folder where a request's answer will lie, with the prompt in it."""
         place = self.folder / request.id
