@@ -37,7 +37,7 @@ _LEAST_NAME_CELLS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _TargetState:
     """Where a target is, and since when."""
 
     event: Event
@@ -48,17 +48,17 @@ class Board:
     """What is known of all targets at a moment."""
 
     def __init__(self) -> None:
-        self._standing: dict[str, _Standing] = {}
+        self._states: dict[str, _TargetState] = {}
 
     def see(self, event: Event, now_s: float) -> bool:
         """Take in an event; whether it changes what is to be read."""
-        before = self._standing.get(event.target)
-        self._standing[event.target] = _Standing(event, now_s)
+        before = self._states.get(event.target)
+        self._states[event.target] = _TargetState(event, now_s)
         return before is None or _key(before.event) != _key(event)
 
     def lines(self, width: int, height: int, now_s: float, spent: Spent | None) -> list[str]:
         """The lines of a terminal, targets that are done only counted; no wider and not more than fit."""
-        all_of_them = list(self._standing.values())
+        all_of_them = list(self._states.values())
         running = [one for one in all_of_them if one.event.stage != "done"]
         names = max((_cells(visible(one.event.target)) for one in running), default=0)
         names = min(names, max(_LEAST_NAME_CELLS, width // 3))
@@ -174,7 +174,7 @@ def _key(event: Event) -> tuple[object, ...]:
     return event.attempt, event.stage, event.detail
 
 
-def _line(one: _Standing, names: int, now_s: float) -> str:
+def _line(one: _TargetState, names: int, now_s: float) -> str:
     event, name = one.event, fitted(visible(one.event.target), names)
     name += " " * (names - _cells(name))
     stage = f"{STAGES[event.stage]} {_duration(now_s - one.since_s)}{_detail(event)}"

@@ -109,9 +109,9 @@ def measured(plan: Plan, folder: Path) -> Measured:
         bench = _bench(stack, config, target, copy)
         before: tuple[Evaluation, ...] = ()
         if target.goal != "generate":
-            standing = _accept(bench, {}, replace(target, goal="repair"))
-            bench.before.update({one.case.name: one.verdict.status for one in standing.evaluations})
-            before = tuple(one for one in standing.evaluations if is_of(one.case, target))
+            unchanged = _accept(bench, {}, replace(target, goal="repair"))
+            bench.before.update({one.case.name: one.verdict.status for one in unchanged.evaluations})
+            before = tuple(one for one in unchanged.evaluations if is_of(one.case, target))
         unwanted = _unwanted(before, target)
         if unwanted is not None:
             return Measured(state=unwanted[0], message=unwanted[1], before=before, guarded=kept)

@@ -63,9 +63,9 @@ def rebase(contents: Contents, onto: str, folder: Path, root: Path) -> Rebased:
     commit = at_revision.commit_of(top, onto)
     with scratch.folder() as place:
         project = at_revision.checkout(top, commit, place)
-        standing = _standing(contents, project, commit)
-        if standing is not None:
-            return standing
+        early = _without_gate(contents, project, commit)
+        if early is not None:
+            return early
         proposal_tree.check_own_sources(contents, project)
         started = datetime.now(timezone.utc)
         found = _measured(_plan(contents, project, top, commit), place, project, top)
@@ -77,8 +77,8 @@ def rebase(contents: Contents, onto: str, folder: Path, root: Path) -> Rebased:
     return Rebased(state="written", line=f"accepted at {commit[:10]}: wrote {folder}")
 
 
-def _standing(contents: Contents, project: Path, commit: str) -> Rebased | None:
-    """What the commit's own files say; None if they are what the proposal was made on."""
+def _without_gate(contents: Contents, project: Path, commit: str) -> Rebased | None:
+    """What the commit's own files decide; None if they are what the proposal was made on."""
     states = proposal_tree.states(contents, project)
     if set(states.values()) == {"applied"}:
         return Rebased(state="unneeded", line=f"{commit[:10]} has these files already: nothing to do")

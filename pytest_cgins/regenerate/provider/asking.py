@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import re
 import time
 from collections.abc import Iterator, Sequence
 from threading import Event
@@ -14,7 +15,6 @@ from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.regenerate.model import Answer, Request, Usage
 from pytest_cgins.regenerate.provider import reply as replies
 from pytest_cgins.regenerate.provider import trouble as troubles
-from pytest_cgins.regenerate.provider.arguments import Refused, adjust, arguments_of
 from pytest_cgins.regenerate.provider.files import MOST_LOST, Failure, Lost
 from pytest_cgins.regenerate.provider.order import Order
 from pytest_cgins.regenerate.provider.prices import priced
@@ -72,7 +72,7 @@ class Asking:
 
     def run(self) -> Answer | Failure | None:
         """The answer, or why there is none; None if nobody wants another try."""
-        arguments = arguments_of(self._request, self._order)
+        arguments = _arguments_of(self._request, self._order)
         dropped: set[str] = set()
         broken: list[int] = []
         failed = 0
@@ -83,7 +83,7 @@ class Asking:
                 try:
                     return self._answer(self._once(client, arguments, reply))
                 except Trouble as trouble:
-                    if adjust(arguments, trouble, dropped):
+                    if _adjust(arguments, trouble, dropped):
                         self._tell(
                             self._clean(f"try {self.tries}: {trouble.what}; again without what it refused")
                         )
@@ -139,13 +139,10 @@ class Asking:
             asked = str(error.request.url)
             return troubles.of_redirect(error.status_code, location, asked, self._order.base_url)
         body = error.response.text
-        trouble = Refused(
-            troubles.of_status(
-                error.status_code, error.response.headers, body, api_key_env=self._order.api_key_env
-            ),
-            error.status_code,
-            body,
+        trouble = troubles.of_status(
+            error.status_code, error.response.headers, body, api_key_env=self._order.api_key_env
         )
+        trouble.status, trouble.body = error.status_code, body
         if error.status_code == 404:
             trouble.remedy = self._models(client)
         return trouble
@@ -232,6 +229,51 @@ class Asking:
 
 
 _NOTHING = Usage(prompt_tokens=0, cached_tokens=0, answer_tokens=0, usd=None)
+
+
+def _arguments_of(request: Request, order: Order) -> dict[str, Any]:
+    """Arguments for the client's `chat.completions.create`."""
+    arguments: dict[str, Any] = {
+        "model": request.model,
+        "messages": [{"role": one.role, "content": one.text} for one in request.messages],
+        order.tokens_field: request.max_tokens,
+        "stream": order.stream,
+    }
+    if order.stream:
+        arguments["stream_options"] = {"include_usage": True}
+    if request.temperature is not None:
+        arguments["temperature"] = request.temperature
+    return arguments
+
+
+def _adjust(arguments: dict[str, Any], trouble: Trouble, dropped: set[str]) -> bool:
+    """Take out of the arguments what a server says that it does not take; False if that is not the trouble.
+
+    Args:
+        arguments: of the try that was refused; changed in place.
+        trouble: what the server said.
+        dropped: what was taken out before, which does not come back.
+    """
+    if trouble.status not in {400, 404, 405, 422, 501}:
+        return False
+    said = trouble.body.lower()
+    other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+    if "stream_options" in arguments and "stream_options" in said:
+        del arguments["stream_options"]
+        return True
+    if arguments["stream"] and (trouble.status in {405, 501} or re.search(r"\bstream(ing|ed)?\b", said)):
+        arguments.pop("stream_options", None)
+        arguments["stream"] = False
+        return True
+    for name, instead in other.items():
+        if name in arguments and name in said and instead not in dropped:
+            arguments[instead] = arguments.pop(name)
+            dropped.add(name)
+            return True
+    if "temperature" in arguments and "temperature" in said:
+        del arguments["temperature"]
+        return True
+    return False
 
 
 def _client(order: Order, key: str) -> OpenAI:

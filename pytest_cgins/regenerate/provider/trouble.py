@@ -45,6 +45,11 @@ class Trouble(Exception):
         broke: whether the server ended an answer in its middle.
     """
 
+    status = 0
+    """Of the response, where it may be about a single parameter."""
+    body = ""
+    """Of that response."""
+
     def __init__(
         self,
         what: str,
