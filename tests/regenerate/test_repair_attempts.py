@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,17 +28,23 @@ TARGET = replace(oracle.TARGET, goal="repair")
 
 
 def repaired(
-    folder: Path, make: Callable[..., Evaluation], right_at: int, attempts: int = Budget().repair_attempts
+    folder: Path,
+    make: Callable[..., Evaluation],
+    right_at: int,
+    attempts: int = Budget().repair_attempts,
+    stops_after: int = 10**6,
 ) -> tuple[Result, list[Request]]:
-    """What becomes of it if the answer of that number is right."""
-    journals.journal(folder / "cgins.yaml", TARGET)
+    """What becomes of it if the answer of that number is right; a run that is there goes on."""
+    if not (folder / ".cgins").exists():
+        journals.journal(folder / "cgins.yaml", TARGET)
     bench = oracle.Oracle(make)
     model = oracle.Model(
         lambda request, number: (
             "look at the tail"
             if request.role == "helper"
             else oracle.answer(oracle.source(1000, note=str(number), wrong=number != right_at))
-        )
+        ),
+        stops_after,
     )
     with Journal.resume(folder / ".cgins" / "runs" / journals.RUN) as journal:
         journal.begin(TARGET, Found(evaluations=()), oracle.INCUMBENT, Guarded(files={}))
@@ -74,3 +81,21 @@ def test_the_first_right_answer_ends_it(
     result, asked = repaired(tmp_path, make_evaluation, right_at)
     assert (result.state, len(result.attempts)) == ("accepted", right_at)
     assert sum(one.role == "generator" for one in asked) == right_at
+
+
+def test_a_run_of_a_former_version_goes_on(
+    tmp_path: Path, make_evaluation: Callable[..., Evaluation]
+) -> None:
+    """Former versions kept with an attempt of a repair nothing of what was asked for."""
+    with pytest.raises(KeyboardInterrupt):
+        repaired(tmp_path, make_evaluation, right_at=4, stops_after=4)
+    kept = sorted(tmp_path.rglob("attempt.json"))
+    assert len(kept) == 2
+    for file in kept:
+        attempt = json.loads(file.read_text(encoding="utf-8"))
+        assert attempt.pop("ask")
+        file.write_text(json.dumps(attempt), encoding="utf-8")
+    result, asked = repaired(tmp_path, make_evaluation, right_at=4)
+    assert (result.state, len(result.attempts)) == ("accepted", 4)
+    told = [request.messages[0].text for request in asked if request.role == "generator"]
+    assert told == ["2 attempts, 2 advices", "3 attempts, 3 advices"]
